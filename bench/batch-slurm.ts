@@ -8,7 +8,7 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
-import { chartsSvg, type Series } from '../shared/text/chart.ts';
+import { chartsSvg, type Series } from '../shared/text/svg-chart.ts';
 import { Cluster, type Job } from '../test/slurm/cluster.ts';
 import { Gateway } from '../test/support/gateway.ts';
 import { atEnd, endAll, eventually } from '../test/support/processes.ts';

@@ -1,7 +1,7 @@
 /** The cost of sealing and opening by themselves: `work` of `bench/seal.ts`. */
-import { KeyRing } from '../agent/seal/key-ring.ts';
-import { SealOpener } from '../agent/seal/opener.ts';
-import { type SealedRequest, seal } from '../clients/seal/seal.ts';
+import { KeyRing } from '../agent/seal/seal-key-ring.ts';
+import { SealOpener } from '../agent/seal/seal-opener.ts';
+import { type SealedRequest, seal } from '../clients/seal/seal-request.ts';
 import { endpointById } from '../shared/openai/endpoints.ts';
 import { quantile } from './stats.ts';
 

@@ -1,6 +1,6 @@
 /** The app: mounted routes, and nothing else. Additions of a host are in `hosts/`. */
 import { Hono } from 'hono';
-import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
+import { ApiError, methodNotAllowed } from '../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
 import { errorResponse } from '../shared/proxy/error-response.ts';
 import { deviceRoutes } from './accounts/login/device-routes.ts';

@@ -3,7 +3,7 @@
  * each means. The Node host refuses to start with a value that does not fit; on Cloudflare the request that needs
  * the value fails.
  */
-import { isVersion, readReleaseKeys } from '../shared/release/release.ts';
+import { isVersion, readReleaseKeys } from '../shared/release/release-manifest.ts';
 import { CommandError } from './command.ts';
 import type { Env } from './env.ts';
 

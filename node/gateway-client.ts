@@ -2,7 +2,7 @@
 import { readTextAtMost } from '../shared/collections/read-at-most.ts';
 import { openAiErrorMessage } from '../shared/openai/error-message.ts';
 import { errorText } from '../shared/text/error-text.ts';
-import { parseJson, tryParseJson } from '../shared/text/json.ts';
+import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
 
 /** A slow machine answers within two minutes; a gateway that is gone is noticed after ten seconds. */

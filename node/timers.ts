@@ -1,4 +1,4 @@
-import type { StartTimer } from '../shared/collections/timer.ts';
+import type { StartTimer } from '../shared/collections/start-timer.ts';
 
 /** This runtime's timer, for decisions in `shared`. */
 export const startTimer: StartTimer = (ms, ring) => {

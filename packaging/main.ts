@@ -5,7 +5,7 @@
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { PLATFORMS, type Platform } from '../shared/release/release.ts';
+import { PLATFORMS, type Platform } from '../shared/release/release-manifest.ts';
 import { newKey, readKey } from './key.ts';
 import { OPTIONAL, release } from './release.ts';
 

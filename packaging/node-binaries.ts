@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Platform } from '../shared/release/release.ts';
+import type { Platform } from '../shared/release/release-manifest.ts';
 import { fetchNode, PINNED } from './install/node.js';
 
 /** `npm run release` also runs under this version, because a blob is readable only by the version that wrote it. */

@@ -18,7 +18,7 @@ import {
   releaseMessage,
   SIGNATURE_FILE,
   singleFileName,
-} from '../shared/release/release.ts';
+} from '../shared/release/release-manifest.ts';
 import { errorText } from '../shared/text/error-text.ts';
 import { filesBelow, sha256OfFile, writeArchive } from './archives.ts';
 import { type debianPackages, image } from './image/image.ts';

@@ -17,16 +17,20 @@ export interface Promised {
 export const PROMISES: readonly Promised[] = [
   {
     promise: 'a node sees a request only where every list names its provider',
-    file: 'shared/routing/trust',
+    file: 'shared/routing/trusted-providers',
     test: 'a node may see a request exactly when every list names its provider and every policy its place',
-    breaks: { file: 'shared/routing/trust.ts', line: 'others.every((other)', broken: 'others.some((other)' },
+    breaks: {
+      file: 'shared/routing/trusted-providers.ts',
+      line: 'others.every((other)',
+      broken: 'others.some((other)',
+    },
   },
   {
     promise: 'a deleted provider is trusted by nobody',
-    file: 'shared/routing/trust',
+    file: 'shared/routing/trusted-providers',
     test: 'a node may see a request exactly when every list names its provider and every policy its place',
     breaks: {
-      file: 'shared/routing/trust.ts',
+      file: 'shared/routing/trusted-providers.ts',
       line: 'if (!listed || trust.deleted.has(id)) return false;',
       broken: 'if (!listed) return false;',
     },
@@ -46,33 +50,37 @@ export const PROMISES: readonly Promised[] = [
     file: 'conformance/http/headers',
     test: 'no secret and no private header of the client reaches the engine, in any spelling',
     breaks: {
-      file: 'shared/openai/headers.ts',
+      file: 'shared/openai/forwarded-headers.ts',
       line: "const TO_ENGINE = ['content-type',",
       broken: "const TO_ENGINE = ['cookie', 'x-forwarded-for', 'content-type',",
     },
   },
   {
     promise: 'three retries at most, each at another node',
-    file: 'shared/upstream/dispatch',
+    file: 'shared/attempts/dispatch',
     test: 'another node is asked > at most three times, however many nodes are there, and each node once',
     breaks: {
-      file: 'shared/upstream/dispatch.ts',
+      file: 'shared/attempts/dispatch.ts',
       line: 'const { retriesMax, first = 1 } = host;',
       broken: 'const { first = 1 } = host; const retriesMax = host.retriesMax + 1;',
     },
   },
   {
     promise: 'each line of a batch is answered once',
-    file: 'shared/batch/ledger',
+    file: 'shared/batch/lease-ledger',
     test: 'results > gives every line one result, for any nodes, evictions and restarts',
-    breaks: { file: 'shared/batch/ledger.ts', line: ' || hasBit(chunk.done, line)) continue;', broken: ') continue;' },
+    breaks: {
+      file: 'shared/batch/lease-ledger.ts',
+      line: ' || hasBit(chunk.done, line)) continue;',
+      broken: ') continue;',
+    },
   },
   {
     promise: 'a node commits lines of its own lease alone',
-    file: 'shared/batch/ledger',
+    file: 'shared/batch/lease-ledger',
     test: 'results > takes nothing of a node that never held the lease, nor lines outside of the chunk',
     breaks: {
-      file: 'shared/batch/ledger.ts',
+      file: 'shared/batch/lease-ledger.ts',
       line: 'if (!chunk?.holders.some((one) => one.epoch === epoch && one.node === node)) return [];\n    const taken',
       broken: 'if (!chunk?.holders.some((one) => one.epoch === epoch)) return [];\n    const taken',
     },
@@ -88,26 +96,30 @@ export const PROMISES: readonly Promised[] = [
     file: 'shared/batch/batch',
     test: 'the window of lines in flight > never takes the reserve, and gives way to interactive requests at once',
     breaks: {
-      file: 'shared/batch/window.ts',
+      file: 'shared/batch/line-concurrency.ts',
       line: 'return Math.max(1, slots - Math.max(1, Math.floor(slots * this.#limits.reserve)));',
       broken: 'return slots;',
     },
   },
   {
     promise: 'a batch has 50,000 lines at most',
-    file: 'shared/batch/input-check',
+    file: 'shared/batch/batch-input-check',
     test: 'the check of an input file > refuses more lines than a batch may have',
     breaks: {
-      file: 'shared/batch/input-check.ts',
+      file: 'shared/batch/batch-input-check.ts',
       line: 'if (this.#lines === LINES_MAX) {',
       broken: 'if (this.#lines === 2 * LINES_MAX) {',
     },
   },
   {
     promise: 'a node that fails five times in a row is left alone',
-    file: 'shared/routing/breaker',
+    file: 'shared/routing/circuit-breakers',
     test: 'a node leaves the candidates > after five failures in a row, and of no other',
-    breaks: { file: 'shared/routing/breaker.ts', line: 'const CONSECUTIVE = 5;', broken: 'const CONSECUTIVE = 6;' },
+    breaks: {
+      file: 'shared/routing/circuit-breakers.ts',
+      line: 'const CONSECUTIVE = 5;',
+      broken: 'const CONSECUTIVE = 6;',
+    },
   },
   {
     promise: 'an engine that is silent for 20 s while its peers answer is taken to hang',
@@ -121,9 +133,13 @@ export const PROMISES: readonly Promised[] = [
   },
   {
     promise: 'a stream with tools never goes on at another node',
-    file: 'shared/openai/continuation/plan',
+    file: 'shared/openai/continuation/continuation-plan',
     test: 'it is never tried',
-    breaks: { file: 'shared/openai/continuation/plan.ts', line: "['tools', empty],", broken: "['tools', anything]," },
+    breaks: {
+      file: 'shared/openai/continuation/continuation-plan.ts',
+      line: "['tools', empty],",
+      broken: "['tools', anything],",
+    },
   },
   {
     promise: 'bodies that wait take no more memory than their bound',
@@ -140,7 +156,7 @@ export const PROMISES: readonly Promised[] = [
     file: 'gateway/registry/attest',
     test: 'each form of the agent is the agent of its release, and no other file of it is',
     breaks: {
-      file: 'shared/release/release.ts',
+      file: 'shared/release/release-manifest.ts',
       line: 'AGENT_FILES.includes(path) && sha256 === digest',
       broken: 'sha256 === digest',
     },
@@ -150,7 +166,7 @@ export const PROMISES: readonly Promised[] = [
     file: 'gateway/usage/charges',
     test: 'a count above what the request can have used is cut, and told',
     breaks: {
-      file: 'shared/upstream/token-bound.ts',
+      file: 'shared/attempts/token-bound.ts',
       line: 'const completion = Math.min(usage.completion, bound.completion, seen);',
       broken: 'const completion = usage.completion;',
     },
@@ -197,10 +213,10 @@ export const PROMISES: readonly Promised[] = [
   },
   {
     promise: "an engine's redirect leads no client elsewhere",
-    file: 'shared/openai/headers',
+    file: 'shared/openai/forwarded-headers',
     test: 'an engine’s redirect does not lead a client with its x-api-key to where a provider likes',
     breaks: {
-      file: 'shared/openai/headers.ts',
+      file: 'shared/openai/forwarded-headers.ts',
       line: "  'content-disposition',\n",
       broken: "  'content-disposition',\n  'location',\n",
     },

@@ -61,7 +61,7 @@ export const LONG: Readonly<Record<string, string>> = {
   }),
   ...rooms('conformance', {
     'batch/batch-faults':
-      'a gateway for each of twelve faults; batch/batches and shared/batch/ledger have each line once',
+      'a gateway for each of twelve faults; batch/batches and shared/batch/lease-ledger have each line once',
     'batch/batch-engine-faults': 'engines that break in the middle of lines; batch/batch-edge-cases has the answers',
     'batch/functions': 'functions in processes; agent/batch/functions have the rules',
     'batch/python-function': 'functions in Python',

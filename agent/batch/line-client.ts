@@ -1,11 +1,11 @@
 import { Pool } from 'undici';
-import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
+import { RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
-import { isAborted } from '../../shared/openai/usage.ts';
+import { isAborted } from '../../shared/openai/token-usage.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { tryParseJson } from '../../shared/text/json.ts';
-import type { EngineTarget } from '../engine/address.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
 import { waitClock } from '../wait-clock.ts';
 
 /** uvicorn closes idle connections after 5 s; this client closes them first. */

@@ -1,9 +1,9 @@
 import type { Env } from '../config/setting.ts';
-import type { FaultSource } from '../life/faults.ts';
-import type { SignalSource } from '../life/signals.ts';
-import type { AdmissionOptions, TunnelAdmission } from '../tunnel/admission.ts';
-import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import type { AgentIo } from './io.ts';
+import type { SignalSource } from '../life/ending-signals.ts';
+import type { FaultSource } from '../life/uncaught-errors.ts';
+import type { AdmissionOptions, TunnelAdmission } from '../tunnel/gateway-admission.ts';
+import type { Tunnel, TunnelOptions } from '../tunnel/tunnel-types.ts';
+import type { AgentIo } from './agent-io.ts';
 
 /** The agent's connections to the outside; passed in so that a test can replace a gateway. */
 export interface AgentDependencies {

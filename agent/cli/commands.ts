@@ -1,6 +1,6 @@
 /** Every command of `otela-agent`, in the order of its help. */
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
-import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
+import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit-codes.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import type { CommandContext } from './command-context.ts';
 import { CONFIG_COMMAND } from './config.ts';
@@ -12,7 +12,7 @@ import { MODELS_COMMAND } from './models.ts';
 import { SBATCH_COMMAND } from './sbatch.ts';
 import { START_COMMAND } from './start.ts';
 import { STATUS_COMMAND } from './status.ts';
-import { VOUCH_COMMAND } from './vouch.ts';
+import { VOUCH_COMMAND } from './vouch-keys.ts';
 import { WEIGHTS_COMMAND } from './weights.ts';
 
 export const AGENT_PROGRAM: Program<CommandContext> = {

@@ -1,8 +1,8 @@
 /** `otela-agent config`: every setting with its value and source. Takes the flags of `start`. */
 
 import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
+import { SETTINGS, START_FLAGS } from '../config/all-settings.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
-import { SETTINGS, START_FLAGS } from '../config/settings.ts';
 import type { CommandContext } from './command-context.ts';
 
 const FLAGS = { ...START_FLAGS, ...JSON_FLAG };

@@ -3,7 +3,7 @@
  */
 
 import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
-import { LineReader } from '../engine/lines.ts';
+import { LineReader } from '../engine/line-reader.ts';
 import { ask } from '../host/control-client.ts';
 import type { CommandContext } from './command-context.ts';
 import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';

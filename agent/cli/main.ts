@@ -5,14 +5,14 @@ import { text } from 'node:stream/consumers';
 import { EXIT_DONE, runProgram } from '../../shared/command-line/index.ts';
 /** `otela-agent`: serves a model engine of this machine to gateways, over outgoing connections only. */
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { EXIT_ENGINE } from '../config/exit.ts';
+import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import type { Env } from '../config/setting.ts';
-import { settlesWithin } from '../life/deferred.ts';
-import { deliverLastWill } from '../tunnel/last-will.ts';
+import { settlesWithin } from '../life/settles-within.ts';
+import { deliverLastWill } from '../tunnel/last-will-message.ts';
+import { makeAgentIo, waitForFlush } from './agent-io.ts';
 import type { AgentDependencies } from './command-context.ts';
 import { AGENT_PROGRAM } from './commands.ts';
-import { makeAgentIo, waitForFlush } from './io.ts';
-import { neverBlocking } from './terminal-output.ts';
+import { neverBlocking } from './nonblocking-output.ts';
 
 /** Internal: delivers the last will of a killed agent, read from standard input. */
 const LAST_WILL = 'last-will';

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { resolve as absolute } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { gpuRequest } from '../../shared/slurm/gres.ts';
+import { gpuRequest } from '../../shared/slurm/gpu-gres.ts';
 import {
   directiveExpression,
   directiveWord,
@@ -14,11 +14,11 @@ import {
   jobScript,
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
-import { EXIT_ENGINE } from '../config/exit.ts';
+import { COMMAND_FLAG } from '../config/all-settings.ts';
+import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { GATEWAY_SETTINGS, gatewayUrl, TOKEN_SETTINGS } from '../config/gateways-config.ts';
 import type { Env } from '../config/setting.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
-import { COMMAND_FLAG } from '../config/settings.ts';
 import type { CommandContext } from './command-context.ts';
 
 const FLAGS = {

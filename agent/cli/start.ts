@@ -1,18 +1,18 @@
 /** `otela-agent start`: joins the gateways with this machine's engine and runs until it ends. */
 
 import { type Command, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { EXIT_ENGINE } from '../config/exit.ts';
+import { START_FLAGS } from '../config/all-settings.ts';
+import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
-import { START_FLAGS } from '../config/settings.ts';
 import { startConfig } from '../config/start-config.ts';
 import { reexecInstalled } from '../host/installed-program.ts';
-import { processFaults } from '../life/faults.ts';
-import { Lifecycle } from '../life/lifecycle.ts';
-import { processSignals } from '../life/signals.ts';
-import { requestAdmission } from '../tunnel/admission.ts';
+import { Lifecycle } from '../life/agent-run.ts';
+import { processSignals } from '../life/ending-signals.ts';
+import { processFaults } from '../life/uncaught-errors.ts';
+import { requestAdmission } from '../tunnel/gateway-admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
+import { waitForFlush } from './agent-io.ts';
 import type { AgentDependencies, CommandContext } from './command-context.ts';
-import { waitForFlush } from './io.ts';
 
 const REAL: AgentDependencies = { openTunnel, admit: requestAdmission, signals: processSignals, faults: processFaults };
 

@@ -6,7 +6,7 @@ import { askNetwork } from '../host/control-client.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { networkTable } from '../life/network-table.ts';
 import type { CommandContext } from './command-context.ts';
-import { progressBar } from './progress.ts';
+import { progressBar } from './progress-bar.ts';
 import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
 export const STATUS_COMMAND: Command<CommandContext> = {

@@ -7,14 +7,14 @@ import {
   parseLine,
   UsageError,
 } from '../../shared/command-line/index.ts';
-import { parseSource, sourceText } from '../../shared/weights/source.ts';
-import { EXIT_ENGINE } from '../config/exit.ts';
-import { START_FLAGS } from '../config/settings.ts';
+import { parseSource, sourceText } from '../../shared/weights/weights-source.ts';
+import { START_FLAGS } from '../config/all-settings.ts';
+import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { SOURCES_MAX } from '../config/weights-config.ts';
 import { ask, type LocalAgent } from '../host/control-client.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { CommandContext } from './command-context.ts';
-import { bytesText, progressBar } from './progress.ts';
+import { bytesText, progressBar } from './progress-bar.ts';
 import { SESSION_FLAG, selectAgents } from './select-agents.ts';
 import { START_COMMAND } from './start.ts';
 

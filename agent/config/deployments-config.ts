@@ -1,7 +1,7 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { readTemplates, type Templates } from '../deploy/templates.ts';
-import type { EngineSpan } from '../engine/span.ts';
+import { readTemplates, type Templates } from '../deploy/deployment-templates.ts';
+import type { EngineSpan } from '../engine/multi-machine-engine.ts';
 import { type SettingReader, valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 

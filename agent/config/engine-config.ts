@@ -1,6 +1,6 @@
 /** The engine's command, address, key and limits. */
 import { UsageError } from '../../shared/command-line/index.ts';
-import { BOOTSTRAP_PORT, type EngineTarget, parseEngineTarget } from '../engine/address.ts';
+import { BOOTSTRAP_PORT, type EngineTarget, parseEngineTarget } from '../engine/engine-address.ts';
 import { MAX_WAITING } from '../engine/saturation.ts';
 import { readSecretFile, requireHeaderWord } from './secret-file.ts';
 import {

@@ -1,6 +1,6 @@
 import { totalmem } from 'node:os';
 import { UsageError } from '../../shared/command-line/index.ts';
-import type { FunctionLimits } from '../batch/functions/process.ts';
+import type { FunctionLimits } from '../batch/functions/function-process.ts';
 import { parseDuration } from './duration.ts';
 import { listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
 

@@ -1,7 +1,7 @@
 /** The gateways that an agent serves, and the join token. */
 import { UsageError } from '../../shared/command-line/index.ts';
-import { proxyFor } from '../host/proxy.ts';
-import { GATEWAYS_MAX } from '../tunnel/admission.ts';
+import { proxyFor } from '../host/proxy-variables.ts';
+import { GATEWAYS_MAX } from '../tunnel/gateway-admission.ts';
 import { readSecretFile, requireHeaderWord } from './secret-file.ts';
 import {
   listSetting,

@@ -6,12 +6,16 @@
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
+import {
+  isShippedPolicy,
+  SHIPPED_POLICIES,
+  type ShippedPolicy,
+} from '../../shared/routing/policies/built-in-policies.ts';
 import { readPolicyFile } from '../../shared/routing/policies/operator-policies.ts';
-import { isShippedPolicy, SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
-import type { Policy } from '../../shared/routing/policy.ts';
-import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
+import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trusted-providers.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import type { IngressConfig } from '../ingress/service.ts';
+import type { IngressConfig } from '../ingress/request-service.ts';
 import { listenAddress } from './listen-address.ts';
 import { listSetting, type SettingReader, valueSetting } from './setting.ts';
 

@@ -1,5 +1,5 @@
 import { UsageError } from '../../shared/command-line/index.ts';
-import { parseAddress } from '../mesh/channel/dial.ts';
+import { parseAddress } from '../mesh/channel/dial-channel.ts';
 
 /** `HOST:PORT`, `[::1]:PORT`, or `:PORT` and `PORT` for this machine only; port 0: any free one. Throws UsageError. */
 export function listenAddress(flag: string, text: string): { host: string; port: number } {

@@ -1,9 +1,14 @@
 /** The address at which this agent listens for others, the peers that it knows, and its relay. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
-import { isVersion, OLDEST_VERSION, type ReleaseRules, readReleaseKeys } from '../../shared/release/release.ts';
-import { parseAddress } from '../mesh/channel/dial.ts';
-import { SEEDS_MAX } from '../mesh/seeds.ts';
+import {
+  isVersion,
+  OLDEST_VERSION,
+  type ReleaseRules,
+  readReleaseKeys,
+} from '../../shared/release/release-manifest.ts';
+import { parseAddress } from '../mesh/channel/dial-channel.ts';
+import { SEEDS_MAX } from '../mesh/seed-addresses.ts';
 import { listSetting, type ParsedSettings, type SettingReader, switchSetting, valueSetting } from './setting.ts';
 
 export const MESH_SETTINGS = {

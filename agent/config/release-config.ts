@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
+import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release-manifest.ts';
 import { valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 

@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/evidence.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
-import { EvidenceHelper } from '../seal/evidence.ts';
+import { EvidenceHelper } from '../seal/evidence-helper.ts';
 import { plainText, type SettingReader, valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 

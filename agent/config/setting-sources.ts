@@ -3,11 +3,11 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { nearestName } from '../../shared/text/nearest.ts';
+import { nearestName } from '../../shared/text/nearest-name.ts';
+import { CONFIG_FILE, SETTINGS } from './all-settings.ts';
 import { TOKEN_SETTINGS } from './gateways-config.ts';
 import { expandHome, homeOf, readableByOthers, readBounded } from './secret-file.ts';
 import type { Env, GivenSettings, Setting, SourcedTexts } from './setting.ts';
-import { CONFIG_FILE, SETTINGS } from './settings.ts';
 
 export interface SettingValues {
   values: GivenSettings;

@@ -1,13 +1,13 @@
 /** The settings of `otela-agent start`, checked and typed. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
-import type { Templates } from '../deploy/templates.ts';
-import type { EngineTarget } from '../engine/address.ts';
-import { shellWrapped } from '../engine/command.ts';
+import type { Templates } from '../deploy/deployment-templates.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import { shellWrapped } from '../engine/engine-command.ts';
+import { type EngineSpan, engineSpan } from '../engine/multi-machine-engine.ts';
 import type { EngineLimits } from '../engine/saturation.ts';
-import { type EngineSpan, engineSpan } from '../engine/span.ts';
-import type { IngressConfig } from '../ingress/service.ts';
-import type { NodeWeightsConfig } from '../weights/config.ts';
+import type { IngressConfig } from '../ingress/request-service.ts';
+import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { DEPLOYMENT_SETTINGS, templatesConfig } from './deployments-config.ts';
 import { ENDING_SETTINGS } from './ending-config.ts';
 import { checkCommand, engineConfig, LIMIT_SETTINGS } from './engine-config.ts';
@@ -17,10 +17,10 @@ import { ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
 import { checkLabelsOfDeployments, NODE_SETTINGS } from './node-config.ts';
-import { resolveConflicts } from './precedence.ts';
 import { RELEASE_SETTINGS } from './release-config.ts';
 import { type SealConfig, sealConfig } from './seal-config.ts';
 import { type Env, type ParsedSettings, SettingReader } from './setting.ts';
+import { resolveConflicts } from './setting-conflicts.ts';
 import type { SettingValues } from './setting-sources.ts';
 import { SPAN_SETTINGS, SUPERVISION_SETTINGS } from './supervision-config.ts';
 import { WEIGHTS_SETTINGS, weightsConfig } from './weights-config.ts';

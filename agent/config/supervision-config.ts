@@ -1,5 +1,5 @@
 /** How the agent watches its engine. */
-import { fatalPatterns } from '../engine/fatal.ts';
+import { fatalPatterns } from '../engine/fatal-output-patterns.ts';
 import { listSetting, sourcedDuration, switchSetting, valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 

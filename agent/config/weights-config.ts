@@ -1,9 +1,9 @@
 import { accessSync, constants, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { FANOUT } from '../../shared/weights/coordinator.ts';
-import { parseSource, sourceText } from '../../shared/weights/source.ts';
-import type { NodeWeightsConfig } from '../weights/config.ts';
+import { FANOUT } from '../../shared/weights/blob-coordinator.ts';
+import { parseSource, sourceText } from '../../shared/weights/weights-source.ts';
+import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { type Env, listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
 
 export const SOURCES_MAX = 16;

@@ -1,5 +1,5 @@
-import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
-import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
+import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
+import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
 
 /** vLLM and SGLang take one or more names after it. */
 const NAMES = '--served-model-name';

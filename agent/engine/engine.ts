@@ -1,11 +1,11 @@
 /** The engine from the agent's point of view: a child process, a process of another user, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
-import type { EngineTarget } from './address.ts';
-import { EngineChild, type EngineExit } from './child.ts';
-import { type EngineHealth, UNKNOWN_HEALTH } from './health.ts';
-import { EngineProbe, type EngineProbeResult } from './probe.ts';
-import { EngineWatch } from './watch.ts';
+import type { EngineTarget } from './engine-address.ts';
+import { type EngineHealth, UNKNOWN_HEALTH } from './engine-health.ts';
+import { EngineProbe, type EngineProbeResult } from './engine-probe.ts';
+import { EngineChild, type EngineExit } from './engine-process.ts';
+import { EngineWatch } from './engine-watch.ts';
 
 interface EngineOptions {
   command: readonly string[] | undefined;

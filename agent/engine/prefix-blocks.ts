@@ -7,10 +7,10 @@
 import { createHash } from 'node:crypto';
 import { request } from 'undici';
 import { readAtMost } from '../../shared/collections/read-at-most.ts';
-import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
+import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/continuation-bodies.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/limits.ts';
-import type { EngineTarget } from './address.ts';
+import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/protocol-constants.ts';
+import type { EngineTarget } from './engine-address.ts';
 
 /** The size of vLLM's cache blocks. */
 const BLOCK_TOKENS = 16;

@@ -1,4 +1,4 @@
-import type { EngineLoad } from '../../shared/routing/load.ts';
+import type { EngineLoad } from '../../shared/routing/node-load.ts';
 
 /** Limits of a node; undefined: no limit. */
 export interface EngineLimits {

@@ -1,6 +1,6 @@
 /** Asks an engine for one token, the shortest request that its scheduler has to run. */
 import { Agent, request } from 'undici';
-import type { EngineTarget } from './address.ts';
+import type { EngineTarget } from './engine-address.ts';
 import type { TokenProbeResult } from './hang-check.ts';
 
 /** Size of a response with one token, at most. */

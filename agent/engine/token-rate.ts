@@ -3,7 +3,7 @@
  * number of tokens per event.
  */
 
-import { metricPattern, metricValues, sum } from './metrics.ts';
+import { metricPattern, metricValues, sum } from './prometheus-text.ts';
 
 /** If two readings are further apart, there was a pause between them and the mean is meaningless. */
 const PAUSE_MS = 5_000;

@@ -2,10 +2,10 @@
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { tryParseJson } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { type AgentStatus, type ControlRequest, controlAnswerSchema, type NetworkRow } from './control-protocol.ts';
-import { withShortPath } from './socket-path.ts';
-import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
+import { withShortPath } from './short-socket-path.ts';
+import { CONTROL_SOCKET, sessionDirs } from './state-directory.ts';
 
 /** An agent normally answers immediately. It may need this long if it shares its core with an engine that loads. */
 const ANSWER_TIMEOUT_MS = 30_000;

@@ -13,8 +13,8 @@
  *     any other line                 → {"ok":false,"error":"…"}
  */
 import { z } from 'zod';
-import { LIFECYCLE, modelSchema } from '../../shared/lattice/node.ts';
-import { nodePayloadSchema } from '../../shared/lattice/payload.ts';
+import { nodePayloadSchema } from '../../shared/lattice/node-payload.ts';
+import { LIFECYCLE, modelSchema } from '../../shared/lattice/node-record.ts';
 
 export const controlRequestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),

@@ -12,8 +12,8 @@ import {
   REQUEST_MAX_BYTES,
   type WeightsReport,
 } from './control-protocol.ts';
-import { withShortPath } from './socket-path.ts';
-import { CONTROL_SOCKET } from './state-dir.ts';
+import { withShortPath } from './short-socket-path.ts';
+import { CONTROL_SOCKET } from './state-directory.ts';
 
 export interface ControlHandlers {
   status(): AgentStatus;

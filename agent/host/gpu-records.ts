@@ -1,6 +1,6 @@
 /** Turns a tool's output into the GPUs of a record. */
-import { gpuClass } from '../../shared/hardware/classes.ts';
-import { type Gpu, gpuSchema } from '../../shared/lattice/node.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { type Gpu, gpuSchema } from '../../shared/lattice/node-record.ts';
 
 export interface GpuRecords {
   gpus: Gpu[];

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { isSea } from 'node:sea';
 import { promisify } from 'node:util';
-import { DeploymentError } from '../../shared/deployment/error.ts';
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 
 /** Node starts within a second, but shared file systems are slow. */

@@ -1,8 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { startTimer } from '../../node/timers.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { AttemptError, apiErrorFor } from '../../shared/attempts/attempt-error.ts';
+import type { AttemptFailure } from '../../shared/attempts/attempt-request.ts';
+import { ByteBudget } from '../../shared/attempts/byte-budget.ts';
+import { openFrameFields } from '../../shared/attempts/dispatch-context.ts';
+import { attemptBody, type ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import type { ResponseStream } from '../../shared/attempts/started-response.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import { BODY_STALL_MS } from '../../shared/proxy/body-pace.ts';
+import { NULL_RECORDER } from '../../shared/proxy/null-recorder.ts';
 import type {
   AttemptContext,
   BodyLimits,
@@ -12,27 +19,20 @@ import type {
   QueueRequest,
   RequestRecorder,
   Route,
-} from '../../shared/proxy/host.ts';
-import type { ProxyRequest } from '../../shared/proxy/message.ts';
-import { NULL_RECORDER } from '../../shared/proxy/null-recorder.ts';
+} from '../../shared/proxy/proxy-host.ts';
+import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
-import { Breakers } from '../../shared/routing/breaker.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
+import { Breakers } from '../../shared/routing/circuit-breakers.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected } from '../../shared/routing/retry-policy.ts';
-import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
-import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
-import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
-import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
-import { attemptBody, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
-import type { ResponseStream } from '../../shared/upstream/response.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import { AvoidedNodes, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided-nodes.ts';
+import type { IngressCaller, IngressQueues } from './ingress-queues.ts';
 import { IngressRequest } from './ingress-request.ts';
-import type { IngressCaller, IngressQueues } from './queues.ts';
-import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './route.ts';
+import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './resolve-route.ts';
 
 /**
  * Bytes of all bodies that are kept for retries, and of streams that are kept for resuming, above the first MiB of
@@ -105,7 +105,7 @@ export class IngressHost implements Host<IngressCaller> {
     this.#options.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   }
 
-  /** The key was verified before; see handle.ts. */
+  /** The key was verified before; see handle-ingress-request.ts. */
   identify(request: ProxyRequest): IngressCaller {
     return { address: request instanceof IngressRequest ? request.address : '' };
   }

@@ -1,20 +1,20 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import type { ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import type { PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
-import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
-import type { Policy } from '../../shared/routing/policy.ts';
-import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
+import { decideTrust, type Trust } from '../../shared/routing/trusted-providers.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
-import { handleIngressRequest, type IngressServices } from './handle.ts';
+import { handleIngressRequest, type IngressServices } from './handle-ingress-request.ts';
 import { IngressHost } from './ingress-host.ts';
-import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
-import { policyOf } from './policies.ts';
-import { IngressQueues, QUEUE_LIMITS, type QueueLimits } from './queues.ts';
-import type { ReadableRegistry } from './registry.ts';
+import { INGRESS_KEY_FILE, IngressKey } from './ingress-key.ts';
+import { IngressQueues, QUEUE_LIMITS, type QueueLimits } from './ingress-queues.ts';
+import type { ReadableRegistry } from './readable-registry.ts';
 import { RegistryWatchers } from './registry-watchers.ts';
+import { policyOf } from './routing-policies.ts';
 import { RunningRequests } from './running-requests.ts';
 import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 

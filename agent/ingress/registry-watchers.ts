@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { STREAM_HEADERS } from '../../shared/openai/headers.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { STREAM_HEADERS } from '../../shared/openai/forwarded-headers.ts';
 import { RegistryChanges } from '../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../shared/routing/registry-view.ts';
-import type { ReadableRegistry } from './registry.ts';
+import type { ReadableRegistry } from './readable-registry.ts';
 
 /** Interval at which the open streams are checked for changes. */
 const POLL_MS = 1_000;

@@ -1,6 +1,6 @@
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { RegistryReplica } from '../../shared/lattice/replica.ts';
-import { NodeIndex } from '../../shared/routing/nodes.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import { NodeIndex } from '../../shared/routing/node-index.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 
 /** LEFT sessions that are kept next to the live ones; the first that left are dropped first. */

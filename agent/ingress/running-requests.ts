@@ -1,4 +1,4 @@
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 
 /** Running requests of the ingress's clients. */
 export class RunningRequests {

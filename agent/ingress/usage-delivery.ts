@@ -1,5 +1,5 @@
 import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-usage.ts';
-import type { UsageSender, UsageSenderListener as Way } from '../tunnel/types.ts';
+import type { UsageSender, UsageSenderListener as Way } from '../tunnel/tunnel-types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 
 /** Time after which an unacknowledged batch is sent again on another tunnel: the gateway's object may have moved. */

@@ -1,7 +1,7 @@
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import type { AgentParts } from './parts.ts';
+import type { AgentParts } from './agent-parts.ts';
 
 /** The output of `otela-agent status` for the parts that exist so far. */
 export function componentStatus({

@@ -1,6 +1,6 @@
 /** Commands that this agent's own command line may send to its socket. */
 import type { ControlHandlers } from '../host/control-server.ts';
-import type { AgentParts } from './parts.ts';
+import type { AgentParts } from './agent-parts.ts';
 import type { SelfReport } from './self-report.ts';
 
 /** `parts` are read when a command arrives, because most of them are created later. */

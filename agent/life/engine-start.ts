@@ -6,13 +6,13 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import type { EngineTarget } from '../engine/address.ts';
 import { Engine } from '../engine/engine.ts';
-import type { EngineHealth } from '../engine/health.ts';
-import type { Life } from './life.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import type { EngineHealth } from '../engine/engine-health.ts';
+import type { AgentParts } from './agent-parts.ts';
+import type { Life } from './ending/agent-ending.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { NodeWeights, type PreparedEngine } from './node-weights.ts';
-import type { AgentParts } from './parts.ts';
 
 interface EngineStartOptions {
   config: Pick<StartConfig, 'command' | 'engine' | 'fatal' | 'weights'>;

@@ -8,11 +8,11 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { type Engine, isOccupied } from '../engine/engine.ts';
+import type { LoadMeter } from '../engine/engine-load.ts';
 import { HangCheck } from '../engine/hang-check.ts';
-import type { LoadMeter } from '../engine/load.ts';
 import { probeForToken } from '../engine/token-probe.ts';
-import type { Deferred } from './deferred.ts';
-import type { AgentParts } from './parts.ts';
+import type { AgentParts } from './agent-parts.ts';
+import type { Deferred } from './settles-within.ts';
 import { uploadLogTail } from './upload-log-tail.ts';
 
 const POLL_MS = 1_000;

@@ -1,6 +1,6 @@
 /** The batch job of this agent, if any: its part of the record, and the time that is left. */
 
-import type { NodePayload } from '../../shared/lattice/payload.ts';
+import type { NodePayload } from '../../shared/lattice/node-payload.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
@@ -9,7 +9,7 @@ import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';
 import { detectBatchJob } from '../host/jobs/detect.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
-import type { SignalWarning } from './machine/state.ts';
+import type { SignalWarning } from './ending/ending-state.ts';
 
 interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;

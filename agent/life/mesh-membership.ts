@@ -4,24 +4,24 @@
  */
 
 import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
-import { issuerId } from '../../shared/lattice/certificate.ts';
-import { RegistryReplica } from '../../shared/lattice/replica.ts';
+import { issuerId } from '../../shared/lattice/gateway-certificate.ts';
+import { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import { nodeCrypto } from '../host/crypto.ts';
-import { ownRelease } from '../host/release.ts';
+import { nodeCrypto } from '../host/node-crypto.ts';
+import { ownRelease } from '../host/own-release.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh } from '../mesh/mesh.ts';
-import type { MeshOptions } from '../mesh/options.ts';
-import { relayProxyUrl } from '../mesh/relay/pass.ts';
-import { ProxyRelay } from '../mesh/relay/proxy-relay.ts';
-import { GATEWAYS_MAX, type OtherGateway, type TunnelAdmission } from '../tunnel/admission.ts';
+import type { MeshOptions } from '../mesh/mesh-options.ts';
+import { relayProxyUrl } from '../mesh/proxy-relay/pass.ts';
+import { ProxyRelay } from '../mesh/proxy-relay/proxy-relay.ts';
+import { GATEWAYS_MAX, type OtherGateway, type TunnelAdmission } from '../tunnel/gateway-admission.ts';
+import { authority } from '../tunnel/open-websocket.ts';
 import type { GatewayHints } from '../tunnel/other-gateways.ts';
-import { authority } from '../tunnel/websocket.ts';
 import { collapseRepeats } from './collapse-repeats.ts';
 
 interface MeshMembershipOptions {

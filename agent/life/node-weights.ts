@@ -1,20 +1,20 @@
 /** Weights in an agent's life: its neighbors, the models in its record, and the command and variables of its engine. */
 
-import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/payload.ts';
+import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/node-payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { parseSource } from '../../shared/weights/source.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { WeightsHandlers } from '../host/control-server.ts';
-import type { ProvenConnection } from '../mesh/channel/accept.ts';
+import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import type { NodeWeightsConfig } from '../weights/config.ts';
-import { packedFormat } from '../weights/environment/archive.ts';
-import type { Environment } from '../weights/environment/environments.ts';
+import { packedFormat } from '../weights/environment/unpack-archive.ts';
+import type { Environment } from '../weights/environment/unpacked-environments.ts';
 import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
-import { WeightsService } from '../weights/weights.ts';
-import { settlesWithin } from './deferred.ts';
+import type { NodeWeightsConfig } from '../weights/weights-config.ts';
+import { WeightsService } from '../weights/weights-service.ts';
+import { settlesWithin } from './settles-within.ts';
 
 /** Longest wait for the mesh. A node that no gateway admits, or that has no neighbors, then reads the source itself. */
 const MESH_WITHIN_MS = 20_000;

@@ -1,11 +1,11 @@
 /** The part of its logs that this agent shows to gateways, live and at its end. */
 import { join } from 'node:path';
-import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspection } from '../../shared/deployment/answer.ts';
-import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
+import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspection } from '../../shared/deployment/order-reply.ts';
+import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
 import type { Engine } from '../engine/engine.ts';
-import { LogTailBuffer } from '../engine/tail.ts';
-import type { GpuUseReader } from '../host/gpu-use.ts';
-import { keepLog } from './kept-log.ts';
+import { LogTailBuffer } from '../engine/log-tail-buffer.ts';
+import type { GpuUseReader } from '../host/gpu-utilization.ts';
+import { keepLog } from './keep-log.ts';
 
 interface RemoteLogsOptions {
   engine(): Pick<Engine, 'text'> | undefined;

@@ -1,12 +1,12 @@
-import type { EngineLoad } from '../../shared/routing/load.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import type { EngineLoad } from '../../shared/routing/node-load.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
-import { agentPage } from '../observe/page.ts';
+import { agentPage } from '../observe/metrics-page.ts';
+import type { AgentParts } from './agent-parts.ts';
 import { componentStatus } from './component-status.ts';
 import type { JobWatch } from './job-watch.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { networkRows } from './network-table.ts';
-import type { AgentParts } from './parts.ts';
 
 interface SelfReportOptions {
   parts: AgentParts;

@@ -1,5 +1,5 @@
-import { type Deferred, settlesWithin } from './deferred.ts';
-import type { AgentParts } from './parts.ts';
+import type { AgentParts } from './agent-parts.ts';
+import { type Deferred, settlesWithin } from './settles-within.ts';
 
 /** Longest wait for the upload of the log's end, which is small. */
 const UPLOAD_MS = 2_000;

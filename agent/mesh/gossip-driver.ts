@@ -1,6 +1,6 @@
+import type { GossipAction, GossipEvent } from '../../shared/gossip/gossip-events.ts';
 import type { GossipState } from '../../shared/gossip/index.ts';
 import { StepQueue } from '../../shared/gossip/step-queue.ts';
-import type { GossipAction, GossipEvent } from '../../shared/gossip/types.ts';
 import { waitClock } from '../wait-clock.ts';
 
 interface MeshGossipDriverOptions {

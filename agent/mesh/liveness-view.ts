@@ -1,6 +1,6 @@
-import type { Liveness } from '../../shared/gossip/types.ts';
-import type { Entry } from '../../shared/lattice/entry.ts';
-import type { RegistryReplica } from '../../shared/lattice/replica.ts';
+import type { Liveness } from '../../shared/gossip/gossip-events.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import type { Entry } from '../../shared/lattice/replica-entry.ts';
 
 export interface PeerLiveness {
   entry: Entry;

@@ -3,29 +3,30 @@
  * (shared/gossip), and turns the core's actions into sends and dials. Nothing is stored: after a restart the agent is a
  * new session, which learns from its peers.
  */
+
+import type { GossipAction, Liveness } from '../../shared/gossip/gossip-events.ts';
 import type { TunableOptions } from '../../shared/gossip/index.ts';
-import type { GossipAction, Liveness } from '../../shared/gossip/types.ts';
-import type { RegistryReplica } from '../../shared/lattice/replica.ts';
-import type { Update } from '../../shared/lattice/update.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import type { Update } from '../../shared/lattice/registry-update.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { hostAddresses, withPort } from './addresses.ts';
-import { PeerBans } from './bans.ts';
-import type { ProvenConnection } from './channel/accept.ts';
+import { GatewayProbes } from './ask-gateways.ts';
+import type { ProvenConnection } from './channel/accept-channel.ts';
 import type { Channel } from './channel/channel.ts';
-import { type ChannelDialOptions, dialChannel } from './channel/dial.ts';
-import { ChannelError } from './channel/error.ts';
-import type { Listener } from './channel/listener.ts';
-import type { MeshChannels } from './channels.ts';
+import { ChannelError } from './channel/channel-error.ts';
+import type { Listener } from './channel/channel-listener.ts';
+import { type ChannelDialOptions, dialChannel } from './channel/dial-channel.ts';
 import type { Circuits } from './circuit/circuits.ts';
-import type { PeerConnector } from './connector.ts';
-import type { Delegates, MeshGateway } from './delegates.ts';
-import { GatewayProbes } from './gateway-probes.ts';
+import type { Delegates, MeshGateway } from './delegate-sockets.ts';
 import type { MeshGossipDriver } from './gossip-driver.ts';
+import { hostAddresses, withPort } from './host-addresses.ts';
 import { LivenessView, type LivenessWatcher, type PeerLiveness } from './liveness-view.ts';
-import type { MeshOptions } from './options.ts';
-import { createMeshParts } from './parts.ts';
+import type { MeshChannels } from './mesh-channels.ts';
+import type { MeshOptions } from './mesh-options.ts';
+import { createMeshParts } from './mesh-parts.ts';
+import { PeerBans } from './peer-bans.ts';
+import type { PeerConnector } from './peer-connector.ts';
 import type { PendingDials } from './pending-dials.ts';
-import type { Seeds } from './seeds.ts';
+import type { Seeds } from './seed-addresses.ts';
 
 /**
  * Interval at which the agent tries one session again that it does not reach. The core pings only its neighbors.

@@ -1,7 +1,7 @@
-import type { ChannelPeer, Credentials, ProvenConnection } from './channel/accept.ts';
+import type { ChannelPeer, Credentials, ProvenConnection } from './channel/accept-channel.ts';
 import type { Channel } from './channel/channel.ts';
-import { dialChannel } from './channel/dial.ts';
-import { ChannelError } from './channel/error.ts';
+import { ChannelError } from './channel/channel-error.ts';
+import { dialChannel } from './channel/dial-channel.ts';
 
 /** Connections that are being opened. The core asks for a few at a time, requests for as many as there are nodes. */
 const DIALS_MAX = 64;

@@ -5,17 +5,17 @@
 import * as z from 'zod';
 import { readPrivateFile } from '../../node/private-file.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
-import { idSchema } from '../../shared/lattice/node.ts';
+import { KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
+import { idSchema } from '../../shared/lattice/node-record.ts';
 import {
   DELEGATE_LIFE_MAX_S,
   type Delegation,
   delegationMessage,
   vouchMessage,
   writeVouch,
-} from '../../shared/seal/vouch.ts';
-import { tryParseJson } from '../../shared/text/json.ts';
-import { nodeCrypto, nodeSigner } from '../host/crypto.ts';
+} from '../../shared/seal/key-vouch.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { nodeCrypto, nodeSigner } from '../host/node-crypto.ts';
 
 const fileSchema = z.object({
   provider: idSchema,

@@ -12,7 +12,7 @@ import crypto, {
   generateKeyPairSync,
   type KeyObject,
 } from 'node:crypto';
-import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, SEAL_KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/suite.ts';
+import { AEAD_KEY_BYTES, AEAD_NONCE_BYTES, SEAL_KEY_BYTES, SUITE, TAG_BYTES } from '../../shared/seal/hpke-suite.ts';
 
 const NOTHING = Buffer.alloc(0);
 const VERSION = Buffer.from('HPKE-v1');

@@ -2,13 +2,13 @@
  * Opens the part that a client has of a stream that broke off at another candidate, so that this node can continue it.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/content.ts';
-import { SealError } from '../../shared/seal/error.ts';
-import { removePadding } from '../../shared/seal/padding.ts';
+import { removePadding } from '../../shared/seal/chunk-padding.ts';
+import { AAD_CHUNK, KID_BYTES, RESPONSE_NONCE_BYTES } from '../../shared/seal/hpke-suite.ts';
 import { FRAME, FrameSplitter } from '../../shared/seal/response-frames.ts';
-import { AAD_CHUNK, KID_BYTES, RESPONSE_NONCE_BYTES } from '../../shared/seal/suite.ts';
+import { SealError } from '../../shared/seal/seal-error.ts';
+import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/sealed-content.ts';
+import { type AnswerKeys, answerKeys } from './answer-sealer.ts';
 import { openChunk } from './hpke.ts';
-import { type AnswerKeys, answerKeys } from './sealer.ts';
 
 export interface ReplayedStream {
   /** The response's bytes, without the heads of its parts. */

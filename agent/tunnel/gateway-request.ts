@@ -5,9 +5,9 @@ import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import * as z from 'zod';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
-import { tryParseJson } from '../../shared/text/json.ts';
-import { proxyFor } from '../host/proxy.ts';
-import { throughProxy } from './websocket.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { proxyFor } from '../host/proxy-variables.ts';
+import { throughProxy } from './open-websocket.ts';
 
 /** A list of issuers with their keys is a few KiB; a proxy's error page is cut off. */
 const ANSWER_MAX_BYTES = 64 * 1024;

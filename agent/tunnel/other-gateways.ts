@@ -2,9 +2,14 @@
 import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
-import { membershipHintSchema, otherGatewaySchema, selectOtherGateways, type TunnelAdmission } from './admission.ts';
+import {
+  membershipHintSchema,
+  otherGatewaySchema,
+  selectOtherGateways,
+  type TunnelAdmission,
+} from './gateway-admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({

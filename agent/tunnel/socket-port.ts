@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
-import { MaskedFrameWriter } from './masked-frame.ts';
+import { MaskedFrameWriter } from './masked-frame-writer.ts';
 
 /**
  * If this many bytes wait in the socket, it counts as busy: frames wait in the link and merge, and do not queue one by

@@ -1,21 +1,21 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
-import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import { PendingReplies } from '../../shared/attempts/pending-replies.ts';
+import type { DeploymentAnswer } from '../../shared/deployment/order-reply.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
-import { CLOSE_CODES } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
-import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
+import { FRAMES_HEADER } from '../../shared/wire/protocol-constants.ts';
+import type { EngineAttempt } from '../attempts/engine-attempt.ts';
+import { EngineAttempts } from '../attempts/engine-attempts.ts';
 import { waitClock } from '../wait-clock.ts';
-import { Connection } from './connection.ts';
-import { dialTunnel } from './dial.ts';
-import type { EngineAttempt } from './engine-attempt.ts';
-import { EngineAttempts } from './engine-attempts.ts';
+import { dialTunnel } from './dial-tunnel.ts';
+import { Connection } from './gateway-connection.ts';
 import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
-import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './types.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './tunnel-types.ts';
 
 /** A gateway asks another agent, and has to wait for its answer. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };

@@ -2,20 +2,24 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { inBackground } from '../../shared/timing/in-background.ts';
-import { BLOB_LEASE_MS, type CoordinatorAnswer, type CoordinatorQuestion } from '../../shared/weights/coordinator.ts';
-import type { ManifestFile } from '../../shared/weights/manifest.ts';
+import {
+  BLOB_LEASE_MS,
+  type CoordinatorAnswer,
+  type CoordinatorQuestion,
+} from '../../shared/weights/blob-coordinator.ts';
+import { pieceSpan } from '../../shared/weights/blob-pieces.ts';
 import type { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
-import { pieceSpan } from '../../shared/weights/pieces.ts';
+import type { ManifestFile } from '../../shared/weights/weights-manifest.ts';
 import type { Blob } from './blob.ts';
-import type { WeightsClient } from './client.ts';
-import type { PullLimits } from './config.ts';
-import { asWeightsError, WeightsError } from './error.ts';
-import type { Hasher } from './hasher.ts';
 import { PieceStreamReader } from './piece-stream.ts';
 import { PieceWriter } from './piece-writer.ts';
+import type { Hasher } from './sha256-thread.ts';
 import type { BlobSource } from './sources/blob-source.ts';
-import type { Store } from './store.ts';
 import { TransferWatch } from './transfer-watch.ts';
+import type { WeightsClient } from './weights-client.ts';
+import type { PullLimits } from './weights-config.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
+import type { Store } from './weights-store.ts';
 
 const RENEW_MS = BLOB_LEASE_MS / 3;
 const SENDER_WAIT_FACTOR = 4;

@@ -3,9 +3,9 @@
  * next piece.
  */
 import { type FileHandle, open, rename } from 'node:fs/promises';
-import { pieceCount, pieceSpan } from '../../shared/weights/pieces.ts';
-import { asWeightsError, WeightsError } from './error.ts';
-import type { Hasher } from './hasher.ts';
+import { pieceCount, pieceSpan } from '../../shared/weights/blob-pieces.ts';
+import type { Hasher } from './sha256-thread.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
 
 export const BLOB_DIGEST_BYTES = 32;
 

@@ -5,14 +5,14 @@ import {
   type CoordinatorAnswer,
   type CoordinatorQuestion,
   FANOUT,
-} from '../../shared/weights/coordinator.ts';
+} from '../../shared/weights/blob-coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
-import { coordinatorOf } from '../../shared/weights/rendezvous.ts';
-import type { WeightsAccess } from './access.ts';
-import type { WeightsClient } from './client.ts';
-import { asWeightsError } from './error.ts';
-import type { Peers } from './peers.ts';
-import { ROWS_MAX } from './server.ts';
+import { coordinatorOf } from '../../shared/weights/rendezvous-hash.ts';
+import type { WeightsAccess } from './blob-access.ts';
+import type { WeightsClient } from './weights-client.ts';
+import { asWeightsError } from './weights-error.ts';
+import type { Peers } from './weights-peers.ts';
+import { ROWS_MAX } from './weights-server.ts';
 
 /**
  * Nodes that start together find each other within this time. If a node were told earlier to read the source, it would

@@ -4,12 +4,17 @@
  */
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { chooseEvictions, type StoredModel } from '../../shared/weights/eviction.ts';
-import { blobsOf, type ManifestFile, manifestBytes, type WeightsManifest } from '../../shared/weights/manifest.ts';
-import type { Environments } from './environment/environments.ts';
-import { asWeightsError, WeightsError } from './error.ts';
+import { chooseEvictions, type StoredModel } from '../../shared/weights/choose-evictions.ts';
+import {
+  blobsOf,
+  type ManifestFile,
+  manifestBytes,
+  type WeightsManifest,
+} from '../../shared/weights/weights-manifest.ts';
+import type { Environments } from './environment/unpacked-environments.ts';
 import { type LockOptions, takeLock } from './lock-file.ts';
-import type { Manifests, StoredManifest } from './manifests.ts';
+import type { Manifests, StoredManifest } from './stored-manifests.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
 
 const NEVER = async () => false;
 /** Blocks per blob: its lock, its digests, its link, and a growing directory. */

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { link, mkdir, readlink, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import type { WeightsManifest } from '../../shared/weights/manifest.ts';
-import { asWeightsError } from './error.ts';
+import type { WeightsManifest } from '../../shared/weights/weights-manifest.ts';
+import { asWeightsError } from './weights-error.ts';
 
 interface SnapshotOptions {
   /** `models--org--name` in the cache. */

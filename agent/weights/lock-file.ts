@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { asWeightsError, WeightsError } from './error.ts';
-import { type Presence, parseHolder } from './presence.ts';
+import { type Presence, parseHolder } from './live-processes.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** How often a lock held by another process is checked. */
 const POLL_MS = 250;

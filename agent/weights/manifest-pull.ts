@@ -3,15 +3,15 @@
  * source.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { WeightsManifest } from '../../shared/weights/manifest.ts';
-import { type Source, sourceText } from '../../shared/weights/source.ts';
-import type { WeightsClient } from './client.ts';
-import type { PullLimits } from './config.ts';
+import type { WeightsManifest } from '../../shared/weights/weights-manifest.ts';
+import { type Source, sourceText } from '../../shared/weights/weights-source.ts';
 import type { Coordination } from './coordination.ts';
-import { asWeightsError, WeightsError } from './error.ts';
-import { isFresh } from './manifests.ts';
 import type { BlobSource } from './sources/blob-source.ts';
-import type { Store } from './store.ts';
+import { isFresh } from './stored-manifests.ts';
+import type { WeightsClient } from './weights-client.ts';
+import type { PullLimits } from './weights-config.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
+import type { Store } from './weights-store.ts';
 
 const WAIT_MS = 250;
 /** How long other nodes are asked for a list. */

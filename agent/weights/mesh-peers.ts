@@ -1,11 +1,11 @@
 import type { Duplex } from 'node:stream';
-import type { Liveness } from '../../shared/gossip/types.ts';
-import type { Entry } from '../../shared/lattice/entry.ts';
+import type { Liveness } from '../../shared/gossip/gossip-events.ts';
+import type { Entry } from '../../shared/lattice/replica-entry.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
-import { nodeCrypto } from '../host/crypto.ts';
-import type { ProvenConnection } from '../mesh/channel/accept.ts';
+import { nodeCrypto } from '../host/node-crypto.ts';
+import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import type { PeerName, Peers } from './peers.ts';
+import type { PeerName, Peers } from './weights-peers.ts';
 
 /** The mesh of the agent's current session. */
 export class MeshPeers implements Peers {

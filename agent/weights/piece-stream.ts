@@ -3,7 +3,7 @@
  * a head of 36 bytes: its length (u32, big-endian) and its SHA-256. A head with length 0 means that the sender itself
  * waits for the piece.
  */
-import { WeightsError } from './error.ts';
+import { WeightsError } from './weights-error.ts';
 
 export const HEAD_BYTES = 36;
 

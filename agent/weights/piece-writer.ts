@@ -1,6 +1,6 @@
 import type { Blob } from './blob.ts';
-import { asWeightsError, WeightsError } from './error.ts';
-import type { Hasher } from './hasher.ts';
+import type { Hasher } from './sha256-thread.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** One piece is verified and written while the next arrives. */
 const BUFFERS = 2;

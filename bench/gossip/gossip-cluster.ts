@@ -3,7 +3,7 @@
  * issuer.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { nodeSigner } from '../../agent/host/crypto.ts';
+import { nodeSigner } from '../../agent/host/node-crypto.ts';
 import { CrewProcess } from '../../test/support/mesh/crew.ts';
 import { TestIssuer } from '../../test/support/mesh/issuer.ts';
 import type { MemberSpec, Sighting } from '../../test/support/mesh/protocol.ts';

@@ -11,9 +11,9 @@ import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as z from 'zod';
-import { PULL_LIMITS } from '../../agent/weights/config.ts';
-import { openSource } from '../../agent/weights/sources/source.ts';
-import { FANOUT } from '../../shared/weights/coordinator.ts';
+import { openSource } from '../../agent/weights/sources/open-source.ts';
+import { PULL_LIMITS } from '../../agent/weights/weights-config.ts';
+import { FANOUT } from '../../shared/weights/blob-coordinator.ts';
 import { Cluster } from '../../test/agent/weights/cluster.ts';
 import { which } from '../../test/support/abilities.ts';
 import { endAll, temporaryDirectory } from '../../test/support/processes.ts';
@@ -24,7 +24,7 @@ const { values } = parseArgs({
 const [nodes, pulls] = [Number(values.nodes), Number(values.pulls)];
 const run = promisify(execFile);
 
-/** A list is stat, readlink, stat; a read is readlink, stat, open; see `agent/weights/sources/directory.ts`. */
+/** A list is stat, readlink, stat; a read is readlink, stat, open; see `agent/weights/sources/directory-source.ts`. */
 const OPERATIONS_PER_CALL = 3;
 const PAPER = { weightsGB: 3.7, packedGB: 3.7, fileSystemGbPerS: 84, linkGbPerS: 10 };
 

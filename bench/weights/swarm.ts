@@ -9,8 +9,8 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { PULL_LIMITS } from '../../agent/weights/config.ts';
-import { openSource } from '../../agent/weights/sources/source.ts';
+import { openSource } from '../../agent/weights/sources/open-source.ts';
+import { PULL_LIMITS } from '../../agent/weights/weights-config.ts';
 import { Cluster, largeHubFolder, type Node } from '../../test/agent/weights/cluster.ts';
 import { endAll } from '../../test/support/processes.ts';
 

@@ -13,10 +13,10 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { tryParseJson } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
+import type { Output } from './command-output.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
-import type { Output } from './output.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Longer than any machine needs for a response. Until then the command regularly prints that it waits. */

@@ -19,9 +19,9 @@ import {
  */
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
+import type { Output } from './command-output.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
 import { keyFile, loginCommand } from './login-command.ts';
-import type { Output } from './output.ts';
 import { sealCommand } from './seal-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 

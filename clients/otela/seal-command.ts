@@ -7,8 +7,8 @@ import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
-import type { Output } from './output.ts';
-import { PAGE_HEADERS, pageText } from './page.ts';
+import type { Output } from './command-output.ts';
+import { PAGE_HEADERS, pageText } from './seal-page.ts';
 
 interface SealCommandOptions {
   /** Up to `/v1`. */

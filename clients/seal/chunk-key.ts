@@ -2,7 +2,7 @@
  * AES-256-GCM under the key of one response. Node's own implementation is synchronous. WebCrypto, in browsers and
  * workerd, returns a promise for each chunk.
  */
-import { TAG_BYTES } from '../../shared/seal/suite.ts';
+import { TAG_BYTES } from '../../shared/seal/hpke-suite.ts';
 
 export interface ChunkKey {
   /** Returns the plaintext. @throws if the tag does not match */

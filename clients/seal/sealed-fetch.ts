@@ -4,16 +4,16 @@
  * and the times.
  */
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
-import { ANSWER_HEADERS } from '../../shared/seal/content.ts';
-import { isRecord } from '../../shared/seal/json.ts';
-import { isSealedType, RESUME_HEADER } from '../../shared/seal/suite.ts';
-import { Candidates, type Pins, type SealNode } from './candidates.ts';
-import { SealClientError } from './error.ts';
-import { type EvidenceVerifier, VerdictCache } from './evidence.ts';
-import { withModelName } from './model.ts';
-import { AnswerOpener, type OpenedPart } from './open.ts';
-import { type ClearRequest, type SealedRequest, seal } from './seal.ts';
-import { type SaidUsage, UsageReader } from './usage.ts';
+import { isSealedType, RESUME_HEADER } from '../../shared/seal/hpke-suite.ts';
+import { isRecord } from '../../shared/seal/is-record.ts';
+import { ANSWER_HEADERS } from '../../shared/seal/sealed-content.ts';
+import { AnswerOpener, type OpenedPart } from './answer-opener.ts';
+import { type SaidUsage, UsageReader } from './answer-usage.ts';
+import { type EvidenceVerifier, VerdictCache } from './evidence-verdicts.ts';
+import { withModelName } from './model-name.ts';
+import { Candidates, type Pins, type SealNode } from './pinned-candidates.ts';
+import { SealClientError } from './seal-client-error.ts';
+import { type ClearRequest, type SealedRequest, seal } from './seal-request.ts';
 
 export interface SealOptions {
   /**

@@ -1,4 +1,4 @@
-import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
 import type { FilledFields } from '../ui/filled.ts';

@@ -3,7 +3,7 @@
  * serve the model. `otela-gateway serve --policy leave-ending-jobs.ts` or `otela-agent start --ingress … --policy
  * leave-ending-jobs.ts` (docs/routing.md).
  */
-import type { Policy } from '../../shared/routing/policy.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
 
 const LEAVE_MS = 5 * 60_000;
 

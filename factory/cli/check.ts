@@ -3,7 +3,7 @@
  * cluster.
  */
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { placementsOf } from '../config/placements.ts';
 import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';

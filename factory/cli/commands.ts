@@ -10,7 +10,7 @@ import {
   type Program,
   parseLine,
 } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { ENGINES } from '../config/schema.ts';
 import { factoryCheckCommand } from './check.ts';
 import { EXIT_BUSY, EXIT_FOUND } from './exit.ts';

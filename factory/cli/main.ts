@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** `otela-factory`: keeps as many jobs on clusters as requests and batches need. */
 import { EXIT_SOFTWARE, runProgram } from '../../shared/command-line/index.ts';
-import { type Io, makeIo } from '../../shared/terminal/io.ts';
+import { type Io, makeIo } from '../../shared/terminal/command-io.ts';
 import { FactoryError } from '../errors.ts';
 import { FACTORY_PROGRAM } from './commands.ts';
 import { factoryExitCode } from './exit.ts';

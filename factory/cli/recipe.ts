@@ -6,8 +6,8 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
-import { gpuClass } from '../../shared/hardware/classes.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { ENGINES, type EngineKind } from '../config/schema.ts';
 import { commandRunner, type RunCommand } from '../launchers/command.ts';
 

@@ -1,8 +1,8 @@
 /** `otela-factory run`: runs until it is stopped. Its jobs continue. */
 import * as z from 'zod';
 import { EXIT_DONE, EXIT_UNAVAILABLE } from '../../shared/command-line/index.ts';
-import { parseExchangeAnswer } from '../../shared/factory/exchange.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import { parseExchangeAnswer } from '../../shared/factory/factory-exchange.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { readFactoryConfig } from '../config/read.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import type { DemandReading, GatewaySource } from '../demand/demand-source.ts';

@@ -4,9 +4,9 @@
  */
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
-import { nearestName } from '../../shared/text/nearest.ts';
+import { nearestName } from '../../shared/text/nearest-name.ts';
 import { readFactoryConfig } from '../config/read.ts';
 import { formatMs } from '../config/values.ts';
 import { FactoryError } from '../errors.ts';

@@ -1,5 +1,5 @@
 /** A possible place of a model's engine. */
-import { gpuClass } from '../../shared/hardware/classes.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, PoolConfig, RecipeConfig } from './schema.ts';
 
 export interface ModelPlacement {

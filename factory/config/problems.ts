@@ -1,7 +1,7 @@
 /** Requirements of a well-formed file that cannot be met, each with the nearest that could be. */
-import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/classes.ts';
-import { nearestName } from '../../shared/text/nearest.ts';
-import { parseSource } from '../../shared/weights/source.ts';
+import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { nearestName } from '../../shared/text/nearest-name.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import { placementsOf, runsOn } from './placements.ts';
 import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './schema.ts';
 import { formatMs, timeLimitMs } from './values.ts';

@@ -5,7 +5,7 @@ import { dirname, resolve } from 'node:path';
 import { parse, TomlError } from 'smol-toml';
 import * as z from 'zod';
 import { readBoundedFile } from '../../node/bounded-file.ts';
-import { nearestName } from '../../shared/text/nearest.ts';
+import { nearestName } from '../../shared/text/nearest-name.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 import { lineOfPath } from './locate.ts';
 import { findProblems } from './problems.ts';

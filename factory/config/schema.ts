@@ -1,8 +1,8 @@
 /** factory.toml: docs/factory.md has every key with an example. */
 import * as z from 'zod';
-import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
-import { LAUNCHERS } from '../../shared/factory/exchange.ts';
-import { parseSource } from '../../shared/weights/source.ts';
+import { parametersSchema, templateNameSchema } from '../../shared/deployment/template-parameters.ts';
+import { LAUNCHERS } from '../../shared/factory/factory-exchange.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema, timeLimitMs } from './values.ts';
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;

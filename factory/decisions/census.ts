@@ -1,5 +1,5 @@
 /** Counts jobs that are presumed alive, and submissions with jobs that have not been listed yet. */
-import type { ServingNode } from '../../shared/factory/exchange.ts';
+import type { ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { type JobMemory, type Memory, type SubmissionMemory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';
 import { allPlaces, type FactoryWorld } from './world.ts';

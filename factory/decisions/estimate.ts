@@ -1,5 +1,5 @@
 /** Estimates when a model could answer. */
-import type { ModelReport, ModelState } from '../../shared/factory/exchange.ts';
+import type { ModelReport, ModelState } from '../../shared/factory/factory-exchange.ts';
 import { backOffsOf } from './back-off.ts';
 import type { CountedJob, JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';

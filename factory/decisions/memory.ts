@@ -1,6 +1,6 @@
 /** What a factory remembers from round to round, and after it was killed. It asks schedulers for everything else. */
 import * as z from 'zod';
-import { jobNamePrefix } from '../../shared/factory/exchange.ts';
+import { jobNamePrefix } from '../../shared/factory/factory-exchange.ts';
 
 const at = z.number();
 const text = z.string().max(300);

@@ -1,6 +1,6 @@
 /** Infers the state of each job from the answers of schedulers and the gateway. */
-import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
-import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/exchange.ts';
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
 import { type FailureKind, recordFailure, recordRecovery } from './back-off.ts';

@@ -1,5 +1,5 @@
 /** Compares a model's jobs on idle agents with the shapes of a plan: kinds of GPU and parallelisms. */
-import { gpuClass } from '../../shared/hardware/classes.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { EngineConfig } from '../config/schema.ts';
 import type { PlannedShape } from '../demand/demand-source.ts';
 import { type CountedJob, isPending, type JobCensus } from './census.ts';

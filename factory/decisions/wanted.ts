@@ -1,5 +1,5 @@
 /** Decides how many replicas a model should have, and why. */
-import type { ModelDemand } from '../../shared/factory/exchange.ts';
+import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
 import type { FactoryConfig, ModelConfig, Weekday } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 

@@ -1,5 +1,5 @@
 /** All input of one round of decisions. */
-import type { ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
+import type { ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { furtherPlacements, type ModelPlacement, placementsOf } from '../config/placements.ts';
 import type { FactoryConfig, ModelConfig } from '../config/schema.ts';
 import type { PlannedShapes } from '../demand/demand-source.ts';

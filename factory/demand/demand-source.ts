@@ -1,5 +1,5 @@
 /** Sources of demand. A gateway is one; plans and forecasts are others. */
-import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
+import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 
 /** Replicas of one kind of GPU and one parallelism. */
 export interface PlannedShape {

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher, fetch } from 'undici';
 import { GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
 import { readPrivateFile } from '../../node/private-file.ts';
-import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import {
   EXCHANGE_MAX_BYTES,
   EXCHANGE_PATH,
@@ -19,7 +19,7 @@ import {
   jobNamePrefix,
   NODES_MAX,
   parseExchangeAnswer,
-} from '../../shared/factory/exchange.ts';
+} from '../../shared/factory/factory-exchange.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';

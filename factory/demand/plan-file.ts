@@ -4,7 +4,7 @@
  */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
-import type { ModelDemand } from '../../shared/factory/exchange.ts';
+import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
 import { errorLine } from '../errors.ts';
 import {
   type DemandReading,

@@ -4,10 +4,10 @@
  */
 import * as z from 'zod';
 import { type GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
-import { offerSchema } from '../../shared/deployment/answer.ts';
-import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
-import { bindParameters } from '../../shared/deployment/parameters.ts';
-import { gpuClass } from '../../shared/hardware/classes.ts';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/deployment-labels.ts';
+import { offerSchema } from '../../shared/deployment/order-reply.ts';
+import { bindParameters } from '../../shared/deployment/template-parameters.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import { errorLine } from '../errors.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
-import { findGpuClass } from '../../shared/hardware/classes.ts';
+import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';

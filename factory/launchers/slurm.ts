@@ -1,6 +1,6 @@
 /** Slurm by its commands, as the user of the factory: sbatch(1), squeue(1), sinfo(1), scancel(1) of 20.11 and later. */
-import { gpuClass } from '../../shared/hardware/classes.ts';
-import { freeGpus, isGpuSlice } from '../../shared/slurm/gres.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { freeGpus, isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import type { CommandResult, RunCommand } from './command.ts';

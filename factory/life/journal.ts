@@ -9,7 +9,7 @@ import {
   DECISIONS_MAX,
   type DecisionReport,
   TEXT_MAX,
-} from '../../shared/factory/exchange.ts';
+} from '../../shared/factory/factory-exchange.ts';
 import type { DecisionNote } from '../decisions/world.ts';
 
 const POINT_MS = 300_000;

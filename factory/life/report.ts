@@ -8,7 +8,7 @@ import {
   JOBS_MAX,
   type JobReport,
   TEXT_MAX,
-} from '../../shared/factory/exchange.ts';
+} from '../../shared/factory/factory-exchange.ts';
 import { countJobs, isPending, type JobCensus } from '../decisions/census.ts';
 import { buildModelReport } from '../decisions/estimate.ts';
 import type { FailedJob, Memory } from '../decisions/memory.ts';

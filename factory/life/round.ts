@@ -1,5 +1,5 @@
 /** One round: asks the schedulers, decides, acts, and stores each step before it is taken. */
-import { jobNamePrefix } from '../../shared/factory/exchange.ts';
+import { jobNamePrefix } from '../../shared/factory/factory-exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { recordAcceptance, recordFailure } from '../decisions/back-off.ts';
 import { type Decisions, decideActions, withIntendedSubmissions } from '../decisions/decide.ts';

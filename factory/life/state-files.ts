@@ -7,7 +7,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readBoundedFile } from '../../node/bounded-file.ts';
 import { writePrivateFile } from '../../node/private-file.ts';
-import { LOG_TAIL_MAX } from '../../shared/factory/exchange.ts';
+import { LOG_TAIL_MAX } from '../../shared/factory/factory-exchange.ts';
 import { emptyMemory, type Memory, memorySchema } from '../decisions/memory.ts';
 import { errorLine, FactoryError } from '../errors.ts';
 

@@ -2,8 +2,8 @@
  * A context: everything that determines an engine. Two jobs with the same context serve the same model in the same way.
  */
 import { createHash } from 'node:crypto';
-import type { Parameters } from '../../shared/deployment/parameters.ts';
-import { parseSource } from '../../shared/weights/source.ts';
+import type { Parameters } from '../../shared/deployment/template-parameters.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { ModelPlacement } from '../config/placements.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 

@@ -1,7 +1,7 @@
 /** The part of a job's script that all batch systems share, below their own directives. */
-import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/exchange.ts';
-import { findGpuClass } from '../../shared/hardware/classes.ts';
-import { parseSource } from '../../shared/weights/source.ts';
+import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
+import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { JobContext } from './job-context.ts';
 

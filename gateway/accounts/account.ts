@@ -1,8 +1,8 @@
 /** An account: the identity and the rights of a caller. It comes from an API key, a login or the environment. */
 
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { DataPolicy } from '../../shared/routing/trust.ts';
+import type { DataPolicy } from '../../shared/routing/trusted-providers.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Limits } from './limits/limits.ts';
 import type { OwnRouting } from './routing-settings.ts';

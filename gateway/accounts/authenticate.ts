@@ -1,7 +1,7 @@
 /** Authentication: finds the account of a request's key. The warm path reads no store. */
 
 import { timingSafeEqual } from 'node:crypto';
-import type { ApiError } from '../../shared/openai/errors.ts';
+import type { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { ACCOUNT_CACHED_MS, type Account, BOOTSTRAP_ACCOUNT, unauthorized } from './account.ts';

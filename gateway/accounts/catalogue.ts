@@ -2,8 +2,8 @@
  * The part of a model's catalog entry that affects requests: access, whether a node should always serve it, and its
  * end. Pure.
  */
-import { ApiError } from '../../shared/openai/errors.ts';
-import { encodeHeaderValue } from '../../shared/openai/headers.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { encodeHeaderValue } from '../../shared/openai/forwarded-headers.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Account } from './account.ts';
 

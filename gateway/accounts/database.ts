@@ -1,5 +1,5 @@
 import { drizzle } from 'drizzle-orm/d1';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';
 

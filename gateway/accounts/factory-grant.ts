@@ -1,6 +1,6 @@
 /** The right that a factory token gives: an autoscaler may exchange state, for nodes of one provider. */
 import { eq } from 'drizzle-orm';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { database, queryOrUnavailable } from './database.ts';
 import { factoryTokens } from './schema.ts';

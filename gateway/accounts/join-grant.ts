@@ -3,7 +3,7 @@
  * an end.
  */
 import { and, eq, isNull, sql } from 'drizzle-orm';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { database, queryOrUnavailable } from './database.ts';
 import { joinTokens, providers } from './schema.ts';

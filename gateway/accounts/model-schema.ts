@@ -1,7 +1,7 @@
 /** D1's tables about models; see schema.ts. */
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
-import type { WeightRule } from '../../shared/routing/policies/weights.ts';
+import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
+import type { WeightRule } from '../../shared/routing/policies/node-weights.ts';
 import { MODEL_CLASSES } from './model-classes.ts';
 
 /** Settings of a model that differ from the gateway's defaults; NULL: the default. */

@@ -1,8 +1,8 @@
 /** Bounds the reasoning tokens of a response: the request's own bound, and the maximum of its key, user and project. */
 
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { BUDGET_KEY } from '../../shared/openai/known-keys.ts';
+import { BUDGET_KEY } from '../../shared/openai/known-body-keys.ts';
 import type { NodeRequirements } from '../../shared/routing/candidates.ts';
 import type { Requirement } from '../../shared/routing/requirements.ts';
 import type { HttpRequest } from '../http/http-request.ts';

@@ -4,8 +4,8 @@
  * requests do not pay for it.
  */
 import * as z from 'zod';
-import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';
-import { KIND_NAME_MAX_CHARS } from '../../shared/routing/kinds/kind.ts';
+import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling-parameters.ts';
+import { KIND_NAME_MAX_CHARS } from '../../shared/routing/kinds/request-kind.ts';
 import { decryptText, encryptText } from './encrypt-text.ts';
 
 export interface ReceiptIdentity {

@@ -1,9 +1,9 @@
 /** Routing as operators and keys set it: for the installation, for a model, for a key or project. */
 import * as z from 'zod';
-import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
 import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
-import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
-import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
+import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
+import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/node-weights.ts';
 import { boundedRecord } from '../http/schema-parts.ts';
 import type { ModelClass } from './model-classes.ts';
 

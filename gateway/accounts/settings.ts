@@ -2,7 +2,7 @@
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
-import { VERSION } from '../../shared/release/release.ts';
+import { VERSION } from '../../shared/release/release-manifest.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
 import { ACCOUNT_CACHED_MS, type Account, matchesModelPattern } from './account.ts';

@@ -3,8 +3,8 @@
  * settings.
  */
 
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import type { NodeIndex } from '../../shared/routing/node-index.ts';
 import {
   canonicalProvider,
   decideTrust,
@@ -12,7 +12,7 @@ import {
   requireProviderList,
   type Trust,
   trustsNobody,
-} from '../../shared/routing/trust.ts';
+} from '../../shared/routing/trusted-providers.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Account } from './account.ts';
 import { type GatewaySettings, settingsIndex } from './settings.ts';

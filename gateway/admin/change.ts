@@ -4,7 +4,7 @@
  */
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../accounts/database.ts';
 import { auditLog, idempotency } from '../accounts/schema.ts';
 import { sha256Hex } from '../accounts/secrets.ts';

@@ -1,8 +1,8 @@
 /** Factory tokens: an autoscaler needs one to report its state to this gateway and to read the demand. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../shared/lattice/node.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { idSchema } from '../../shared/lattice/node-record.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { factoryTokens } from '../accounts/schema.ts';
 import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';

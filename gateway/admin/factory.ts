@@ -7,8 +7,8 @@ import {
   jobReport,
   modelDemand,
   modelReport,
-} from '../../shared/factory/exchange.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+} from '../../shared/factory/factory-exchange.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
 import type { FactoryView } from '../factory/object.ts';
 import { listSchema } from './fields.ts';

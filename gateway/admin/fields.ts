@@ -2,10 +2,10 @@
 import { and, desc, type SQL } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
-import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function.ts';
+import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function-context.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trusted-providers.ts';
 import { endpointPathName } from '../accounts/account.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits/limits.ts';

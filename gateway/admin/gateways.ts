@@ -1,6 +1,6 @@
 /** Gateways of this institution: the primary and its followers. */
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { requirePrimary } from '../accounts/database.ts';
 import { type AdminRoute, route } from './route.ts';
 

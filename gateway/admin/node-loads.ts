@@ -1,7 +1,7 @@
 /** The load that a node's engine reported in the last hour, for the plots of its page. */
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { NodeLoad } from '../../shared/routing/load.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import type { NodeLoad } from '../../shared/routing/node-load.ts';
 import { listSchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
 import { type AdminCall, type AdminRoute, route } from './route.ts';

@@ -1,9 +1,9 @@
 /** Peer institutions: their tickets are accepted here. */
 import { asc, eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../shared/lattice/node.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { idSchema } from '../../shared/lattice/node-record.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { peers } from '../accounts/schema.ts';
 import { httpUrlSchema } from '../http/schema-parts.ts';

@@ -1,7 +1,7 @@
 /** Providers: their nodes may join. Also decides which are trusted by requests that name none. */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
 import { PROVIDERS_MAX, readGatewaySettings } from '../accounts/settings.ts';

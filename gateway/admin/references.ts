@@ -1,6 +1,6 @@
 /** Checks that the objects that another object names exist and are active. @throws ApiError 422 */
 import { eq } from 'drizzle-orm';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { projects, providers, users } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';

@@ -1,7 +1,7 @@
 /** The definition of an admin API route: required role, input, output and description. */
 import type { Context } from 'hono';
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { isRoleAtLeast, requireScope } from '../accounts/account.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import type { Role } from '../accounts/schema.ts';

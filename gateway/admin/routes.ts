@@ -1,6 +1,6 @@
 /** The admin API, to be mounted at `/admin`. Errors are thrown; the app that mounts it turns them into responses. */
 import { Hono } from 'hono';
-import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';

@@ -1,7 +1,7 @@
 /** Parts of the routes about one session, which call the registry object. */
 import * as z from 'zod';
-import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { AdminCall } from './route.ts';

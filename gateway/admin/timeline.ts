@@ -1,7 +1,7 @@
 /** How deployments followed their workload. `otela-plan watch --forecast` sends it, and the dashboard shows it. */
 import * as z from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { KIND_NAME_MAX_CHARS, KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { KIND_NAME_MAX_CHARS, KINDS_MAX } from '../../shared/routing/kinds/request-kind.ts';
 import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
 import { type ModelTimeline, TIMELINE_SLOTS } from '../factory/timeline.ts';
 import { boundedRecord } from '../http/schema-parts.ts';

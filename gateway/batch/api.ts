@@ -1,7 +1,7 @@
 /** Requests and responses of `/v1/batches`, for `/openapi.json`. Tests parse real responses with these schemas. */
 import * as z from 'zod';
-import { BATCH_ENDPOINTS } from '../../shared/batch/line.ts';
-import { BATCH_STATUSES } from '../../shared/batch/status.ts';
+import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
+import { BATCH_STATUSES } from '../../shared/batch/batch-status.ts';
 import { listQueryOf, pageSchemaOf } from '../files/api.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 

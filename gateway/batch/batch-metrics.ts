@@ -1,4 +1,4 @@
-import { isTerminal } from '../../shared/batch/status.ts';
+import { isTerminal } from '../../shared/batch/batch-status.ts';
 import type { Env } from '../env.ts';
 import { BATCH_LINES, BATCH_LINES_NOW, BATCH_REQUEUED, BATCH_WASTED, OPEN_BATCHES } from '../observe/families.ts';
 import { MetricsReporter } from '../observe/report.ts';

@@ -1,7 +1,7 @@
+import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/batch-status.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
-import type { LeaseRef } from '../../shared/batch/ledger.ts';
-import type { LineErrorCode, LineResult } from '../../shared/batch/results.ts';
-import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/status.ts';
+import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
+import type { LineErrorCode, LineResult } from '../../shared/batch/line-results.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { Account } from '../accounts/account.ts';

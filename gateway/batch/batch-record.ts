@@ -1,7 +1,7 @@
-import type { CheckedInput } from '../../shared/batch/input-check.ts';
-import { type LeaseRef, Ledger } from '../../shared/batch/ledger.ts';
-import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
-import { type BatchStatus, initialTimes, transition } from '../../shared/batch/status.ts';
+import type { CheckedInput } from '../../shared/batch/batch-input-check.ts';
+import { type BatchStatus, initialTimes, transition } from '../../shared/batch/batch-status.ts';
+import { type LeaseRef, Ledger } from '../../shared/batch/lease-ledger.ts';
+import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { BatchRows } from './batch-rows.ts';
 import {

@@ -1,8 +1,8 @@
 /** The storage of one batch: its chunks, the results of their lines, and its state. */
 
-import type { LineRequirements } from '../../shared/batch/input-check.ts';
-import type { ChunkState } from '../../shared/batch/ledger.ts';
-import type { LineResult } from '../../shared/batch/results.ts';
+import type { LineRequirements } from '../../shared/batch/batch-input-check.ts';
+import type { ChunkState } from '../../shared/batch/lease-ledger.ts';
+import type { LineResult } from '../../shared/batch/line-results.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts';

@@ -1,5 +1,5 @@
-import type { BatchEndpoint, BatchError } from '../../shared/batch/line.ts';
-import type { BatchStatus, BatchTimes } from '../../shared/batch/status.ts';
+import type { BatchEndpoint, BatchError } from '../../shared/batch/batch-line.ts';
+import type { BatchStatus, BatchTimes } from '../../shared/batch/batch-status.ts';
 import type { Account } from '../accounts/account.ts';
 
 /** The part of a batch that is fixed at its creation. */

@@ -1,6 +1,6 @@
-import type { LineRequirements } from '../../shared/batch/input-check.ts';
-import type { Ledger } from '../../shared/batch/ledger.ts';
-import type { LineResult } from '../../shared/batch/results.ts';
+import type { LineRequirements } from '../../shared/batch/batch-input-check.ts';
+import type { Ledger } from '../../shared/batch/lease-ledger.ts';
+import type { LineResult } from '../../shared/batch/line-results.ts';
 import type { AttemptSettlement } from '../accounts/limits/limits-object.ts';
 import type { Env } from '../env.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';

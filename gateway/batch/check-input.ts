@@ -1,5 +1,5 @@
-import { type CheckedInput, InputCheck } from '../../shared/batch/input-check.ts';
-import type { BatchError } from '../../shared/batch/line.ts';
+import { type CheckedInput, InputCheck } from '../../shared/batch/batch-input-check.ts';
+import type { BatchError } from '../../shared/batch/batch-line.ts';
 import { mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired } from '../accounts/catalogue.ts';
 import { readGatewaySettings } from '../accounts/settings.ts';

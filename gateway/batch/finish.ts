@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { inArray } from 'drizzle-orm';
-import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import type { LineErrorCode } from '../../shared/batch/results.ts';
+import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
+import type { LineErrorCode } from '../../shared/batch/line-results.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import { readGatewaySettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';

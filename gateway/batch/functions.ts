@@ -2,14 +2,14 @@
  * Finds and reads the function that a batch's lines name, and names it by its content. Runs when the batch is checked.
  */
 import { and, eq } from 'drizzle-orm';
+import type { BatchError } from '../../shared/batch/batch-line.ts';
 import {
   contextMessage,
   FUNCTION_MAX_BYTES,
   FUNCTIONS_ENDPOINT,
   readFunctionName,
-} from '../../shared/batch/function.ts';
-import type { BatchError } from '../../shared/batch/line.ts';
-import { hex } from '../../shared/lattice/bytes.ts';
+} from '../../shared/batch/function-context.ts';
+import { hex } from '../../shared/lattice/byte-codec.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { files } from '../files/schema.ts';

@@ -1,5 +1,5 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { FileStoreError } from '../files/file-store.ts';
 import { STORE_MESSAGES } from '../files/store-access.ts';

@@ -1,16 +1,16 @@
 /** Writes the output and error file of an ended batch from its input and its results. */
 
+import { LINE_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import { hasBit } from '../../shared/batch/bitmap.ts';
-import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import type { ChunkState } from '../../shared/batch/ledger.ts';
-import { LineSplitter } from '../../shared/batch/line-splitter.ts';
+import type { ChunkState } from '../../shared/batch/lease-ledger.ts';
 import {
   answeredLine,
   failedLine,
   isSuccess,
   type LineErrorCode,
   type LineResult,
-} from '../../shared/batch/results.ts';
+} from '../../shared/batch/line-results.ts';
+import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 

@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm';
-import { isTerminal } from '../../shared/batch/status.ts';
+import { isTerminal } from '../../shared/batch/batch-status.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { batches } from '../files/schema.ts';

@@ -1,6 +1,6 @@
-import type { ChunkRange } from '../../shared/batch/input-check.ts';
-import type { LeaseRef } from '../../shared/batch/ledger.ts';
-import type { LineResult } from '../../shared/batch/results.ts';
+import type { ChunkRange } from '../../shared/batch/batch-input-check.ts';
+import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
+import type { LineResult } from '../../shared/batch/line-results.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';

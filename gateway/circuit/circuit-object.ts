@@ -1,7 +1,9 @@
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import { hex } from '../../shared/lattice/bytes.ts';
+import { hex } from '../../shared/lattice/byte-codec.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
 import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,
@@ -9,10 +11,8 @@ import {
   circuitCost,
   MORE_TEXT,
   READ_TEXT,
-} from '../../shared/wire/circuit.ts';
-import { WireError } from '../../shared/wire/error.ts';
-import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
-import type { Frame } from '../../shared/wire/frames.ts';
+} from '../../shared/wire/gateway-circuit.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectSocket } from '../platform/object-context.ts';

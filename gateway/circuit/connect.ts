@@ -1,7 +1,7 @@
-import { hex } from '../../shared/lattice/bytes.ts';
-import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { CIRCUIT_NAME } from '../../shared/wire/circuit.ts';
+import { hex } from '../../shared/lattice/byte-codec.ts';
+import { SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { CIRCUIT_NAME } from '../../shared/wire/gateway-circuit.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';

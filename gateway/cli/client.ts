@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { EXIT_UNAVAILABLE, type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { tryParseJson } from '../../shared/text/json.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { CommandError } from '../command.ts';
 import { startTimer } from '../platform/start-timer.ts';

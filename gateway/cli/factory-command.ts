@@ -1,7 +1,7 @@
 /** `otela-gateway factory`: what autoscalers do, and why. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
-import { modelReport } from '../../shared/factory/exchange.ts';
+import { modelReport } from '../../shared/factory/factory-exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 

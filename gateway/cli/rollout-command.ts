@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import manifest from '../../package.json' with { type: 'json' };
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { isOlder, isVersion } from '../../shared/release/release.ts';
+import { isOlder, isVersion } from '../../shared/release/release-manifest.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { durationMs } from '../../shared/text/duration.ts';
 import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, targetAt } from './client.ts';

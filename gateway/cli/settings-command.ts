@@ -1,7 +1,7 @@
 /** `otela-gateway settings`: the settings of the whole gateway. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { nearestName } from '../../shared/text/nearest.ts';
+import { nearestName } from '../../shared/text/nearest-name.ts';
 import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 import { Table } from './table.ts';
 

@@ -1,5 +1,5 @@
 /** Request and response of `/factory/exchange`, for `/openapi.json`. */
-import { EXCHANGE_PATH, exchangeAnswer, factoryReport } from '../../shared/factory/exchange.ts';
+import { EXCHANGE_PATH, exchangeAnswer, factoryReport } from '../../shared/factory/factory-exchange.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 
 export const FACTORY_ROUTES: readonly RouteDescription[] = [

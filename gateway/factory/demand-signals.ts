@@ -1,5 +1,5 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
-import type { ModelDemand } from '../../shared/factory/exchange.ts';
+import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
 
 /** A signal is valid for this long; its sender repeats it every REPORT_MS. */
 const SIGN_MS = 12_000;

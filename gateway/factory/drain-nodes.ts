@@ -1,6 +1,6 @@
 /** Lets an autoscaler end its own jobs: their nodes are drained with orders that the registry object signs. */
-import { FACTORY_LABEL, type FactoryReport } from '../../shared/factory/exchange.ts';
-import { RATE_FRAME } from '../../shared/wire/limits.ts';
+import { FACTORY_LABEL, type FactoryReport } from '../../shared/factory/factory-exchange.ts';
+import { RATE_FRAME } from '../../shared/wire/protocol-constants.ts';
 import { database } from '../accounts/database.ts';
 import { auditLog } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';

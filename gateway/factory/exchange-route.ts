@@ -7,8 +7,8 @@ import {
   ExchangeError,
   type FactoryReport,
   parseReport,
-} from '../../shared/factory/exchange.ts';
-import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+} from '../../shared/factory/factory-exchange.ts';
+import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
 import { readFactoryGrant } from '../accounts/factory-grant.ts';
 import type { Env } from '../env.ts';

@@ -1,4 +1,4 @@
-import type { ExchangeAnswer, FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
+import type { ExchangeAnswer, FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';

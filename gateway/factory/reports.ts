@@ -1,4 +1,4 @@
-import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../../shared/factory/exchange.ts';
+import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../../shared/factory/factory-exchange.ts';
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 

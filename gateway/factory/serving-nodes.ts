@@ -2,7 +2,7 @@
  * Lists the nodes of an autoscaler's provider, and nodes with its deployments, from the registry, so that the
  * autoscaler can match them to its jobs.
  */
-import { DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import {
   CONTEXT_LABEL,
   FACTORY_LABEL,
@@ -10,9 +10,9 @@ import {
   jobNamePrefix,
   NODES_MAX,
   type ServingNode,
-} from '../../shared/factory/exchange.ts';
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { NodeIndex } from '../../shared/routing/nodes.ts';
+} from '../../shared/factory/factory-exchange.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { NodeIndex } from '../../shared/routing/node-index.ts';
 import type { FactoryIdentity } from './reports.ts';
 
 /** Labels that an autoscaler's job gives its agent; a node's other labels would be megabytes. */

@@ -1,4 +1,4 @@
-import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/exchange.ts';
+import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/factory-exchange.ts';
 import type { KnownReport } from './reports.ts';
 
 /** A model that an autoscaler starts when a request needs it, and its progress. */

@@ -3,7 +3,7 @@
  * schemas.
  */
 import * as z from 'zod';
-import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
 

@@ -1,6 +1,6 @@
 /** Reads a multipart form with one file as a stream: clients send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { type BodyContext, readBodyPieces } from '../http/read-body.ts';
 
 /** Parts of a form; OpenAI's has five. */

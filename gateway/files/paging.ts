@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 
 /** OpenAI's list parameters: `after` is the id of the last item of the previous page. */
 interface FilePage {

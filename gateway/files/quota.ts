@@ -3,7 +3,7 @@
  * inserts are both counted.
  */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { FileLimits } from '../accounts/file-limits.ts';
 import type { Env } from '../env.ts';

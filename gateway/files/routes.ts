@@ -1,9 +1,9 @@
 /** OpenAI's `/v1/files`. */
 import { and, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import { Hono } from 'hono';
-import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import { JsonlSniffer } from '../../shared/batch/jsonl-sniffer.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { fileBytesInFlight, formByteRange } from './bytes-in-flight.ts';

@@ -1,5 +1,5 @@
 /** The file store of this gateway, and the errors for clients if it fails. */
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 

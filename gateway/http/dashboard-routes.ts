@@ -3,7 +3,7 @@
  * directory on the Node host.
  */
 import { Hono } from 'hono';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 
 const TYPES: Readonly<Record<string, string>> = {

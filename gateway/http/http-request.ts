@@ -1,7 +1,7 @@
 /** A request to models and its response, as each host has them. */
 
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { ProxyResponse } from '../../shared/proxy/message.ts';
+import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**

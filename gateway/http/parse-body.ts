@@ -3,8 +3,8 @@
  * form.
  */
 import type { z } from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { parseJson } from '../../shared/text/json.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { parseJson } from '../../shared/text/parse-json.ts';
 import { type BodyContext, readBodyBytes } from './read-body.ts';
 
 const BODY_MAX_BYTES = 64 * 1024;

@@ -1,11 +1,11 @@
 /** Reads the bodies of the router's routes. They have the same rule on stalls as requests to models. */
 
+import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import { concat } from '../../shared/collections/concat.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../shared/proxy/body-pace.ts';
-import type { BodyReader } from '../../shared/proxy/message.ts';
+import type { BodyReader } from '../../shared/proxy/proxy-messages.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Env } from '../env.ts';
 import { environmentNumber } from '../environment.ts';
 import { waitClock } from '../platform/wait-clock.ts';

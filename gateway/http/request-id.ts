@@ -1,4 +1,4 @@
-import { clientRequestId } from '../../shared/proxy/request-id.ts';
+import { clientRequestId } from '../../shared/proxy/client-request-id.ts';
 import type { HttpRequest } from './http-request.ts';
 
 /** The client's `x-request-id` if it is well formed, otherwise a new id. */

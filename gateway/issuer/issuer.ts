@@ -2,8 +2,15 @@
  * The gateway's issuer: everything that it signs. Its root key is not here, unless the gateway had to create the issuer
  * itself.
  */
-import { type DeploymentRequest, ORDER_LIFE_S, ORDER_NONCE_BYTES, signOrder } from '../../shared/deployment/order.ts';
+import {
+  type DeploymentRequest,
+  ORDER_LIFE_S,
+  ORDER_NONCE_BYTES,
+  signOrder,
+} from '../../shared/deployment/deployment-order.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
+import { signEviction } from '../../shared/lattice/eviction.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -11,12 +18,15 @@ import {
   keyName,
   openCertificate,
   signCertificate,
-} from '../../shared/lattice/certificate.ts';
-import { openRevocation, REVOCATION_BYTES, type Revocation, signGcWatermark } from '../../shared/lattice/control.ts';
-import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
-import { signEviction } from '../../shared/lattice/eviction.ts';
+} from '../../shared/lattice/gateway-certificate.ts';
+import {
+  openRevocation,
+  REVOCATION_BYTES,
+  type Revocation,
+  signGcWatermark,
+} from '../../shared/lattice/issuer-statements.ts';
+import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
-import type { EntryUpdate, Update } from '../../shared/lattice/update.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
 
 /** A gateway's key and its certificate, base64url: as in the environment, in files and in storage. */

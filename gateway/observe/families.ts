@@ -5,7 +5,7 @@
  * sets: the endpoint table, error codes, providers, and models that a node serves. A text that an unauthenticated
  * client can choose freely (an unknown model, a path) is never a label value.
  */
-import type { Family, HistogramFamily } from '../../shared/metrics/family.ts';
+import type { Family, HistogramFamily } from '../../shared/metrics/metric-family.ts';
 
 /** The bounds that OpenTelemetry recommends for each. */
 const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];

@@ -1,6 +1,6 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
-import type { RequestInfo } from '../../shared/proxy/host.ts';
+import type { RequestInfo } from '../../shared/proxy/proxy-host.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import type { RequestLog } from '../environment.ts';

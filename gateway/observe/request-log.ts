@@ -4,12 +4,12 @@
  */
 
 import type { MetricStore } from '../../shared/metrics/metric-store.ts';
+import { ApiError, toApiError } from '../../shared/openai/api-errors.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { readTraceId } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
-import type { AttemptTimings, RequestInfo, RequestRecorder } from '../../shared/proxy/host.ts';
-import type { ProxyRequest } from '../../shared/proxy/message.ts';
+import type { AttemptTimings, RequestInfo, RequestRecorder } from '../../shared/proxy/proxy-host.ts';
+import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';

@@ -1,9 +1,9 @@
 /** `GET /metrics`: scraped by Prometheus, the same on both hosts. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { Hono } from 'hono';
-import { CONTENT_TYPE, exposition } from '../../shared/metrics/exposition.ts';
 import { MetricStore } from '../../shared/metrics/metric-store.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { CONTENT_TYPE, exposition } from '../../shared/metrics/prometheus-exposition.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { isRoleAtLeast, requireScope } from '../accounts/account.ts';
 import { authenticateUncached } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';

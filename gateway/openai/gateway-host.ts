@@ -1,9 +1,14 @@
+import { type AttemptError, apiErrorFor } from '../../shared/attempts/attempt-error.ts';
+import type { AttemptFailure } from '../../shared/attempts/attempt-request.ts';
+import { ByteBudget } from '../../shared/attempts/byte-budget.ts';
+import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import type { ResponseStream } from '../../shared/attempts/started-response.ts';
+import type { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import type { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { findColdModel, modelNotRunningError } from '../../shared/proxy/cold-model.ts';
-import { noCapacityError } from '../../shared/proxy/filter.ts';
+import { noCapacityError } from '../../shared/proxy/filter-nodes.ts';
 import type {
   AttemptContext,
   BodyLimits,
@@ -13,21 +18,16 @@ import type {
   QueueRequest,
   ReserveRequest,
   Route,
-} from '../../shared/proxy/host.ts';
-import type { ProxyRequest } from '../../shared/proxy/message.ts';
+} from '../../shared/proxy/proxy-host.ts';
+import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
-import { Breakers } from '../../shared/routing/breaker.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
-import type { BreakerState } from '../../shared/routing/load.ts';
+import { Breakers } from '../../shared/routing/circuit-breakers.ts';
+import type { BreakerState } from '../../shared/routing/node-load.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected, type RequestOutcome } from '../../shared/routing/retry-policy.ts';
-import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
-import { type AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
-import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
-import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
-import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { type Account, isRecordingDeclined, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { recordLastUse } from '../accounts/last-used.ts';

@@ -1,6 +1,6 @@
+import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/message.ts';
-import { PieceReader } from '../../shared/upstream/piece-reader.ts';
+import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 
 /** A request as a host of the gateway received it, in the form that the pipeline reads. */

@@ -1,8 +1,8 @@
 /** `/v1/*` for models: runs the pipeline of `shared/proxy` on this gateway. */
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
-import { handleRequest } from '../../shared/proxy/handle.ts';
-import type { ProxyResponse } from '../../shared/proxy/message.ts';
+import { handleRequest } from '../../shared/proxy/handle-request.ts';
+import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';

@@ -1,6 +1,6 @@
 import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
 import { isLoading, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
-import { isTrusted } from '../../shared/routing/trust.ts';
+import { isTrusted } from '../../shared/routing/trusted-providers.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError } from '../accounts/catalogue.ts';
 import { trustOf } from '../accounts/trust.ts';

@@ -1,10 +1,11 @@
 /** Requests one attempt from the tunnel object of a session. */
-import type { AttemptContext } from '../../shared/proxy/host.ts';
-import type { AttemptRequest } from '../../shared/upstream/attempt.ts';
-import { openFrameFields } from '../../shared/upstream/dispatch-context.ts';
-import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
-import type { ResponseStream } from '../../shared/upstream/response.ts';
-import { tokenBound } from '../../shared/upstream/token-bound.ts';
+
+import type { AttemptRequest } from '../../shared/attempts/attempt-request.ts';
+import { openFrameFields } from '../../shared/attempts/dispatch-context.ts';
+import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import type { ResponseStream } from '../../shared/attempts/started-response.ts';
+import { tokenBound } from '../../shared/attempts/token-bound.ts';
+import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { signOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';

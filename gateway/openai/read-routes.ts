@@ -1,8 +1,8 @@
 /** `GET` below /v1: the models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { noCapacityError } from '../../shared/proxy/filter.ts';
-import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { noCapacityError } from '../../shared/proxy/filter-nodes.ts';
+import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates-route.ts';
 import { lifecycleHeaders } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';

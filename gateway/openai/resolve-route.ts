@@ -2,18 +2,19 @@
  * Derives a request's route from its model and headers: aliases, trust, requirements, and a view of the registry with
  * the needed nodes.
  */
+
+import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import { type ColdModels, readStartWait } from '../../shared/proxy/cold-model.ts';
-import type { Route } from '../../shared/proxy/host.ts';
+import type { Route } from '../../shared/proxy/proxy-host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
 import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
-import type { RoutingQuery } from '../../shared/routing/choose.ts';
-import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
-import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import type { RoutingQuery } from '../../shared/routing/choose-node.ts';
+import type { NodeIndex } from '../../shared/routing/node-index.ts';
+import { isTrusted, type Trust } from '../../shared/routing/trusted-providers.ts';
 import type { Account } from '../accounts/account.ts';
 import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/catalogue.ts';
 import { budgetDemand, reasoningBudget } from '../accounts/reasoning.ts';

@@ -1,8 +1,8 @@
-import type { AttemptBody, AttemptHead, AttemptRequest, ResultOf } from '../../shared/upstream/attempt.ts';
-import { AttemptError } from '../../shared/upstream/attempt-error.ts';
-import { PieceReader } from '../../shared/upstream/piece-reader.ts';
-import { NO_BODY, type ResponseOffloadHandle, type ResponseStream } from '../../shared/upstream/response.ts';
-import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import { AttemptError } from '../../shared/attempts/attempt-error.ts';
+import type { AttemptBody, AttemptHead, AttemptRequest, ResultOf } from '../../shared/attempts/attempt-request.ts';
+import { PieceReader } from '../../shared/attempts/piece-reader.ts';
+import { NO_BODY, type ResponseOffloadHandle, type ResponseStream } from '../../shared/attempts/started-response.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/protocol-constants.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
 import { OffloadedResponse } from '../tunnel/offload/offloaded-response.ts';

@@ -1,5 +1,5 @@
 /** Notifies the registry of changes in D1, so that every isolate gets them with the next snapshot. */
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from './registry-object-name.ts';
 

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../../shared/collections/timer.ts';
+import type { StartTimer } from '../../shared/collections/start-timer.ts';
 
 /** This runtime's timer, for the code in `shared`. */
 export const startTimer: StartTimer = (ms, ring) => {

@@ -1,8 +1,9 @@
 /** The client of the gateway's queues: one object per model, called by requests that find no free node. */
+
+import { AttemptError } from '../../shared/attempts/attempt-error.ts';
 import { findColdModel } from '../../shared/proxy/cold-model.ts';
-import type { QueueRequest } from '../../shared/proxy/host.ts';
+import type { QueueRequest } from '../../shared/proxy/proxy-host.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
-import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';

@@ -1,11 +1,11 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
-import { idSchema } from '../../shared/lattice/node.ts';
-import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
-import { attestationSchema, releaseSchema } from '../../shared/release/release.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { KEY_BYTES } from '../../shared/lattice/crypto-interface.ts';
+import { idSchema } from '../../shared/lattice/node-record.ts';
+import { ApiError, retryAfter } from '../../shared/openai/api-errors.ts';
+import { attestationSchema, releaseSchema } from '../../shared/release/release-manifest.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
 import { requireWritable } from '../accounts/database.ts';
 import { countJoin, readJoinGrant, revokedToken, unknownToken } from '../accounts/join-grant.ts';

@@ -1,5 +1,5 @@
 import { Hono } from 'hono';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { Env } from '../env.ts';
 import type { ListedIssuer } from './issuers.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';

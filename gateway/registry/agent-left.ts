@@ -1,13 +1,13 @@
 import { Hono } from 'hono';
-import { LatticeError } from '../../shared/lattice/error.ts';
+import { LatticeError } from '../../shared/lattice/lattice-error.ts';
 import {
   decodeRecord,
   type OwnerRecord,
   REGISTRY_RECORD_MAX_BYTES,
   verifyRecord,
-} from '../../shared/lattice/record.ts';
+} from '../../shared/lattice/owner-record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { readBodyBytes } from '../http/read-body.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';

@@ -1,4 +1,4 @@
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import { RETRY_MS, writeIfPossible } from '../platform/storage/health.ts';
 

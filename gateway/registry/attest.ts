@@ -1,7 +1,7 @@
 /** Decides whether a joining agent must prove which release it is, and checks the proof. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { SIGNATURE_BYTES } from '../../shared/lattice/crypto-interface.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import {
   type Attestation,
   attestationMessage,
@@ -14,7 +14,7 @@ import {
   type Release,
   type ReleaseRules,
   readReleaseKeys,
-} from '../../shared/release/release.ts';
+} from '../../shared/release/release-manifest.ts';
 import { decryptText, encryptText } from '../accounts/encrypt-text.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import type { Env } from '../env.ts';

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { Env } from '../env.ts';
 import { createIssuer, GatewayIssuer, issuerOf, renewIfNeeded } from '../issuer/issuer.ts';
 import { writeIfPossible } from '../platform/storage/health.ts';

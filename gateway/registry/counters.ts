@@ -1,4 +1,4 @@
-import type { DepartureCause } from '../../shared/lattice/departure.ts';
+import type { DepartureCause } from '../../shared/lattice/departure-cause.ts';
 
 /** Counters of the registry object since it woke, for tests and operators. */
 export interface RegistryCounters {

@@ -1,7 +1,7 @@
 /** Issuers of accepted tickets: our own, and those of the peer institutions that the operator listed. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import { issuerId } from '../../shared/lattice/certificate.ts';
-import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto.ts';
+import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto-interface.ts';
+import { issuerId } from '../../shared/lattice/gateway-certificate.ts';
 
 /** The form in snapshots and in responses to agents. */
 export interface ListedIssuer {

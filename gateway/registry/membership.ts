@@ -1,8 +1,8 @@
-import { LatticeError } from '../../shared/lattice/error.ts';
-import { RegistryReplica } from '../../shared/lattice/replica.ts';
+import { LatticeError } from '../../shared/lattice/lattice-error.ts';
+import { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/registry-update.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
-import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { nowS } from '../platform/unix-time.ts';

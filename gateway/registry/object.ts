@@ -1,8 +1,8 @@
-import type { DeploymentRequest } from '../../shared/deployment/order.ts';
+import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
 import { type MembershipSettings, tunedOptions } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
-import type { LiveState } from '../../shared/routing/load.ts';
+import type { LiveState } from '../../shared/routing/node-load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { isAlwaysOn } from '../accounts/catalogue.ts';
 import type { Env } from '../env.ts';

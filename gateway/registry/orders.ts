@@ -1,5 +1,5 @@
-import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
-import type { DeploymentRequest } from '../../shared/deployment/order.ts';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
 import { IssuerError } from '../issuer/issuer.ts';
 import type { IssuerAuthority } from './authority.ts';
 import type { Membership } from './membership.ts';

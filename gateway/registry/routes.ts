@@ -1,6 +1,6 @@
 /** `GET` and `HEAD` under `/v1/registry`, answered from the isolate's view. */
 import { Hono } from 'hono';
-import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import {
   dependsOnTime,

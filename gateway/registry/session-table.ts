@@ -1,9 +1,9 @@
 import { MEMBERSHIP_DEFAULTS } from '../../shared/gossip/index.ts';
-import type { Entry } from '../../shared/lattice/entry.ts';
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import { NodeIndex } from '../../shared/routing/nodes.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { Entry } from '../../shared/lattice/replica-entry.ts';
+import { NodeIndex } from '../../shared/routing/node-index.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
 /**

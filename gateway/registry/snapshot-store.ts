@@ -1,5 +1,5 @@
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { LiveState } from '../../shared/routing/load.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { LiveState } from '../../shared/routing/node-load.ts';
 import type { GatewaySettings } from '../accounts/settings.ts';
 import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './issuers.ts';

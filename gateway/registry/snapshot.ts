@@ -1,6 +1,6 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import { type ModelNodes, NodeIndex } from '../../shared/routing/node-index.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/settings.ts';

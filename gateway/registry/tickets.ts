@@ -1,10 +1,10 @@
 /** The tickets that agents send when they connect. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import type { CertificateCache } from '../../shared/lattice/certificate.ts';
-import { LatticeError } from '../../shared/lattice/error.ts';
+import type { CertificateCache } from '../../shared/lattice/gateway-certificate.ts';
+import { LatticeError } from '../../shared/lattice/lattice-error.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { RegistrySnapshot } from './snapshot.ts';

@@ -1,7 +1,7 @@
 /** The model that a name stands for, and its fallbacks. */
 
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { type Account, mayUseModel, requireModelAccess } from '../accounts/account.ts';
 import { hasAccess, isRetired, requireListed } from '../accounts/catalogue.ts';
 import { limitsOfModel } from '../accounts/limits/limits.ts';

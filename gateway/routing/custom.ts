@@ -1,4 +1,4 @@
-import type { Policy } from '../../shared/routing/policy.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
 
 /** Policies of this installation. Its operator replaces this file: see docs/routing.md. */
 export const customPolicies: readonly Policy[] = [];

@@ -1,20 +1,20 @@
 /** Chooses the policy of a request: the key's, then its project's, the model's, the installation's, the default. */
 
+import { SHIPPED_POLICIES } from '../../shared/routing/policies/built-in-policies.ts';
 import { RegionShares } from '../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
-import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
-import { randomPolicy } from '../../shared/routing/policies/random.ts';
-import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
-import { SHIPPED_POLICIES } from '../../shared/routing/policies/shipped.ts';
-import { weighted } from '../../shared/routing/policies/weighted.ts';
 import {
   GPU_WEIGHTS,
   type NodeWeightTable,
   nodeWeightTable,
   type WeightRule,
-} from '../../shared/routing/policies/weights.ts';
-import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
+} from '../../shared/routing/policies/node-weights.ts';
+import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
+import { randomPolicy } from '../../shared/routing/policies/random.ts';
+import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
+import { weighted } from '../../shared/routing/policies/weighted.ts';
 import { modelShares } from '../../shared/routing/region-shares.ts';
+import type { Policy, RoutedRequest } from '../../shared/routing/routing-policy.ts';
 import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
 import { customPolicies, loadedPolicies } from './custom.ts';

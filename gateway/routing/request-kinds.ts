@@ -3,9 +3,9 @@
  * of keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
-import { classifyRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
-import type { RoutedRequest } from '../../shared/routing/policy.ts';
+import { classifyRequest } from '../../shared/routing/kinds/request-kind.ts';
+import type { RoutedRequest } from '../../shared/routing/routing-policy.ts';
 import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 

@@ -1,4 +1,4 @@
-import { BATCH_SKEW_MS, type BatchStamp } from '../../shared/batch/agent-request.ts';
+import { BATCH_SKEW_MS, type BatchStamp } from '../../shared/batch/batch-signature.ts';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 
 /** Stamps of one session. Two minutes at 160 requests a second; a node asks for batch lines a few times a second. */

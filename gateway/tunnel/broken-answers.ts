@@ -1,5 +1,5 @@
-import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/upstream/attempt.ts';
-import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
+import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
 
 /** Failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
 const BROKEN_ANSWERS_MAX = 256;

@@ -1,7 +1,7 @@
 /**
  * What other nodes of the same models observe. Requested only to judge a node with an engine that answers no request.
  */
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';

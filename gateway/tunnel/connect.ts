@@ -1,5 +1,5 @@
-import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
-import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
+import { LOCAL_ISSUER, providerId } from '../../shared/routing/trusted-providers.ts';
+import { FRAMES_HEADER } from '../../shared/wire/protocol-constants.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';

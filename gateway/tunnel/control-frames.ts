@@ -1,7 +1,7 @@
-import type { NodeLoad } from '../../shared/routing/load.ts';
-import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
-import { WireError } from '../../shared/wire/error.ts';
+import { PendingReplies } from '../../shared/attempts/pending-replies.ts';
+import type { NodeLoad } from '../../shared/routing/node-load.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { startTimer } from '../platform/start-timer.ts';
 import { RETRY_MS } from '../platform/storage/health.ts';

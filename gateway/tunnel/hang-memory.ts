@@ -1,5 +1,5 @@
 import { breakerStateFor, type HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
-import type { BreakerState } from '../../shared/routing/load.ts';
+import type { BreakerState } from '../../shared/routing/node-load.ts';
 import type { KeyValue } from '../platform/object-context.ts';
 
 const KEY = 'hang';

@@ -1,5 +1,5 @@
-import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
-import type { ReportFrame } from '../../shared/usage/session-attempts.ts';
+import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
+import type { ReportFrame } from '../../shared/sessions/session-attempts.ts';
 import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';

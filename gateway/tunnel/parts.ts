@@ -1,6 +1,6 @@
 /** Creates the parts of a tunnel object and connects them. They do nothing before a socket, a call or an alarm. */
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
-import { CLOSE_CODES } from '../../shared/wire/close.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { waitClock } from '../platform/wait-clock.ts';

@@ -1,4 +1,4 @@
-import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
+import { PendingReplies } from '../../shared/attempts/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 

@@ -1,5 +1,5 @@
-import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
-import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
+import type { AttemptFailure } from '../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
 
 const ERRORS_MAX = 20;
 

@@ -1,5 +1,5 @@
-import type { LiveState } from '../../shared/routing/load.ts';
-import { CLOSE_CODES } from '../../shared/wire/close.ts';
+import type { LiveState } from '../../shared/routing/node-load.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import type { ObjectStub } from '../platform/object-context.ts';

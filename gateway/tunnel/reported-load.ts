@@ -1,5 +1,5 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
-import type { EngineLoad, NodeLoad } from '../../shared/routing/load.ts';
+import type { EngineLoad, NodeLoad } from '../../shared/routing/node-load.ts';
 
 const STEP_MS = 10_000;
 /** Steps of one hour: about 20 KiB for each busy node. */

@@ -1,14 +1,14 @@
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { CLOSE_CODES } from '../../shared/wire/close.ts';
-import { WireError } from '../../shared/wire/error.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import { readFrames } from '../../shared/wire/frame-codec.ts';
 import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
-import { MESSAGE_MAX_BYTES, SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/limits.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
+import { MESSAGE_MAX_BYTES, SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
 

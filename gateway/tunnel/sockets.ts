@@ -1,9 +1,9 @@
-import { hex } from '../../shared/lattice/bytes.ts';
-import { CLOSE_CODES } from '../../shared/wire/close.ts';
+import { hex } from '../../shared/lattice/byte-codec.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
-import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
+import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/protocol-constants.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { verifyHello } from '../registry/gossip/handshake.ts';

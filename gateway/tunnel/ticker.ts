@@ -1,4 +1,4 @@
-import { DeadlineTicker } from '../../shared/upstream/deadline-ticker.ts';
+import { DeadlineTicker } from '../../shared/attempts/deadline-ticker.ts';
 import type { Clock } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';

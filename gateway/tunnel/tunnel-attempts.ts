@@ -1,22 +1,22 @@
-import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
-import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
-import type { NodeLoad } from '../../shared/routing/load.ts';
-import { neverRejects } from '../../shared/timing/in-background.ts';
 import {
   type AttemptBody,
   type AttemptFailure,
   type AttemptRequest,
   attemptName,
   type ResultOf,
-} from '../../shared/upstream/attempt.ts';
-import { SUSPECTED_REASON } from '../../shared/upstream/hang-watch.ts';
-import type { OutboundAttempt } from '../../shared/upstream/outbound-attempt.ts';
-import { isEventStream, NO_BODY } from '../../shared/upstream/response.ts';
+} from '../../shared/attempts/attempt-request.ts';
+import { SUSPECTED_REASON } from '../../shared/attempts/hang-watch.ts';
+import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
+import { isEventStream, NO_BODY } from '../../shared/attempts/started-response.ts';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
+import type { NodeLoad } from '../../shared/routing/node-load.ts';
+import { type ReportFrame, SessionAttempts } from '../../shared/sessions/session-attempts.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
-import { type ReportFrame, SessionAttempts } from '../../shared/usage/session-attempts.ts';
-import { isNamed, UsageSettlement } from '../../shared/usage/settlement.ts';
 import type { ReportAnomaly, UsageRecord } from '../../shared/usage/usage-record.ts';
+import { isNamed, UsageSettlement } from '../../shared/usage/usage-settlement.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../platform/steady-clock.ts';

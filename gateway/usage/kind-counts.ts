@@ -2,7 +2,7 @@
  * Requests by kind and time slot, and their lengths on a coarse grid: the input for a forecast and for a new fit of the
  * kinds.
  */
-import { nearestKind, type RequestKind } from '../../shared/routing/kinds/kind.ts';
+import { nearestKind, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { Histogram } from './histogram.ts';
 
 /** Grid cells per factor of e in tokens: a centroid is off by at most an eighth of that factor. */

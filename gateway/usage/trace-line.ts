@@ -1,6 +1,6 @@
 /** The line of one request in the workload trace. */
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
+import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling-parameters.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { UsageRow } from './usage-row.ts';
 

@@ -1,4 +1,4 @@
-import type { Sampling } from '../../shared/openai/sampling.ts';
+import type { Sampling } from '../../shared/openai/sampling-parameters.ts';
 
 /** Session of requests that no engine received: they have no node. */
 export const NO_SESSION = '';

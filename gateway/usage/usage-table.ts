@@ -1,4 +1,4 @@
-import { attemptName } from '../../shared/upstream/attempt.ts';
+import { attemptName } from '../../shared/attempts/attempt-request.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { UsedTokens } from '../accounts/limits/token-estimator.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';

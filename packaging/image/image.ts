@@ -11,7 +11,7 @@ import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createGzip } from 'node:zlib';
-import type { Platform } from '../../shared/release/release.ts';
+import type { Platform } from '../../shared/release/release-manifest.ts';
 import { sha256OfFile, writeArchive } from '../archives.ts';
 import { sha256 } from '../node-binaries.ts';
 

@@ -1,5 +1,5 @@
 /** Every error code of the API: its status from the table of codes, its cause and its remedy. */
-import { ERROR_KINDS, type ErrorCode } from '../../shared/openai/errors.ts';
+import { ERROR_KINDS, type ErrorCode } from '../../shared/openai/api-errors.ts';
 import { code, markdownTable } from './table.ts';
 
 /** Cause and remedy. Because of the type, the compiler reports a new code that has no line here. */

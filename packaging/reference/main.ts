@@ -5,9 +5,9 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
+import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
-import type { Family } from '../../shared/metrics/family.ts';
+import type { Family } from '../../shared/metrics/metric-family.ts';
 import { apiPage } from './api.ts';
 import { errorsPage } from './errors.ts';
 import { programPages } from './programs.ts';

@@ -1,5 +1,5 @@
-import type { ArrivingRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
+import type { ArrivingRequest } from '../../shared/routing/kinds/request-kind.ts';
 
 export interface LengthError {
   requests: number;

@@ -1,6 +1,6 @@
 import { type FittedKind, type KindLengths, kindClassifier } from '../../scheduler/workload/kinds.ts';
-import type { ArrivingRequest } from '../../shared/routing/kinds/kind.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
+import type { ArrivingRequest } from '../../shared/routing/kinds/request-kind.ts';
 
 /** How often the kind at arrival is the true one. */
 export interface Misjudgement {

@@ -1,4 +1,4 @@
-import { nearestNames } from '../../shared/text/nearest.ts';
+import { nearestNames } from '../../shared/text/nearest-name.ts';
 import { SchedulerError } from '../errors.ts';
 import { familyOf, MODEL_TYPES } from './architectures.ts';
 import { ConfigReader } from './config-reader.ts';

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { fitCalibration } from '../calibrate/fit.ts';
 import { observeLoad } from '../calibrate/load.ts';

@@ -1,5 +1,5 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { efficiencyOf } from '../catalogue/calibration.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';

@@ -7,7 +7,7 @@ import {
   EXIT_USAGE,
   type Program,
 } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
 import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
 import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare.ts';

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { planFromCounts } from '../planner/plan-from-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';

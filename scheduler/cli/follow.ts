@@ -1,5 +1,5 @@
 import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { DemandFollower, type FollowOptions, type FollowOutput } from '../follow/follower.ts';
 import { readRates } from '../follow/options.ts';

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** `otela-plan`: decides which model runs on which GPUs, by simulation, and explains why. */
 import { EXIT_SOFTWARE, EXIT_USAGE, runProgram } from '../../shared/command-line/index.ts';
-import { type Io, makeIo } from '../../shared/terminal/io.ts';
+import { type Io, makeIo } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PLAN_PROGRAM } from './commands.ts';
 import { planExitCode } from './exit.ts';

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { predict } from '../planner/predict.ts';
 import { planExit } from './exit.ts';
 import { textFlag } from './flags.ts';

@@ -1,6 +1,6 @@
 /** The common part of `plan` and `compare`: from flags to a plan. */
 import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveInventory, liveNodes } from '../live/nodes.ts';

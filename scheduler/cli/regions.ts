@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';

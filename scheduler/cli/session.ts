@@ -1,5 +1,5 @@
 /** What both forms of `otela-plan watch` need: the gateway, the demand and the planner. */
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import type { PlacementNode } from '../live/nodes.ts';
 import type { PlanningContext } from '../live/observation.ts';

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { findGpu, findModel, parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';

@@ -1,5 +1,5 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { sustainedText } from '../validate/sustained.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import type { Io } from '../../shared/terminal/io.ts';
+import type { Io } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Observation, observe } from '../live/observation.ts';
 import { type PlanFilePlacement, planFor, writePlan } from '../live/plan-file.ts';

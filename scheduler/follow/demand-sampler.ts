@@ -1,5 +1,5 @@
 /** Counts requests by kind and slot, fits kinds again, and forecasts the slots ahead. */
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { SchedulerError } from '../errors.ts';
 import { type KindCount, kindCounts } from '../live/kind-counts.ts';
 import { knownModel } from '../live/nodes.ts';

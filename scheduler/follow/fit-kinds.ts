@@ -1,5 +1,5 @@
 /** Kinds of one model's requests, fitted to its gateway's records, and kept while they describe them. */
-import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared/routing/kinds/kind.ts';
+import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 import { type FittedKind, fitKinds, type KindLengths } from '../workload/kinds.ts';
 

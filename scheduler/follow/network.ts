@@ -2,7 +2,7 @@
  * The view of the network on which following decides: options of each model, running replicas, and the sessions of each
  * option.
  */
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { Model } from '../catalogue/model.ts';
 import type { PlacementNode } from '../live/nodes.ts';
 import type { Observation, PlanningContext } from '../live/observation.ts';

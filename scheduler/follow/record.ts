@@ -4,7 +4,7 @@
  */
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
 import * as z from 'zod';
-import { KINDS_MAX } from '../../shared/routing/kinds/kind.ts';
+import { KINDS_MAX } from '../../shared/routing/kinds/request-kind.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A larger file is renamed to FILE.1, which replaces the previous FILE.1. */

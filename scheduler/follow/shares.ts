@@ -1,5 +1,5 @@
 /** A layout's shares by kind, as weights of sessions: `PUT /admin/routing/{model}`. */
-import type { RequestKind } from '../../shared/routing/kinds/kind.ts';
+import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { PlannerGateway } from '../live/gateway.ts';
 import { fillOrWait } from '../orchestration/assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/kind.ts';
+import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { PlannerGateway } from './gateway.ts';
 import { parseGatewayAnswer } from './nodes.ts';
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
-import { GPUS_MAX } from '../../shared/lattice/node.ts';
-import { isGpuSlice } from '../../shared/slurm/gres.ts';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import { GPUS_MAX } from '../../shared/lattice/node-record.ts';
+import { isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { findGpu, findModel, type HardwareCatalogue, parseAs } from '../catalogue/catalogue.ts';
 import type { GpuType } from '../catalogue/gpu.ts';

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
-import { offerSchema, type TemplateOffer } from '../../shared/deployment/answer.ts';
-import { DeploymentError } from '../../shared/deployment/error.ts';
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
+import { offerSchema, type TemplateOffer } from '../../shared/deployment/order-reply.ts';
 import {
   bindParameters,
   type Parameters,
   parametersSchema,
   templateNameSchema,
-} from '../../shared/deployment/parameters.ts';
+} from '../../shared/deployment/template-parameters.ts';
 import { SchedulerError } from '../errors.ts';
 import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';

@@ -1,6 +1,6 @@
 /** The plan that is handed over to a factory: factory/demand/plan-file.ts reads it. */
 import { renameSync, writeFileSync } from 'node:fs';
-import { FACTORY_LABEL } from '../../shared/factory/exchange.ts';
+import { FACTORY_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/problem.ts';

@@ -1,4 +1,4 @@
-import { freeGpus } from '../../shared/slurm/gres.ts';
+import { freeGpus } from '../../shared/slurm/gpu-gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { findGpu, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { GpuType } from '../catalogue/gpu.ts';

@@ -1,4 +1,4 @@
-import type { Policy } from '../../shared/routing/policy.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { SchedulerError } from '../errors.ts';
 import { gpusOf } from '../roofline/parallelism.ts';
 import type { StepModel } from '../roofline/step.ts';

@@ -1,7 +1,7 @@
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
-import type { Policy } from '../../shared/routing/policy.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** The simulator's replica as a policy sees it. */

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { LINES_MAX } from './input-check.ts';
+import { LINES_MAX } from './batch-input-check.ts';
 
 const count = z.int().nonnegative();
 

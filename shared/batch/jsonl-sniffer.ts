@@ -1,5 +1,5 @@
-import { parseJson } from '../text/json.ts';
-import { LINE_MAX_BYTES } from './input-check.ts';
+import { parseJson } from '../text/parse-json.ts';
+import { LINE_MAX_BYTES } from './batch-input-check.ts';
 import { LineSplitter } from './line-splitter.ts';
 
 /** Lines that are tried before a file is considered not to be JSONL. */

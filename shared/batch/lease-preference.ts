@@ -2,7 +2,7 @@
  * Decides which of several nodes gets a waiting line: the one whose context is nearest to ready, and among equals a
  * volatile one.
  */
-import type { ContextWarmth } from './function.ts';
+import type { ContextWarmth } from './function-context.ts';
 
 const WARMTH: Record<ContextWarmth, number> = { ready: 0, loading: 1, stored: 2, cold: 3 };
 /**

@@ -1,12 +1,12 @@
 /** The request of a line in its original bytes: parsing and serializing would lose digits of integers above 2^53. */
 import { concat } from '../collections/concat.ts';
-import { decodeUtf8, encodeUtf8 } from '../openai/bytes.ts';
-import { type Edit, EditedBody, joinEdits } from '../openai/edits.ts';
-import { ApiError } from '../openai/errors.ts';
-import { JsonReader } from '../openai/json.ts';
-import { duplicateKey } from '../openai/known-keys.ts';
-import { reasoningBudgetEdits } from '../openai/reasoning.ts';
-import { scanJson, scanObject } from '../openai/scan.ts';
+import { ApiError } from '../openai/api-errors.ts';
+import { type Edit, EditedBody, joinEdits } from '../openai/body-edits.ts';
+import { decodeUtf8, encodeUtf8 } from '../openai/byte-search.ts';
+import { JsonReader } from '../openai/json-reader.ts';
+import { duplicateKey } from '../openai/known-body-keys.ts';
+import { reasoningBudgetEdits } from '../openai/reasoning-budget.ts';
+import { scanJson, scanObject } from '../openai/scan-json-body.ts';
 
 /** vLLM's and SGLang's name. */
 const PRIORITY_KEY = 'priority';

@@ -1,5 +1,5 @@
-import type { NodeContexts } from './function.ts';
-import { contextWarmth } from './function.ts';
+import type { NodeContexts } from './function-context.ts';
+import { contextWarmth } from './function-context.ts';
 
 /** A batch that wants a node. */
 export interface QueuedBatch {

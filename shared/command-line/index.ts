@@ -1,6 +1,5 @@
 /** The command-line kit of `otela-gateway`, `otela-agent`, `otela-plan`, `otela-factory` and `otela`. */
-export { UsageError } from './error.ts';
-export { type AcceptedValues, type Flag, type Flags, JSON_FLAG, type ParsedFlags, parseLine } from './flags.ts';
+
 export {
   type Command,
   commandErrorMessage,
@@ -12,5 +11,7 @@ export {
   helpText,
   type Program,
   readCommand,
-} from './program.ts';
-export { runProgram } from './run.ts';
+} from './command-program.ts';
+export { type AcceptedValues, type Flag, type Flags, JSON_FLAG, type ParsedFlags, parseLine } from './parse-flags.ts';
+export { runProgram } from './run-program.ts';
+export { UsageError } from './usage-error.ts';

@@ -1,13 +1,13 @@
 /** Suspicions of sessions: raised, received and refuted. */
 import type { Broadcast } from './broadcast.ts';
-import type { GossipChannels } from './channels.ts';
-import { type GossipContext, memberEntry } from './context.ts';
 import type { EvictionDecider } from './eviction-decider.ts';
+import type { GossipChannels } from './gossip-channels.ts';
+import { type GossipContext, memberEntry } from './gossip-context.ts';
+import type { PeerId, Refutation, Suspicion } from './gossip-events.ts';
+import type { LivenessProbes } from './liveness-probes.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { PeerState } from './peer.ts';
+import type { PeerState } from './peer-state.ts';
 import type { Pinger } from './pinger.ts';
-import type { LivenessProbes } from './probes.ts';
-import type { PeerId, Refutation, Suspicion } from './types.ts';
 
 interface Parts {
   channels: GossipChannels;

@@ -1,7 +1,7 @@
 /** The actions of one step. Parts for one peer share a message: a header costs as much as a ping. */
 import { concat } from '../collections/concat.ts';
-import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './messages.ts';
-import type { GossipAction, PeerId } from './types.ts';
+import type { GossipAction, PeerId } from './gossip-events.ts';
+import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './gossip-messages.ts';
 
 export class ActionBatch {
   readonly #actions: GossipAction[] = [];

@@ -4,14 +4,15 @@
  * pulls from one neighbor at a time, in pieces of a few messages: a newcomer does not fetch everything from each
  * neighbor, and no peer can be made to send without limit.
  */
-import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/digest.ts';
-import { sessionItemId } from '../lattice/entry.ts';
-import { encodeUpdate } from '../lattice/update.ts';
-import type { GossipContext } from './context.ts';
-import { GOSSIP_MESSAGE_MAX_BYTES, type IssuerSums, SUMS_BYTES } from './messages.ts';
-import type { PeerState } from './peer.ts';
-import type { BroadcastTree } from './tree.ts';
-import type { PeerId } from './types.ts';
+
+import { encodeUpdate } from '../lattice/registry-update.ts';
+import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/replica-digest.ts';
+import { sessionItemId } from '../lattice/replica-entry.ts';
+import type { BroadcastTree } from './broadcast-tree.ts';
+import type { GossipContext } from './gossip-context.ts';
+import type { PeerId } from './gossip-events.ts';
+import { GOSSIP_MESSAGE_MAX_BYTES, type IssuerSums, SUMS_BYTES } from './gossip-messages.ts';
+import type { PeerState } from './peer-state.ts';
 
 /** Size limit of the answer to the digests of one message. */
 const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);

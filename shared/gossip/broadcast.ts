@@ -3,15 +3,15 @@
  * clusters.
  */
 import { TokenBucket } from '../collections/token-bucket.ts';
-import { sessionItemId } from '../lattice/entry.ts';
-import type { Update } from '../lattice/update.ts';
-import type { GossipChannels } from './channels.ts';
-import { clusterRing, type GossipContext, isGateway } from './context.ts';
+import type { Update } from '../lattice/registry-update.ts';
+import { sessionItemId } from '../lattice/replica-entry.ts';
+import type { BroadcastTree } from './broadcast-tree.ts';
+import type { GossipChannels } from './gossip-channels.ts';
+import { clusterRing, type GossipContext, isGateway } from './gossip-context.ts';
+import type { PeerId, Suspicion } from './gossip-events.ts';
+import { encodeMessagePart, type MessagePart } from './gossip-messages.ts';
+import { delegateWeight } from './gossip-topology.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import { encodeMessagePart, type MessagePart } from './messages.ts';
-import { delegateWeight } from './topology.ts';
-import type { BroadcastTree } from './tree.ts';
-import type { PeerId, Suspicion } from './types.ts';
 
 type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutation' }>;
 

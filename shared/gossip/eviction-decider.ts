@@ -3,12 +3,12 @@
  * suspect is over. If too many sessions are suspected together, the network is at fault and none is evicted. Evicts
  * only sessions of its own issuer.
  */
-import type { GossipChannels } from './channels.ts';
-import { type GossipContext, memberEntry } from './context.ts';
+import type { GossipChannels } from './gossip-channels.ts';
+import { type GossipContext, memberEntry } from './gossip-context.ts';
+import type { GossipMemory, PathVerdict, PeerId, Suspicion } from './gossip-events.ts';
+import { delegateWeight } from './gossip-topology.ts';
 import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import { delegateWeight } from './topology.ts';
-import type { GossipMemory, PathVerdict, PeerId, Suspicion } from './types.ts';
 
 /** A session under examination; at most one each. */
 interface Trial {

@@ -4,11 +4,11 @@
  */
 
 import { ActionBatch } from './action-batch.ts';
-import type { GossipContext } from './context.ts';
-import { GossipCore } from './core.ts';
-import { DEFAULT_OPTIONS } from './options.ts';
+import type { GossipContext } from './gossip-context.ts';
+import { GossipCore } from './gossip-core.ts';
+import type { GossipAction, GossipEvent, GossipMemory, GossipSetup, Liveness } from './gossip-events.ts';
+import { DEFAULT_OPTIONS } from './gossip-options.ts';
 import { TimerQueue } from './timer-queue.ts';
-import type { GossipAction, GossipEvent, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
 export {
   type AgentMembership,
@@ -18,9 +18,7 @@ export {
   membershipSchema,
   type TunableOptions,
   tunedOptions,
-} from './membership-settings.ts';
-export type { GossipOptions } from './options.ts';
-export { DEFAULT_OPTIONS } from './options.ts';
+} from './failure-detection-settings.ts';
 export type {
   GossipAction,
   GossipEvent,
@@ -32,7 +30,9 @@ export type {
   Liveness,
   PathVerdict,
   PeerId,
-} from './types.ts';
+} from './gossip-events.ts';
+export type { GossipOptions } from './gossip-options.ts';
+export { DEFAULT_OPTIONS } from './gossip-options.ts';
 
 export class GossipState {
   /** Not for drivers. */

@@ -1,7 +1,7 @@
 /**
  * What one node knows about another node's liveness: its accusers, its refutation, and whether this node reaches it.
  */
-import type { Liveness, Refutation, Suspicion } from './types.ts';
+import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 
 /** Distinct observers that shorten the grace. Further observers change nothing. */
 export const OBSERVERS_MAX = 3;

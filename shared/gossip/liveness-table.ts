@@ -5,11 +5,11 @@
  */
 
 import { backoffMs } from '../timing/backoff.ts';
-import type { GossipContext } from './context.ts';
-import { memberEntry } from './context.ts';
+import type { GossipContext } from './gossip-context.ts';
+import { memberEntry } from './gossip-context.ts';
+import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
+import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './gossip-messages.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
-import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './messages.ts';
-import type { Liveness, Refutation, Suspicion } from './types.ts';
 
 /** Accusers remembered per target, for the rate limit. */
 const ACCUSERS_MAX = 32;

@@ -5,12 +5,12 @@
 import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { backoffMs } from '../timing/backoff.ts';
 import type { AntiEntropy } from './anti-entropy.ts';
-import type { GossipChannels } from './channels.ts';
-import { type GossipContext, isGateway, shuffle, withJitter } from './context.ts';
+import type { GossipChannels } from './gossip-channels.ts';
+import { type GossipContext, isGateway, shuffle, withJitter } from './gossip-context.ts';
+import type { PathVerdict, PeerId } from './gossip-events.ts';
+import type { IssuerSums, MessagePart } from './gossip-messages.ts';
 import type { LivenessTable } from './liveness-table.ts';
-import type { IssuerSums, MessagePart } from './messages.ts';
-import type { PeerState } from './peer.ts';
-import type { PathVerdict, PeerId } from './types.ts';
+import type { PeerState } from './peer-state.ts';
 
 /** Pings with a pending answer; the oldest are forgotten first. */
 const PENDING_MAX = 512;

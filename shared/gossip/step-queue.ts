@@ -1,5 +1,5 @@
+import type { GossipAction, GossipEvent } from './gossip-events.ts';
 import type { GossipState } from './index.ts';
-import type { GossipAction, GossipEvent } from './types.ts';
 
 interface StepQueueOptions {
   state: Pick<GossipState, 'step'>;

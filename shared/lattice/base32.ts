@@ -1,4 +1,4 @@
-import { latin1 } from './bytes.ts';
+import { latin1 } from './byte-codec.ts';
 
 /** RFC 4648 §6 in lower case without padding: valid in host names, URLs and file names. */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';

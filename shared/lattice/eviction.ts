@@ -2,11 +2,11 @@
  * The issuer's statement that a session has left, signed by the key that admitted it. The ticket names that key, so
  * nothing else is carried.
  */
-import { ByteReader, ByteWriter, hex } from './bytes.ts';
-import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
-import { LatticeError } from './error.ts';
-import { ID_PATTERN } from './node.ts';
-import { packSession, readSession, SESSION_BYTES } from './session.ts';
+import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
+import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
+import { LatticeError } from './lattice-error.ts';
+import { ID_PATTERN } from './node-record.ts';
+import { packSession, readSession, SESSION_BYTES } from './session-id.ts';
 
 export interface Eviction {
   readonly bytes: Uint8Array;

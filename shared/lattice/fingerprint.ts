@@ -1,5 +1,5 @@
-import type { Crypto } from './crypto.ts';
-import { BUCKETS, bucketOf, type DigestItem, type DigestPart, itemHash } from './digest.ts';
+import type { Crypto } from './crypto-interface.ts';
+import { BUCKETS, bucketOf, type DigestItem, type DigestPart, itemHash } from './replica-digest.ts';
 
 const MASK = (1n << 64n) - 1n;
 

@@ -1,9 +1,12 @@
 /** One issuer's part of a replica: what was verified, in the form that the algebra needs, with its fingerprint. */
-import { type ExclusionKey, isExcluded } from './algebra.ts';
-import { ByteWriter, hex } from './bytes.ts';
-import { keyName } from './certificate.ts';
-import type { GcWatermark, Revocation } from './control.ts';
-import type { Crypto } from './crypto.ts';
+
+import { ByteWriter, hex } from './byte-codec.ts';
+import type { Crypto } from './crypto-interface.ts';
+import { FingerprintSum } from './fingerprint.ts';
+import { keyName } from './gateway-certificate.ts';
+import type { GcWatermark, Revocation } from './issuer-statements.ts';
+import { type ExclusionKey, isExcluded } from './merge-rules.ts';
+import type { Update } from './registry-update.ts';
 import {
   bucketOf,
   type Digest,
@@ -13,10 +16,8 @@ import {
   ITEM_ID_BYTES,
   isUpToDate,
   REVOCATION_ITEM,
-} from './digest.ts';
-import { Entry, type EntryParts } from './entry.ts';
-import { FingerprintSum } from './fingerprint.ts';
-import type { Update } from './update.ts';
+} from './replica-digest.ts';
+import { Entry, type EntryParts } from './replica-entry.ts';
 
 /** Anything that a digest names. */
 interface StoredItem {

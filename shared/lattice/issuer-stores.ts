@@ -1,10 +1,10 @@
 /** The per-issuer stores of a replica, created when a listed issuer first occurs. */
-import { copyBytes } from './bytes.ts';
-import { issuerId } from './certificate.ts';
-import type { Crypto } from './crypto.ts';
-import type { Entry } from './entry.ts';
-import { LatticeError } from './error.ts';
+import { copyBytes } from './byte-codec.ts';
+import type { Crypto } from './crypto-interface.ts';
+import { issuerId } from './gateway-certificate.ts';
 import { IssuerStore } from './issuer-store.ts';
+import { LatticeError } from './lattice-error.ts';
+import type { Entry } from './replica-entry.ts';
 
 export class IssuerStores {
   readonly #crypto: Crypto;

@@ -2,7 +2,8 @@
  * A ticket admits one session. It names the session's key, its birth and end, its provider and cluster, and carries its
  * certificate.
  */
-import { ByteReader, ByteWriter, copyBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
+import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -10,11 +11,10 @@ import {
   decodeCertificate,
   issuerId,
   openCertificate,
-} from './certificate.ts';
-import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto.ts';
-import { LatticeError } from './error.ts';
-import { ID_PATTERN } from './node.ts';
-import { sessionIdFromDigest } from './session.ts';
+} from './gateway-certificate.ts';
+import { LatticeError } from './lattice-error.ts';
+import { ID_PATTERN } from './node-record.ts';
+import { sessionIdFromDigest } from './session-id.ts';
 
 export interface Ticket {
   readonly bytes: Uint8Array;

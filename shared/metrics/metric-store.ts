@@ -1,4 +1,4 @@
-import type { Family, HistogramFamily } from './family.ts';
+import type { Family, HistogramFamily } from './metric-family.ts';
 
 /**
  * Maximum number of series per family. Further ones are counted under OTHER, so that a client cannot fill the memory.

@@ -1,8 +1,8 @@
 /**
  * The table of endpoints. Everything that differs between them is a field here, so no endpoint needs its own handler.
  */
-import { encodeUtf8 } from './bytes.ts';
-import type { LengthKey } from './sampling.ts';
+import { encodeUtf8 } from './byte-search.ts';
+import type { LengthKey } from './sampling-parameters.ts';
 
 /** How a complete SSE stream marks its end. */
 type Terminal =
@@ -11,7 +11,7 @@ type Terminal =
   /** The answer is not SSE; it ends with the body. */
   | { kind: 'none' };
 
-/** Where the engine's token counts are; see `usage.ts`. */
+/** Where the engine's token counts are; see `token-usage.ts`. */
 export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
 
 export interface Endpoint {

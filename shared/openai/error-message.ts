@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { tryParseJson } from '../text/json.ts';
+import { tryParseJson } from '../text/parse-json.ts';
 
 /** An upstream engine may send a number or a list. */
 const envelopeSchema = z.object({ error: z.object({ message: z.coerce.string() }) });

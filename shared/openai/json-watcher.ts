@@ -1,5 +1,5 @@
 /** Follows the nesting of a chunked JSON answer and keeps the few values that metering needs. */
-import { ByteBuffer, encodeUtf8 } from './bytes.ts';
+import { ByteBuffer, encodeUtf8 } from './byte-search.ts';
 
 /** Larger than any usage object. Of a longer value only the beginning is kept, which is not valid JSON. */
 const MAX_VALUE_BYTES = 16 * 1024;

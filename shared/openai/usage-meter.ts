@@ -3,9 +3,15 @@
  * changed, but the events that our own `include_usage` caused can be removed.
  */
 import type { Endpoint } from './endpoints.ts';
-import { JsonMeter } from './json-meter.ts';
-import { StreamMeter } from './stream-meter.ts';
-import { completeUsage, estimateTokens, type MeterResult, type UsageMeter, type UsageMeterOptions } from './usage.ts';
+import { JsonMeter } from './json-usage-meter.ts';
+import { StreamMeter } from './stream-usage-meter.ts';
+import {
+  completeUsage,
+  estimateTokens,
+  type MeterResult,
+  type UsageMeter,
+  type UsageMeterOptions,
+} from './token-usage.ts';
 
 /** For answers that are neither SSE nor JSON. */
 class RawMeter implements UsageMeter {

@@ -1,7 +1,7 @@
 /** Drops a body that stalls or nearly stalls: it holds memory that others wait for, and a connection. */
-import { timesOut } from '../collections/timer.ts';
-import { ApiError } from '../openai/errors.ts';
-import type { HostClock } from './host.ts';
+import { timesOut } from '../collections/start-timer.ts';
+import { ApiError } from '../openai/api-errors.ts';
+import type { HostClock } from './proxy-host.ts';
 
 /** Default of gateways and ingresses. */
 export const BODY_STALL_MS = 30_000;

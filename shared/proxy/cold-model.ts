@@ -1,7 +1,7 @@
 /** Models that start on demand: what a request for such a model does, and what its client is told. */
-import { ApiError, retryAfter } from '../openai/errors.ts';
+import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import type { WaitReason } from '../openai/wait-comment.ts';
-import type { RoutingQuery } from '../routing/choose.ts';
+import type { RoutingQuery } from '../routing/choose-node.ts';
 
 /** A model that no node serves and that a factory starts on demand. */
 export interface ColdModel {

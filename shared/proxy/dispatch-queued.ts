@@ -1,12 +1,13 @@
 /** Finds the node that answers: tries nodes, waits in the queue if none is free, and tries again. */
-import type { ApiError } from '../openai/errors.ts';
+
+import { dispatch, type UpstreamResponse } from '../attempts/dispatch.ts';
+import type { ResponseStream } from '../attempts/started-response.ts';
+import type { ApiError } from '../openai/api-errors.ts';
 import type { QueueEntry } from '../queue/queue-entry.ts';
 import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
 import type { TurnResult } from '../queue/wait-queue.ts';
-import type { NodeChoice } from '../routing/choose.ts';
-import { trustScope } from '../routing/trust.ts';
-import { dispatch, type UpstreamResponse } from '../upstream/dispatch.ts';
-import type { ResponseStream } from '../upstream/response.ts';
+import type { NodeChoice } from '../routing/choose-node.ts';
+import { trustScope } from '../routing/trusted-providers.ts';
 import { coldStartingError, findColdModel } from './cold-model.ts';
 import type { RequestContext } from './request-context.ts';
 import { RouteAttempts } from './route-attempts.ts';

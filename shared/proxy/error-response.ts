@@ -1,6 +1,6 @@
+import { errorBodyFor, toApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
-import { errorBodyFor, toApiError } from '../openai/errors.ts';
-import type { ProxyResponse } from './message.ts';
+import type { ProxyResponse } from './proxy-messages.ts';
 
 /**
  * Turns any error into a response with its status, in the form of the endpoint's clients, or in OpenAI's form without

@@ -1,8 +1,8 @@
 /** What a client is told about a model whose engines are still loading. */
-import { ApiError, retryAfter } from '../openai/errors.ts';
+import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import { type ModelStart, modelStart, remainingMs } from '../routing/model-start.ts';
-import type { NodeIndex } from '../routing/nodes.ts';
-import type { Trust } from '../routing/trust.ts';
+import type { NodeIndex } from '../routing/node-index.ts';
+import type { Trust } from '../routing/trusted-providers.ts';
 
 /** `retry-after` if no earlier start tells how long it takes. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;

@@ -1,4 +1,4 @@
-import type { RequestRecorder } from './host.ts';
+import type { RequestRecorder } from './proxy-host.ts';
 
 function ignore(): void {}
 

@@ -1,14 +1,15 @@
 /** Reads a request's body once, within limits, and parses the fields it needs. */
+
+import type { BudgetShare } from '../attempts/byte-budget.ts';
+import { OpaqueBody } from '../attempts/opaque-body.ts';
+import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../attempts/parsed-request.ts';
+import { ApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
-import { ApiError } from '../openai/errors.ts';
-import type { BudgetShare } from '../upstream/byte-budget.ts';
-import { OpaqueBody } from '../upstream/opaque-body.ts';
-import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../upstream/parsed-request.ts';
 import type { BodyReservation } from './body-memory.ts';
 import { BodyPace } from './body-pace.ts';
-import type { BodyLimits, HostClock } from './host.ts';
-import type { BodyReader, ProxyRequest } from './message.ts';
-import { readSealed } from './sealed.ts';
+import type { BodyLimits, HostClock } from './proxy-host.ts';
+import type { BodyReader, ProxyRequest } from './proxy-messages.ts';
+import { readSealed } from './sealed-requests.ts';
 
 /** This much is always kept for a retry, independent of the budget. */
 export const RETRY_BODY_MIN_BYTES = 1024 * 1024;

@@ -1,4 +1,4 @@
-import { ApiError } from '../openai/errors.ts';
+import { ApiError } from '../openai/api-errors.ts';
 import { NO_REQUIREMENTS, type NodeRequirements } from '../routing/candidates.ts';
 import { parseRequirements, type Requirement, RequirementError } from '../routing/requirements.ts';
 

@@ -1,10 +1,10 @@
-import type { StageTimer } from '../openai/stage-timer.ts';
+import type { DispatchContext } from '../attempts/dispatch-context.ts';
+import type { InBandErrorDetector } from '../attempts/in-band-error-detector.ts';
+import type { StageTimer } from '../openai/request-stage-timer.ts';
 import type { QueueEntry } from '../queue/queue-entry.ts';
 import type { Priority } from '../routing/fair-queue.ts';
-import type { DispatchContext } from '../upstream/dispatch-context.ts';
-import type { InBandErrorDetector } from '../upstream/in-band-error-detector.ts';
-import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './host.ts';
-import type { ProxyRequest } from './message.ts';
+import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
+import type { ProxyRequest } from './proxy-messages.ts';
 
 /** One request after all its checks, as queue, dispatch and response need it. */
 export interface RequestContext<C> extends DispatchContext {

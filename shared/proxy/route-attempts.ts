@@ -1,15 +1,26 @@
-import type { ApiError } from '../openai/errors.ts';
-import { chooseNode, type NodeChoice, type RoutingQuery, requestEnded, requestStarted } from '../routing/choose.ts';
+import type { AttemptError } from '../attempts/attempt-error.ts';
+import type { AttemptFailure } from '../attempts/attempt-request.ts';
+import type { AttemptPlan, DispatchHost } from '../attempts/dispatch.ts';
+import { bodyFailure, isRepeatable } from '../attempts/parsed-request.ts';
+import {
+  isEventStream,
+  type ResponseStream,
+  type StartedResponse,
+  startResponse,
+} from '../attempts/started-response.ts';
+import type { ApiError } from '../openai/api-errors.ts';
+import {
+  chooseNode,
+  type NodeChoice,
+  type RoutingQuery,
+  requestEnded,
+  requestStarted,
+} from '../routing/choose-node.ts';
 import { endsBeforeEngine, indicatesHang, isNotNow, type RequestOutcome } from '../routing/retry-policy.ts';
-import type { AttemptFailure } from '../upstream/attempt.ts';
-import type { AttemptError } from '../upstream/attempt-error.ts';
-import type { AttemptPlan, DispatchHost } from '../upstream/dispatch.ts';
-import { bodyFailure, isRepeatable } from '../upstream/parsed-request.ts';
-import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
-import { routingQuery } from './filter.ts';
-import type { NodeMemory } from './host.ts';
+import { routingQuery } from './filter-nodes.ts';
+import type { NodeMemory } from './proxy-host.ts';
 import type { RequestContext } from './request-context.ts';
-import { sealStaleError, withContentKey } from './sealed.ts';
+import { sealStaleError, withContentKey } from './sealed-requests.ts';
 
 /** One try at the current nodes of a request's route. `dispatch` calls `choose` and `attempt` until a node answers. */
 export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream> {

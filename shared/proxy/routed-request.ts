@@ -1,7 +1,7 @@
-import { ApiError } from '../openai/errors.ts';
+import type { ParsedBody, RequestFields } from '../attempts/parsed-request.ts';
+import { ApiError } from '../openai/api-errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
-import type { RoutedRequest } from '../routing/policy.ts';
-import type { ParsedBody, RequestFields } from '../upstream/parsed-request.ts';
+import type { RoutedRequest } from '../routing/routing-policy.ts';
 
 /** Identifies a conversation; takes precedence over the body's `prompt_cache_key` and `user`. */
 const SESSION_HEADER = 'x-otela-session';

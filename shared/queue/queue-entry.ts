@@ -1,8 +1,8 @@
-import { ApiError } from '../openai/errors.ts';
-import type { BusyNodeMemory } from '../routing/busy.ts';
+import { AttemptError } from '../attempts/attempt-error.ts';
+import type { AttemptFailure } from '../attempts/attempt-request.ts';
+import { ApiError } from '../openai/api-errors.ts';
+import type { BusyNodeMemory } from '../routing/busy-nodes.ts';
 import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
-import type { AttemptFailure } from '../upstream/attempt.ts';
-import { AttemptError } from '../upstream/attempt-error.ts';
 
 /** Nodes that one turn tries if none was named: the place in the queue is worth more than a long search. */
 const TRIES_IN_TURN = 3;

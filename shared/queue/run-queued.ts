@@ -1,6 +1,7 @@
 /** A request without a free node waits for its turn and tries again, until it is served or its wait is over. */
-import { ApiError, retryAfter } from '../openai/errors.ts';
-import { AttemptError } from '../upstream/attempt-error.ts';
+
+import { AttemptError } from '../attempts/attempt-error.ts';
+import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import type { QueueEntry } from './queue-entry.ts';
 import type { TurnResult } from './wait-queue.ts';
 

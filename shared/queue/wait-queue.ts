@@ -1,6 +1,6 @@
 /** A bounded, fair queue of requests that wait for a node. Timers are passed in. */
 
-import type { StartTimer } from '../collections/timer.ts';
+import type { StartTimer } from '../collections/start-timer.ts';
 import type { QueueItem } from '../routing/fair-queue.ts';
 import { type QueueTurn, TurnScheduler } from '../routing/turn-scheduler.ts';
 

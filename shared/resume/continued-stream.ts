@@ -1,6 +1,6 @@
 /** The state of a stream, as the node that continues it needs it: unsealed events, or sealed frames. */
-import type { DispatchTarget } from '../upstream/dispatch.ts';
-import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import type { DispatchTarget } from '../attempts/dispatch.ts';
+import type { DispatchContext } from '../attempts/dispatch-context.ts';
 
 /**
  * Builds the request with which a node continues. @throws Unfit if its engine cannot, AttemptError if the node is gone

@@ -3,12 +3,13 @@
  * Nothing is read here, and the node and the client detect any frame that is removed, added or exchanged here; see
  * docs/design/sealed-wire.md.
  */
+
+import type { DispatchTarget } from '../attempts/dispatch.ts';
+import type { DispatchContext } from '../attempts/dispatch-context.ts';
 import { concat } from '../collections/concat.ts';
-import { SealError } from '../seal/error.ts';
+import { CONTINUED_MAX_BYTES, CONTINUES_HEADER } from '../seal/hpke-suite.ts';
 import { buildFrame, FRAME, FrameSplitter } from '../seal/response-frames.ts';
-import { CONTINUED_MAX_BYTES, CONTINUES_HEADER } from '../seal/suite.ts';
-import type { DispatchTarget } from '../upstream/dispatch.ts';
-import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import { SealError } from '../seal/seal-error.ts';
 import type { BuildContinuation, ContinuedStream } from './continued-stream.ts';
 
 const NOTE = buildFrame(FRAME.note);

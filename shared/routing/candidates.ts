@@ -1,9 +1,9 @@
-import type { RegistryEntry } from '../lattice/node.ts';
-import type { LiveNode, LiveNodes } from './live.ts';
-import type { NodeLoad } from './load.ts';
-import type { ModelNodes } from './nodes.ts';
+import type { RegistryEntry } from '../lattice/node-record.ts';
+import type { LiveNode, LiveNodes } from './live-nodes.ts';
+import type { ModelNodes } from './node-index.ts';
+import type { NodeLoad } from './node-load.ts';
 import { countSatisfied, type Requirement, satisfies } from './requirements.ts';
-import { isTrusted, type Trust, trustsAllAdmitted } from './trust.ts';
+import { isTrusted, type Trust, trustsAllAdmitted } from './trusted-providers.ts';
 
 /** A session that could serve a request, as policies see it. */
 export interface Candidate {

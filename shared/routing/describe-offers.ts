@@ -1,5 +1,5 @@
-import type { RegistryEntry } from '../lattice/node.ts';
-import { modelFacts, nodeFacts } from './facts.ts';
+import type { RegistryEntry } from '../lattice/node-record.ts';
+import { modelFacts, nodeFacts } from './requirement-facts.ts';
 import type { Requirement, RequirementKey } from './requirements.ts';
 
 /** Kinds of nodes that are listed: an error message is not a catalog. */

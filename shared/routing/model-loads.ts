@@ -1,5 +1,5 @@
 /** Current load of each model's engines, summed up for people and dashboards, not for routing. */
-import { LOAD_KNOWN_MS } from './load.ts';
+import { LOAD_KNOWN_MS } from './node-load.ts';
 import type { ViewedNodes } from './registry-view.ts';
 
 interface ModelLoad {

@@ -1,7 +1,7 @@
 /** Models that no node serves yet because their engines are still loading, and how long that usually takes. */
-import type { RegistryEntry } from '../lattice/node.ts';
-import type { ModelNodes } from './nodes.ts';
-import { isTrusted, type Trust } from './trust.ts';
+import type { RegistryEntry } from '../lattice/node-record.ts';
+import type { ModelNodes } from './node-index.ts';
+import { isTrusted, type Trust } from './trusted-providers.ts';
 
 export interface ModelStart {
   /** Nodes that load it. */

@@ -1,4 +1,4 @@
-import type { RegistryEntry } from '../lattice/node.ts';
+import type { RegistryEntry } from '../lattice/node-record.ts';
 import { LOADS_MS, modelLoadsText } from './model-loads.ts';
 import {
   dependsOnTime,

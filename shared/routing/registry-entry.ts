@@ -1,7 +1,7 @@
-import type { Entry } from '../lattice/entry.ts';
-import type { Gpu, RegistryEntry } from '../lattice/node.ts';
-import type { GpuGroup, NodePayload } from '../lattice/payload.ts';
-import { providerId } from './trust.ts';
+import type { GpuGroup, NodePayload } from '../lattice/node-payload.ts';
+import type { Gpu, RegistryEntry } from '../lattice/node-record.ts';
+import type { Entry } from '../lattice/replica-entry.ts';
+import { providerId } from './trusted-providers.ts';
 
 interface EntryReading {
   /** Local name of the entry's issuer. */

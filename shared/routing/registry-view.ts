@@ -1,6 +1,6 @@
 /** The registry as its readers see it: the answers of gateways and agents under `/v1/registry`. */
-import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
-import type { ModelNodes, NodeIndex } from './nodes.ts';
+import { LIFECYCLE, type RegistryEntry } from '../lattice/node-record.ts';
+import type { ModelNodes, NodeIndex } from './node-index.ts';
 import { buildRequirement, type Requirement, RequirementError, satisfies } from './requirements.ts';
 
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;

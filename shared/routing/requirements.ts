@@ -2,10 +2,10 @@
  * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters: what a request or a
  * registry query demands of a node, e.g. `gpu=GH200,H100; quantization>=8; time_left>=30m`.
  */
-import { findGpuClass } from '../hardware/classes.ts';
-import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
+import { findGpuClass } from '../hardware/gpu-classes.ts';
+import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
 import { durationMs } from '../text/duration.ts';
-import { modelFacts, nodeFacts, quantizationBits } from './facts.ts';
+import { modelFacts, nodeFacts, quantizationBits } from './requirement-facts.ts';
 
 /** Bounds the comparisons that one header can cause per candidate. */
 const REQUIREMENTS_MAX = 16;

@@ -1,4 +1,4 @@
-import { RATE_WINDOW_MS, Rate } from './rate.ts';
+import { RATE_WINDOW_MS, Rate } from './event-rate.ts';
 
 /** Retries may be this share of first attempts. If everything fails, retrying everything would make it worse. */
 export const RETRY_SHARE = 0.2;

@@ -1,5 +1,5 @@
-import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
-import type { ModelNodes } from './nodes.ts';
+import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
+import type { ModelNodes } from './node-index.ts';
 
 /**
  * Sessions that serve `model` in another revision or quantization than `first`; their tokens would not continue the

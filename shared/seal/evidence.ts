@@ -3,10 +3,10 @@
  * format.
  */
 import { fromBase64url } from '../lattice/base64url.ts';
-import { concatBytes, lengthPrefixed } from './bytes.ts';
-import { SealError } from './error.ts';
-import { isRecord } from './json.ts';
-import { LABEL_EVIDENCE, SEAL_KEY_BYTES } from './suite.ts';
+import { LABEL_EVIDENCE, SEAL_KEY_BYTES } from './hpke-suite.ts';
+import { isRecord } from './is-record.ts';
+import { concatBytes, lengthPrefixed } from './plain-bytes.ts';
+import { SealError } from './seal-error.ts';
 
 /** Requested with a sealed request to one node, the only one that can answer under its key. */
 export const EVIDENCE_PATH = '/v1/otela/evidence';

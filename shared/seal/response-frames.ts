@@ -2,9 +2,10 @@
  * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway in between may insert NOTEs, and reads only
  * the lengths of the other frames.
  */
-import { concatBytes } from './bytes.ts';
-import { SealError } from './error.ts';
-import { CHUNK_MAX_BYTES } from './suite.ts';
+
+import { CHUNK_MAX_BYTES } from './hpke-suite.ts';
+import { concatBytes } from './plain-bytes.ts';
+import { SealError } from './seal-error.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 
 export const FRAME = {

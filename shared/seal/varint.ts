@@ -1,7 +1,7 @@
 /**
  * Variable-length integers as in QUIC (RFC 9000 §16): one, two, four or eight bytes, indicated by the first two bits.
  */
-import { SealError } from './error.ts';
+import { SealError } from './seal-error.ts';
 
 export const VARINT_MAX_BYTES = 8;
 

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../collections/timer.ts';
+import type { StartTimer } from '../collections/start-timer.ts';
 import type { AdaptiveTimeout } from './adaptive-timeout.ts';
 import { TURN_MS, TurnClock } from './turn-clock.ts';
 

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../collections/timer.ts';
+import type { StartTimer } from '../collections/start-timer.ts';
 
 /** A command reports that it waits after these times, then after each further interval of the last one. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;

@@ -1,5 +1,5 @@
 /** Upper bound of one attempt's duration, by its caller's proof. A node's report above it is cut to it. */
-import type { ReportedTimings } from '../wire/usage.ts';
+import type { ReportedTimings } from '../wire/reported-usage.ts';
 import type { AttemptCourse } from './usage-record.ts';
 
 type Timings = Pick<AttemptCourse, 'status' | 'firstMs' | 'totalMs'>;

@@ -1,7 +1,7 @@
 /** Usage of an agent's ingress, on its way to a gateway: JSON in USAGE frames. */
 import * as z from 'zod';
-import { sessionSchema } from '../lattice/node.ts';
-import { PROVIDER_ID_PATTERN } from '../routing/trust.ts';
+import { sessionSchema } from '../lattice/node-record.ts';
+import { PROVIDER_ID_PATTERN } from '../routing/trusted-providers.ts';
 
 const count = z.number().int().nonnegative();
 

@@ -1,9 +1,9 @@
 /** What callers keep about finished attempts, and what proves a report on a forgotten one. */
 
-import type { OutboundAttempt } from '../upstream/outbound-attempt.ts';
-import type { TokenBound } from '../upstream/token-bound.ts';
+import type { OutboundAttempt } from '../attempts/outbound-attempt.ts';
+import type { TokenBound } from '../attempts/token-bound.ts';
 import type { ReportName } from '../wire/frames.ts';
-import type { ReportedUsage } from '../wire/usage.ts';
+import type { ReportedUsage } from '../wire/reported-usage.ts';
 
 /** Usage of one attempt. Storing it twice has no effect. */
 export interface UsageRecord extends ReportedUsage {

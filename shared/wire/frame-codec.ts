@@ -1,8 +1,11 @@
 /** The encoding of frames: the type, the stream unless it is that of the previous frame, then the fields. */
-import { WireError } from './error.ts';
+
 import { FRAME_LIMITS } from './frame-limits.ts';
+import { FrameReader } from './frame-reader.ts';
+import { FrameWriter } from './frame-writer.ts';
 import { CONNECTION_FRAMES, FRAME_TYPES, type Frame, PROBE_VERDICTS, RESET_CODES } from './frames.ts';
-import { readHeaders, writeHeaders } from './headers.ts';
+import { readHeaders, writeHeaders } from './header-codec.ts';
+import { readOpen, writeOpen } from './open-frame-codec.ts';
 import {
   BLOCK_DIGEST_BYTES,
   BLOCKS_MAX,
@@ -13,11 +16,9 @@ import {
   TEXT_MAX_BYTES,
   TIMED_REPORT_FRAME,
   USAGE_MAX_BYTES,
-} from './limits.ts';
-import { readOpen, writeOpen } from './opening.ts';
-import { FrameReader } from './reader.ts';
-import { readTimings, readUsageFields, writeTimings, writeUsageFields } from './usage.ts';
-import { FrameWriter } from './writer.ts';
+} from './protocol-constants.ts';
+import { readTimings, readUsageFields, writeTimings, writeUsageFields } from './reported-usage.ts';
+import { WireError } from './wire-error.ts';
 
 /** Set on the first byte if the stream is that of the previous frame and its number is left out. */
 const SAME_STREAM = 0x80;

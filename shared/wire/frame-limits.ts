@@ -1,6 +1,5 @@
 /** What one peer may send: the largest frame of each type, and how many frames. */
 import { TokenBucket } from '../collections/token-bucket.ts';
-import { WireError } from './error.ts';
 import type { Frame } from './frames.ts';
 import {
   BLOCK_DIGEST_BYTES,
@@ -14,7 +13,8 @@ import {
   RECORD_FRAME_MAX_BYTES,
   TEXT_MAX_BYTES,
   USAGE_MAX_BYTES,
-} from './limits.ts';
+} from './protocol-constants.ts';
+import { WireError } from './wire-error.ts';
 
 interface FrameLimit {
   /** The whole frame, its type and stream number included. */

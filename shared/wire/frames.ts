@@ -3,8 +3,8 @@
  * frame-codec.ts. docs/design/protocol.md has the table of frames. `stream` numbers are chosen by the opener and never repeat
  * within a session.
  */
-import type { HeaderList } from './headers.ts';
-import type { ReportedTimings, ReportedUsage } from './usage.ts';
+import type { HeaderList } from './header-codec.ts';
+import type { ReportedTimings, ReportedUsage } from './reported-usage.ts';
 
 /** Why a stream ended without END. The index is part of the protocol: append only. */
 export const RESET_CODES = [
@@ -101,7 +101,7 @@ export type Frame =
   | { type: 'rate'; tokensPerSecond: number }
   /** A deployment order (shared/deployment). An empty order asks what runs and which orders the agent accepts. */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
-  /** The reply as JSON; see shared/deployment/answer. */
+  /** The reply as JSON; see shared/deployment/order-reply. */
   | { type: 'deployed'; sequence: number; json: string }
   /**
    * SHA-256 of each full block of 16 token ids of the prompt that arrived as stream `of`, concatenated. Empty: no

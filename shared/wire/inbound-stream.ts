@@ -1,6 +1,6 @@
-import { WireError } from './error.ts';
-import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from './limits.ts';
+import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from './protocol-constants.ts';
 import type { WindowPool } from './window-pool.ts';
+import { WireError } from './wire-error.ts';
 
 /**
  * One direction of a stream at its receiver: which bytes arrived, how many the next hop took, and how many more the

@@ -1,13 +1,13 @@
 import { TransientMap } from '../collections/transient-map.ts';
-import { WireError } from './error.ts';
 import { readFrames, writeFrame } from './frame-codec.ts';
 import { type FrameMeter, UNSENT_MAX_BYTES } from './frame-limits.ts';
+import { FrameWriter } from './frame-writer.ts';
 import type { Frame } from './frames.ts';
-import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
 import type { OutboundStream } from './outbound-stream.ts';
+import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './protocol-constants.ts';
 import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
-import { FrameWriter } from './writer.ts';
+import { WireError } from './wire-error.ts';
 
 /** Streams with at most this much to send go before the others. */
 const SMALL_BYTES = 8 * 1024;

@@ -1,6 +1,6 @@
 import { copyView } from './copy-view.ts';
-import { WireError } from './error.ts';
-import { RETAINED_TAIL_BYTES, STREAM_WINDOW_BYTES } from './limits.ts';
+import { RETAINED_TAIL_BYTES, STREAM_WINDOW_BYTES } from './protocol-constants.ts';
+import { WireError } from './wire-error.ts';
 
 const EMPTY = new Uint8Array(0);
 

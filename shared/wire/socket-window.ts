@@ -1,4 +1,4 @@
-import { WireError } from './error.ts';
+import { WireError } from './wire-error.ts';
 
 /** Minimum fraction of a full window per grant, so that not every byte read causes a frame. */
 const GRANTS_PER_WINDOW = 64;

@@ -1,4 +1,4 @@
-import { WINDOW_POOL_BYTES } from './limits.ts';
+import { WINDOW_POOL_BYTES } from './protocol-constants.ts';
 
 /** Limits the growth of the windows of all streams of one socket, and so what their senders keep for us. */
 export class WindowPool {

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { MANIFEST_FILE, PLATFORMS, SIGNATURE_FILE } from '../../shared/release/release.ts';
+import { MANIFEST_FILE, PLATFORMS, SIGNATURE_FILE } from '../../shared/release/release-manifest.ts';
 import { fakeTool, scratch, userEnv } from './support/harness.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));

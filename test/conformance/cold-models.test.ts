@@ -1,7 +1,7 @@
 /** Models that an autoscaler starts on demand: what the request gets, and what the autoscaler learns. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { EXCHANGE_MAX_BYTES } from '../../shared/factory/exchange.ts';
+import { EXCHANGE_MAX_BYTES } from '../../shared/factory/factory-exchange.ts';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { coldModel, MockFactory } from '../support/factory.ts';

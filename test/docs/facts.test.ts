@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import * as exits from '../../agent/config/exit.ts';
+import * as exits from '../../agent/config/exit-codes.ts';
 import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import { NODE, ROOT } from '../support/where.ts';
 import { markdownFiles, read } from './markdown.ts';

@@ -12,8 +12,8 @@ it('every import follows docs/imports.json', () => {
 
 it.each([
   ['gateway/app.ts', 'agent/cli/main.ts', 'gateway may not import it'],
-  ['shared/proxy/handle.ts', 'gateway/app.ts', 'shared may not import it'],
-  ['dashboard/main.tsx', 'shared/proxy/handle.ts', 'dashboard may not import it'],
+  ['shared/proxy/handle-request.ts', 'gateway/app.ts', 'shared may not import it'],
+  ['dashboard/main.tsx', 'shared/proxy/handle-request.ts', 'dashboard may not import it'],
   ['gateway/hosts/worker/a.ts', 'node/private-file.ts', 'gateway may not import it'],
   ['clients/seal/index.ts', 'node/private-file.ts', 'clients may not import it'],
   ['shared/text/a.ts', 'node/private-file.ts', 'shared may not import it'],
@@ -28,7 +28,7 @@ it.each([
 it.each([
   ['gateway/admin/a.ts', 'gateway/accounts/b.ts'],
   ['gateway/accounts/a.ts', 'gateway/env.ts'],
-  ['gateway/app.ts', 'shared/proxy/handle.ts'],
+  ['gateway/app.ts', 'shared/proxy/handle-request.ts'],
   ['gateway/hosts/node/serve/a.ts', 'node/private-file.ts'],
   ['clients/otela/main.ts', 'node/private-file.ts'],
   ['dashboard/main.tsx', 'clients/seal/index.ts'],

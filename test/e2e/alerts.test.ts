@@ -11,7 +11,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { z } from 'zod';
-import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
+import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
 import { overviewJson } from '../../deploy/grafana/overview.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { fileOf } from '../docs/page.ts';

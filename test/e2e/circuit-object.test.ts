@@ -1,14 +1,14 @@
 /** A circuit's object in isolation: what it leaves behind, and how often its timers fire. */
 import { randomBytes } from 'node:crypto';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { nodeSigner } from '../../agent/host/crypto.ts';
+import { nodeSigner } from '../../agent/host/node-crypto.ts';
 import { CALLEE_HEADER, CircuitObject } from '../../gateway/circuit/circuit-object.ts';
 import type { Env } from '../../gateway/env.ts';
 import type { ObjectContext, ObjectSocket } from '../../gateway/platform/object-context.ts';
 import { TICKET_HEADER } from '../../gateway/registry/tickets.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import type { Signer } from '../../shared/lattice/crypto.ts';
-import { helloMessage } from '../../shared/lattice/session.ts';
+import type { Signer } from '../../shared/lattice/crypto-interface.ts';
+import { helloMessage } from '../../shared/lattice/session-id.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import { FRAME_LIMITS } from '../../shared/wire/frame-limits.ts';
 import { TestIssuer } from '../support/mesh/issuer.ts';

@@ -1,7 +1,7 @@
 /** Clients that disconnect, in every phase: the engine is released, and nothing of them remains. */
 import { connect, type Socket } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { NO_USAGE } from '../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../shared/wire/reported-usage.ts';
 import { startAgent } from '../support/agent.ts';
 import { type EngineRequest, startEngine } from '../support/engine.ts';
 import { promise } from '../support/patience.ts';

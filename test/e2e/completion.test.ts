@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { SHELLS, type Shell } from '../../shared/command-line/completion.ts';
+import { SHELLS, type Shell } from '../../shared/command-line/shell-completion.ts';
 import { which } from '../support/abilities.ts';
 import { patience } from '../support/patience.ts';
 import { AGENT_MAIN, FACTORY_MAIN, GATEWAY_MAIN, NODE, PLAN_MAIN } from '../support/where.ts';

@@ -4,7 +4,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
+import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { pythonWith } from '../support/abilities.ts';
 import { endAll, eventually, Managed } from '../support/processes.ts';

@@ -11,7 +11,12 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
 import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
-import { PLATFORMS, type Platform, releaseManifestSchema, singleFileName } from '../../shared/release/release.ts';
+import {
+  PLATFORMS,
+  type Platform,
+  releaseManifestSchema,
+  singleFileName,
+} from '../../shared/release/release-manifest.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';

@@ -5,12 +5,12 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { verifyCandidate } from '../../clients/seal/candidates.ts';
+import { AnswerOpener } from '../../clients/seal/answer-opener.ts';
 import { type Pins, type SealNode, type SealOptions, sealedFetch } from '../../clients/seal/index.ts';
-import { AnswerOpener } from '../../clients/seal/open.ts';
-import { seal } from '../../clients/seal/seal.ts';
-import { readSealCandidates } from '../../shared/seal/node-seal.ts';
+import { verifyCandidate } from '../../clients/seal/pinned-candidates.ts';
+import { seal } from '../../clients/seal/seal-request.ts';
 import { buildFrame, FrameSplitter } from '../../shared/seal/response-frames.ts';
+import { readSealCandidates } from '../../shared/seal/seal-candidates.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { atEnd, endAll } from '../support/processes.ts';

@@ -1,6 +1,6 @@
 /** Which agents get a tunnel: the handshake of a socket, and the ticket that is presented before it. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { helloMessage } from '../../shared/lattice/session.ts';
+import { helloMessage } from '../../shared/lattice/session-id.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { chatBody } from '../support/test-cluster.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';

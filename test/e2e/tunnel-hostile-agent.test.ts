@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { Frame } from '../../shared/wire/frames.ts';
-import { NO_USAGE } from '../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../shared/wire/reported-usage.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { chatBody, envelopeOf } from '../support/test-cluster.ts';
 import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';

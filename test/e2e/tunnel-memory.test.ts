@@ -5,8 +5,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
-import { EngineRequestBody } from '../../agent/tunnel/request-body.ts';
-import { ResponseBody } from '../../shared/upstream/response-body.ts';
+import { EngineRequestBody } from '../../agent/attempts/engine-request-body.ts';
+import { ResponseBody } from '../../shared/attempts/response-body.ts';
 
 setFlagsFromString('--expose-gc');
 const gc: unknown = runInNewContext('gc');

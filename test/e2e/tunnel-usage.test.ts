@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
-import { NO_USAGE } from '../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../shared/wire/reported-usage.ts';
 import { patience } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
-import { GPUS_MAX } from '../../shared/lattice/node.ts';
+import { ACCEPTS_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import { GPUS_MAX } from '../../shared/lattice/node-record.ts';
 import { node, StandInGateway, serving } from './support/mock-gateway.ts';
 import { otelaPlan } from './support/small.ts';
 

@@ -5,7 +5,7 @@ import type { PlannerGateway } from '../../scheduler/live/gateway.ts';
 import { liveInventory, liveNodes } from '../../scheduler/live/nodes.ts';
 import { slurmInventory } from '../../scheduler/live/sinfo.ts';
 import { liveWorkload } from '../../scheduler/live/workload.ts';
-import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
+import { ACCEPTS_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import { node } from './support/mock-gateway.ts';
 import { catalogue } from './support/small.ts';
 

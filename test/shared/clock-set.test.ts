@@ -1,13 +1,13 @@
 /** The machine's clock jumps by ten minutes. What a process keeps for seconds still holds for seconds. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { HangWatch } from '../../shared/attempts/hang-watch.ts';
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
-import { Breakers } from '../../shared/routing/breaker.ts';
-import { BusyNodeMemory } from '../../shared/routing/busy.ts';
-import { LiveNodes } from '../../shared/routing/live.ts';
+import { BusyNodeMemory } from '../../shared/routing/busy-nodes.ts';
+import { Breakers } from '../../shared/routing/circuit-breakers.ts';
+import { LiveNodes } from '../../shared/routing/live-nodes.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
-import { HangWatch } from '../../shared/upstream/hang-watch.ts';
 
 const TEN_MINUTES_MS = 600_000;
 const START = Date.parse('2026-11-24T12:00:00Z');

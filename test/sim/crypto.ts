@@ -3,7 +3,7 @@
  * other tests of gossip use real keys; a real signature's cost is added to the node's virtual time.
  */
 import { hash } from 'node:crypto';
-import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
+import type { Crypto, Signer } from '../../shared/lattice/crypto-interface.ts';
 
 export interface CountingCrypto extends Crypto {
   /** Verifications until now. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeUpdate } from '../../shared/lattice/update.ts';
+import { encodeUpdate } from '../../shared/lattice/registry-update.ts';
 import { standInSigner } from './crypto.ts';
 import { EPOCH_S, Membership } from './issuer.ts';
 import { everywhere, evicted, notices, said, session } from './observe.ts';

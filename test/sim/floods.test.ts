@@ -1,9 +1,9 @@
 /** More messages than a member may send: each flood only ends the flooder's own channel. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
-import { decodeMessage, encodeMessagePart, type MessagePart } from '../../shared/gossip/messages.ts';
-import { decodeRecord } from '../../shared/lattice/record.ts';
-import type { EntryUpdate } from '../../shared/lattice/update.ts';
+import { decodeMessage, encodeMessagePart, type MessagePart } from '../../shared/gossip/gossip-messages.ts';
+import { decodeRecord } from '../../shared/lattice/owner-record.ts';
+import type { EntryUpdate } from '../../shared/lattice/registry-update.ts';
 import { Membership } from './issuer.ts';
 import { peersOf, said, session } from './observe.ts';
 import { hungUp, siege } from './siege.ts';

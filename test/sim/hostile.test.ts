@@ -1,9 +1,9 @@
 /** False messages of a member: invalid, forged, or a lie. */
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
-import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/messages.ts';
-import { ByteWriter } from '../../shared/lattice/bytes.ts';
-import { encodeUpdate } from '../../shared/lattice/update.ts';
+import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, suspicionMessage } from '../../shared/gossip/gossip-messages.ts';
+import { ByteWriter } from '../../shared/lattice/byte-codec.ts';
+import { encodeUpdate } from '../../shared/lattice/registry-update.ts';
 import { Membership } from './issuer.ts';
 import { everywhere, evicted, notices, peersOf, said, session } from './observe.ts';
 import { seeded } from './random.ts';

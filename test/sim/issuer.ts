@@ -1,13 +1,14 @@
 /** An institution of the simulator: its root, one gateway key, its tickets and its signed statements. */
-import { issuerId, signCertificate } from '../../shared/lattice/certificate.ts';
-import { signGcWatermark, signRevocation } from '../../shared/lattice/control.ts';
-import type { Crypto, Signer } from '../../shared/lattice/crypto.ts';
+
+import type { Crypto, Signer } from '../../shared/lattice/crypto-interface.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
-import type { NodeLifecycle } from '../../shared/lattice/node.ts';
-import { encodePayload, type NodePayload } from '../../shared/lattice/payload.ts';
-import { signRecord } from '../../shared/lattice/record.ts';
+import { issuerId, signCertificate } from '../../shared/lattice/gateway-certificate.ts';
+import { signGcWatermark, signRevocation } from '../../shared/lattice/issuer-statements.ts';
+import { encodePayload, type NodePayload } from '../../shared/lattice/node-payload.ts';
+import type { NodeLifecycle } from '../../shared/lattice/node-record.ts';
+import { signRecord } from '../../shared/lattice/owner-record.ts';
+import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { decodeTicket, signTicket } from '../../shared/lattice/ticket.ts';
-import type { EntryUpdate, Update } from '../../shared/lattice/update.ts';
 import { standInSigner } from './crypto.ts';
 import type { Rng } from './random.ts';
 

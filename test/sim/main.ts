@@ -141,7 +141,7 @@ function detectionTable(): void {
 
 const started = Date.now();
 console.log(
-  `seed ${seed}${values.quick ? ', quick' : ''}; options of shared/gossip/options.ts and test/sim/network.ts`,
+  `seed ${seed}${values.quick ? ', quick' : ''}; options of shared/gossip/gossip-options.ts and test/sim/network.ts`,
 );
 const tables: [string, () => void][] = [
   ['convergence', convergenceTable],

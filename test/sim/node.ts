@@ -13,8 +13,8 @@ import {
   type GossipState,
   step,
 } from '../../shared/gossip/index.ts';
-import type { Signer } from '../../shared/lattice/crypto.ts';
-import type { RegistryReplica } from '../../shared/lattice/replica.ts';
+import type { Signer } from '../../shared/lattice/crypto-interface.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import type { Clock } from './clock.ts';
 import type { CountingCrypto } from './crypto.ts';
 import { HEADER_BYTES } from './network.ts';

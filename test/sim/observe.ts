@@ -1,6 +1,7 @@
 /** Queries that tests make of a world. */
+
+import type { PeerId } from '../../shared/gossip/gossip-events.ts';
 import { type GossipState, livenessOf } from '../../shared/gossip/index.ts';
-import type { PeerId } from '../../shared/gossip/types.ts';
 import type { Agent, Told, World } from './world.ts';
 
 export function session(agent: Agent): string {

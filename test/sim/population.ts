@@ -1,7 +1,7 @@
 /** The members of a world: issuers, gateways and agents are created and placed here, but not started. */
 import type { GossipAction, GossipMemory, GossipOptions, PeerId } from '../../shared/gossip/index.ts';
-import { keyName } from '../../shared/lattice/certificate.ts';
-import { RegistryReplica } from '../../shared/lattice/replica.ts';
+import { keyName } from '../../shared/lattice/gateway-certificate.ts';
+import { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import { type CountingCrypto, standInSigner } from './crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from './issuer.ts';
 import { SimNode } from './node.ts';

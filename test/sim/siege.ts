@@ -1,6 +1,6 @@
 /** A cluster with one hostile member; the test writes its bytes. */
 import { concat } from '../../shared/collections/concat.ts';
-import { encodeMessagePart, type MessagePart } from '../../shared/gossip/messages.ts';
+import { encodeMessagePart, type MessagePart } from '../../shared/gossip/gossip-messages.ts';
 import { peersOf, session } from './observe.ts';
 import { type Agent, World } from './world.ts';
 

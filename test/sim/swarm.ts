@@ -2,7 +2,7 @@
  * One seed, one world, two phases (after TigerBeetle's VOPR): random faults while invariants are checked, then
  * everything heals and all replicas must become equal and trust each other again. `describe` prints the plan of a seed.
  */
-import { lifecycleRank } from '../../shared/lattice/node.ts';
+import { lifecycleRank } from '../../shared/lattice/node-record.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { atPeace, evicted, session } from './observe.ts';
 import { fork, pick, type Rng, seeded } from './random.ts';

@@ -3,7 +3,7 @@
  * open.
  */
 import type { PathVerdict, PeerId } from '../../shared/gossip/index.ts';
-import { encodeUpdate, type Update } from '../../shared/lattice/update.ts';
+import { encodeUpdate, type Update } from '../../shared/lattice/registry-update.ts';
 import { type Agent, type Gateway, type Place, type Places, peerId } from './places.ts';
 
 /** How long a relay waits for an agent until it answers `silent`. */

@@ -4,9 +4,9 @@
  * agents' own.
  */
 import { type GossipAction, livenessOf, type PeerId, saveState } from '../../shared/gossip/index.ts';
-import type { NodeLifecycle } from '../../shared/lattice/node.ts';
-import type { RegistryReplica } from '../../shared/lattice/replica.ts';
-import type { Update } from '../../shared/lattice/update.ts';
+import type { NodeLifecycle } from '../../shared/lattice/node-record.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import type { Update } from '../../shared/lattice/registry-update.ts';
 import { Clock } from './clock.ts';
 import { standInCrypto } from './crypto.ts';
 import type { Issuer } from './issuer.ts';

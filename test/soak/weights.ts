@@ -11,7 +11,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import * as z from 'zod';
-import { PIECE_BYTES } from '../../shared/weights/pieces.ts';
+import { PIECE_BYTES } from '../../shared/weights/blob-pieces.ts';
 import { largeHubFolder } from '../agent/weights/cluster.ts';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';

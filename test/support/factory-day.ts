@@ -1,5 +1,5 @@
 /** A mock factory's report on an ordinary day, with everything that its page shows. */
-import type { FactoryReport } from '../../shared/factory/exchange.ts';
+import type { FactoryReport } from '../../shared/factory/factory-exchange.ts';
 import { coldModel } from './factory.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,5 +1,5 @@
 /** A mock of the autoscaler (`otela-factory`): it speaks the exchange protocol, but starts nothing. */
-import { type ExchangeAnswer, type FactoryReport, parseExchangeAnswer } from '../../shared/factory/exchange.ts';
+import { type ExchangeAnswer, type FactoryReport, parseExchangeAnswer } from '../../shared/factory/factory-exchange.ts';
 import { patience } from './patience.ts';
 
 type Model = FactoryReport['models'][number];

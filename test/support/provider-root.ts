@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { nodeSigner } from '../../agent/host/crypto.ts';
+import { nodeSigner } from '../../agent/host/node-crypto.ts';
 import { DelegateKey } from '../../agent/seal/delegate-key.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { temporaryDirectory } from './processes.ts';

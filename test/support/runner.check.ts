@@ -76,8 +76,8 @@ test('what passes at the second try is flaky and counts as passed; what fails ag
 test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
   const reach = new Reach(ROOT);
   const has = (changed: string, file: string) => reach.tests([changed])?.has(file);
-  assert(has('shared/openai/sse.ts', 'test/shared/openai/sse.test.ts'));
-  assert(has('shared/openai/sse.ts', 'test/e2e/failure.test.ts'), 'through the program of the gateway');
+  assert(has('shared/openai/sse-splitter.ts', 'test/shared/openai/sse-splitter.test.ts'));
+  assert(has('shared/openai/sse-splitter.ts', 'test/e2e/failure.test.ts'), 'through the program of the gateway');
   assert(has('agent/cli/main.ts', 'test/slurm/jobs.test.ts'));
   assert(has('gateway/index.ts', 'test/gateway/admin/roles.test.ts'), 'through wrangler.toml');
   assert(!has('scheduler/planner/planner.ts', 'test/e2e/failure.test.ts'));

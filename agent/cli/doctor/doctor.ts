@@ -10,16 +10,16 @@ import {
   checkText,
   checkWarning,
 } from '../../../shared/terminal/check-result.ts';
-import { EXIT_ENGINE } from '../../config/exit.ts';
+import { START_FLAGS } from '../../config/all-settings.ts';
+import { EXIT_ENGINE } from '../../config/exit-codes.ts';
 import { GATEWAY_SETTINGS, gatewayUrl } from '../../config/gateways-config.ts';
 import type { Env } from '../../config/setting.ts';
 import { readSettingValues, type SettingValues } from '../../config/setting-sources.ts';
-import { START_FLAGS } from '../../config/settings.ts';
 import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
-import { relayProxyUrl } from '../../mesh/relay/pass.ts';
+import { relayProxyUrl } from '../../mesh/proxy-relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
-import { authority } from '../../tunnel/websocket.ts';
+import { authority } from '../../tunnel/open-websocket.ts';
 import type { CommandContext } from '../command-context.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';

@@ -5,9 +5,9 @@
 
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
+import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import type { Env } from '../../config/setting.ts';
-import { proxyFor } from '../../host/proxy.ts';
+import { proxyFor } from '../../host/proxy-variables.ts';
 import { errorMessageOf, type GatewayAnswer, type postToGateway } from '../../tunnel/gateway-request.ts';
 
 const ANSWER_MS = 10_000;

@@ -3,14 +3,14 @@ import { dirname } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { Env } from '../../config/setting.ts';
-import type { EngineTarget } from '../../engine/address.ts';
 import { isOccupied } from '../../engine/engine.ts';
-import { missingCommand } from '../../engine/exec.ts';
-import { EngineProbe } from '../../engine/probe.ts';
-import { inventory } from '../../host/inventory.ts';
+import type { EngineTarget } from '../../engine/engine-address.ts';
+import { EngineProbe } from '../../engine/engine-probe.ts';
+import { missingCommand } from '../../engine/prepare-exec.ts';
+import { inventory } from '../../host/hardware-inventory.ts';
 import { detectBatchJob } from '../../host/jobs/detect.ts';
 import type { RunTool } from '../../host/run-tool.ts';
-import { StateDir } from '../../host/state-dir.ts';
+import { StateDir } from '../../host/state-directory.ts';
 
 export async function checkGpus(env: Env, run: RunTool): Promise<CheckResult> {
   const notes: string[] = [];

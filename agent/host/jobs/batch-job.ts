@@ -6,7 +6,7 @@ export type Env = Readonly<Record<string, string | undefined>>;
 /** `ends: undefined`: the job has no limit. `unknown`: no new information, so the previous end still holds. */
 export type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unknown'; reason: string };
 
-/** What ends a job, as written in the registry; see shared/lattice/departure.ts. */
+/** What ends a job, as written in the registry; see shared/lattice/departure-cause.ts. */
 export type JobFate = 'cancelled' | 'time-limit' | 'preempted' | 'out-of-memory' | 'node-failure';
 
 export interface BatchJob {

@@ -1,11 +1,11 @@
 /** All tunnels of one agent, as one object. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
-import type { OrderOutcome } from '../../deploy/deployments.ts';
-import type { MeshGateway } from '../../mesh/delegates.ts';
-import { GATEWAYS_MAX, type OtherGateway } from '../../tunnel/admission.ts';
-import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/types.ts';
+import type { OrderOutcome } from '../../deploy/deployment-decider.ts';
+import type { MeshGateway } from '../../mesh/delegate-sockets.ts';
+import { GATEWAYS_MAX, type OtherGateway } from '../../tunnel/gateway-admission.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import { collapseRepeats } from '../collapse-repeats.ts';
-import { Deferred, settlesWithin } from '../deferred.ts';
+import { Deferred, settlesWithin } from '../settles-within.ts';
 
 export interface GatewayStatus {
   url: string;

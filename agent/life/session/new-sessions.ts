@@ -1,8 +1,8 @@
 /** Creates the sessions of one agent, with the facts about the node from the host and the command line. */
 import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
-import { type Hardware, hardwareOf } from '../../host/inventory.ts';
-import type { TunnelRefusal } from '../../tunnel/types.ts';
+import { type Hardware, hardwareOf } from '../../host/hardware-inventory.ts';
+import type { TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import { type JoinContext, type JoinOptions, join } from './join.ts';
 import type { Session } from './session.ts';
 import { Sessions } from './sessions.ts';

@@ -1,11 +1,12 @@
 /** The record that a session publishes about its node; it is changed only here. */
-import { lifecycleRank, type NodeLifecycle } from '../../../shared/lattice/node.ts';
+
 import {
   type GpuGroup,
   type NodePayload,
   nodePayloadSchema,
   PAYLOAD_MAX_BYTES,
-} from '../../../shared/lattice/payload.ts';
+} from '../../../shared/lattice/node-payload.ts';
+import { lifecycleRank, type NodeLifecycle } from '../../../shared/lattice/node-record.ts';
 
 /** Facts about the node that every session of an agent publishes. */
 export type NodeFacts = NodePayload;

@@ -1,16 +1,16 @@
 /** The effect of the engine's health on the session: its models, its state, and its end when the engine is gone. */
 
-import type { NodeLifecycle, ServedModel } from '../../../shared/lattice/node.ts';
+import type { NodeLifecycle, ServedModel } from '../../../shared/lattice/node-record.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
-import type { ModelFact } from '../../engine/facts.ts';
-import { applyFacts, commandFacts } from '../../engine/facts.ts';
-import type { EngineHealth } from '../../engine/health.ts';
-import type { Deferred } from '../deferred.ts';
-import type { DeployedEngine } from '../deployed.ts';
-import type { AgentParts } from '../parts.ts';
-import { localNodeFacts } from '../request-service.ts';
+import type { EngineHealth } from '../../engine/engine-health.ts';
+import type { ModelFact } from '../../engine/model-facts.ts';
+import { applyFacts, commandFacts } from '../../engine/model-facts.ts';
+import type { AgentParts } from '../agent-parts.ts';
+import type { DeployedEngine } from '../deployed-engine.ts';
+import { localNodeFacts } from '../open-request-service.ts';
+import type { Deferred } from '../settles-within.ts';
 
 /** Log lines for a change of the engine's health. `before` is the state published until now. */
 function healthChangeText(

@@ -4,24 +4,24 @@
  */
 
 import { tunedOptions } from '../../../shared/gossip/index.ts';
-import { encodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
+import { encodePayload } from '../../../shared/lattice/node-payload.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
-import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/update.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
-import type { EngineTarget } from '../../engine/address.ts';
-import { nodeCrypto } from '../../host/crypto.ts';
+import type { EngineTarget } from '../../engine/engine-address.ts';
+import { nodeCrypto } from '../../host/node-crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
 import type { Mesh } from '../../mesh/mesh.ts';
-import type { NodeSeals } from '../../seal/node-seals.ts';
-import type { OtherGateway } from '../../tunnel/admission.ts';
-import { sessionIdentityOf } from '../../tunnel/identity.ts';
-import type { LogTailOptions } from '../../tunnel/log-tail.ts';
+import type { NodeSeals } from '../../seal/agent-sealing.ts';
+import type { OtherGateway } from '../../tunnel/gateway-admission.ts';
 import type { GatewayHints } from '../../tunnel/other-gateways.ts';
-import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/types.ts';
-import { settlesWithin } from '../deferred.ts';
+import type { LogTailOptions } from '../../tunnel/send-log-tail.ts';
+import { sessionIdentityOf } from '../../tunnel/session-identity.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import type { MeshMember } from '../mesh-membership.ts';
+import { settlesWithin } from '../settles-within.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
 import { payloadOf, type RecordChange, RecordKeeper, type SessionRecord } from './record.ts';
 

@@ -7,9 +7,9 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { formatDuration } from '../../config/duration.ts';
-import { AdmissionRefusedError } from '../../tunnel/admission.ts';
-import type { TunnelRefusal } from '../../tunnel/types.ts';
-import { Deferred, settlesWithin } from '../deferred.ts';
+import { AdmissionRefusedError } from '../../tunnel/gateway-admission.ts';
+import type { TunnelRefusal } from '../../tunnel/tunnel-types.ts';
+import { Deferred, settlesWithin } from '../settles-within.ts';
 import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
 

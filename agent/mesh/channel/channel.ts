@@ -1,13 +1,13 @@
 import type { TLSSocket } from 'node:tls';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { WireError } from '../../../shared/wire/error.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
-import type { StreamFrame } from '../requests/types.ts';
-import type { ChannelPeer, ProvenConnection } from './accept.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
+import { WireError } from '../../../shared/wire/wire-error.ts';
+import type { StreamFrame } from '../requests/request-channel.ts';
+import type { ChannelPeer, ProvenConnection } from './accept-channel.ts';
 import {
   BUFFERED_MAX_BYTES,
   CHANNEL_WINDOW_BYTES,
@@ -17,8 +17,8 @@ import {
   GOSSIP_FRAMES_PER_S,
   GOSSIP_MAX_BYTES,
   GOSSIP_SKIP_BYTES,
-} from './limits.ts';
-import { MessageReader, withLengthPrefix } from './messages.ts';
+} from './channel-limits.ts';
+import { MessageReader, withLengthPrefix } from './length-prefixed-messages.ts';
 
 /** If this many bytes wait in the socket, it counts as busy: frames wait in the link and can be merged there. */
 const BUSY_BYTES = 256 * 1024;

@@ -3,10 +3,15 @@
  * the digest is that session's claim; docs/trust.md explains how far to trust such a claim.
  */
 import * as z from 'zod';
-import type { Crypto } from '../../../shared/lattice/crypto.ts';
-import { checkRelease, MANIFEST_MAX_CHARS, type ReleaseRules, releaseSchema } from '../../../shared/release/release.ts';
-import { tryParseJson } from '../../../shared/text/json.ts';
-import { ChannelError } from './error.ts';
+import type { Crypto } from '../../../shared/lattice/crypto-interface.ts';
+import {
+  checkRelease,
+  MANIFEST_MAX_CHARS,
+  type ReleaseRules,
+  releaseSchema,
+} from '../../../shared/release/release-manifest.ts';
+import { tryParseJson } from '../../../shared/text/parse-json.ts';
+import { ChannelError } from './channel-error.ts';
 
 /** JSON may double each character of the manifest. The rest is a signature and a digest. */
 export const PROOF_MAX_BYTES = 2 * MANIFEST_MAX_CHARS + 1024;

@@ -1,6 +1,6 @@
 import { createPrivateKey, randomBytes } from 'node:crypto';
-import { KEY_BYTES, type Signer } from '../../../shared/lattice/crypto.ts';
-import { nodeSigner } from '../../host/crypto.ts';
+import { KEY_BYTES, type Signer } from '../../../shared/lattice/crypto-interface.ts';
+import { nodeSigner } from '../../host/node-crypto.ts';
 
 /** The key pair of this agent's session. */
 export interface SessionKey extends Signer {

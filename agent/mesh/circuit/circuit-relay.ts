@@ -4,11 +4,11 @@
  */
 import type { Duplex } from 'node:stream';
 import { TokenBucket } from '../../../shared/collections/token-bucket.ts';
-import type { ChannelPeer, ProvenConnection } from '../channel/accept.ts';
-import { ChannelError } from '../channel/error.ts';
-import { withDeadline } from '../channel/wait.ts';
-import { type CircuitRefusal, MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './messages.ts';
-import { joinSockets, RateLimit } from './pipe.ts';
+import type { ChannelPeer, ProvenConnection } from '../channel/accept-channel.ts';
+import { ChannelError } from '../channel/channel-error.ts';
+import { withDeadline } from '../channel/handshake-reads.ts';
+import { type CircuitRefusal, MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './circuit-messages.ts';
+import { joinSockets, RateLimit } from './join-sockets.ts';
 
 export interface CircuitLimits {
   /** Idle sockets of callees, one per session. */

@@ -3,19 +3,19 @@
  * relay.
  */
 import type { Duplex } from 'node:stream';
-import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
-import { nodeCrypto } from '../../host/crypto.ts';
-import type { SessionIdentity } from '../../tunnel/types.ts';
-import type { WebSocketOptions } from '../../tunnel/websocket.ts';
-import type { ChannelPeer, Credentials, ProvenConnection } from '../channel/accept.ts';
-import { dialChannel, secureDialedSocket } from '../channel/dial.ts';
-import type { MeshGateway } from '../delegates.ts';
-import { agentRendezvous, CircuitDialler, type RendezvousPoint } from './circuit-dialler.ts';
+import { nodeCrypto } from '../../host/node-crypto.ts';
+import type { WebSocketOptions } from '../../tunnel/open-websocket.ts';
+import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
+import type { ChannelPeer, Credentials, ProvenConnection } from '../channel/accept-channel.ts';
+import { dialChannel, secureDialedSocket } from '../channel/dial-channel.ts';
+import type { MeshGateway } from '../delegate-sockets.ts';
+import { agentRendezvous, CircuitDialler, type RendezvousPoint } from './circuit-dialer.ts';
 import { CircuitRelay } from './circuit-relay.ts';
-import { openGatewayLeg } from './gateway-leg.ts';
-import { RELAYS_TRIED_MAX, type RelayAgent, relaysFor } from './relays.ts';
-import { Reservations } from './reservations.ts';
+import { openGatewayLeg } from './gateway-circuit.ts';
+import { RELAYS_TRIED_MAX, type RelayAgent, relaysFor } from './relay-choice.ts';
+import { Reservations } from './relay-reservations.ts';
 
 interface CircuitsOptions {
   own: Credentials;

@@ -1,7 +1,7 @@
-import type { ResultOf } from '../../../shared/upstream/attempt.ts';
-import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
-import type { ResponseStream } from '../../../shared/upstream/response.ts';
+import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
+import type { ResultOf } from '../../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
+import type { ResponseStream } from '../../../shared/attempts/started-response.ts';
 
 /** One attempt at another agent (or at our own engine), as its caller reads it. */
 export class AttemptReader {

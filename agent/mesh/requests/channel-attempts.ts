@@ -1,20 +1,20 @@
+import { LOCAL_ABANDONMENTS } from '../../../shared/attempts/abandoned-attempts.ts';
+import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/attempts/attempt-request.ts';
+import { SUSPECTED_REASON } from '../../../shared/attempts/hang-watch.ts';
+import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
+import { Watchdog } from '../../../shared/attempts/peer-watchdog.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
-import type { EngineLoad } from '../../../shared/routing/load.ts';
+import type { EngineLoad } from '../../../shared/routing/node-load.ts';
+import { type ReportFrame, SessionAttempts } from '../../../shared/sessions/session-attempts.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { LOCAL_ABANDONMENTS } from '../../../shared/upstream/abandoned-attempts.ts';
-import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
-import { SUSPECTED_REASON } from '../../../shared/upstream/hang-watch.ts';
-import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
-import { Watchdog } from '../../../shared/upstream/watchdog.ts';
-import { type ReportFrame, SessionAttempts } from '../../../shared/usage/session-attempts.ts';
-import { UsageSettlement } from '../../../shared/usage/settlement.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { UsageSettlement } from '../../../shared/usage/usage-settlement.ts';
 import { AttemptReader } from './attempt-reader.ts';
 import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
 import { RecentRequests } from './recent-requests.ts';
-import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
+import type { ChannelSource, RequestChannel, StreamFrame } from './request-channel.ts';
 
 /** After a lost channel an honest peer sends a few stray frames for each of its streams. */
 const UNKNOWN_MAX = 10_000;

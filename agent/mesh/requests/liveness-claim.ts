@@ -1,4 +1,4 @@
-import { CLAIM_FRAME } from '../../../shared/upstream/abandoned-attempts.ts';
+import { CLAIM_FRAME } from '../../../shared/attempts/abandoned-attempts.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 
 /** A peer with attempts that is silent for this long is probed, and has the same time to answer. */

@@ -1,15 +1,15 @@
+import type { AttemptBody, AttemptRequest } from '../../../shared/attempts/attempt-request.ts';
+import { DeadlineTicker } from '../../../shared/attempts/deadline-ticker.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
-import type { EngineLoad } from '../../../shared/routing/load.ts';
-import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attempt.ts';
-import { DeadlineTicker } from '../../../shared/upstream/deadline-ticker.ts';
+import type { EngineLoad } from '../../../shared/routing/node-load.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import { WireError } from '../../../shared/wire/error.ts';
+import { WireError } from '../../../shared/wire/wire-error.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { AttemptReader } from './attempt-reader.ts';
 import { ChannelAttempts, type ChannelAttemptsHost } from './channel-attempts.ts';
-import { type MemoryPair, memoryPair } from './pair.ts';
+import { type MemoryPair, memoryPair } from './memory-channel.ts';
 import { PeerAttempts, type PeerAttemptsOptions } from './peer-attempts.ts';
-import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame } from './types.ts';
+import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame } from './request-channel.ts';
 
 const TICK_MS = 250;
 

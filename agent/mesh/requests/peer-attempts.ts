@@ -1,14 +1,14 @@
-import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
-import { sealedHeaders } from '../../../shared/seal/binding.ts';
+import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/forwarded-headers.ts';
+import { sealedHeaders } from '../../../shared/seal/request-binding.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
-import type { EngineTarget } from '../../engine/address.ts';
-import type { SealOpener } from '../../seal/opener.ts';
-import type { EngineAttempt } from '../../tunnel/engine-attempt.ts';
-import { EngineAttempts } from '../../tunnel/engine-attempts.ts';
-import type { LoadCounter } from '../../tunnel/load-reports.ts';
+import type { EngineAttempt } from '../../attempts/engine-attempt.ts';
+import { EngineAttempts } from '../../attempts/engine-attempts.ts';
+import type { LoadCounter } from '../../attempts/load-reports.ts';
+import type { EngineTarget } from '../../engine/engine-address.ts';
+import type { SealOpener } from '../../seal/seal-opener.ts';
 import { waitClock } from '../../wait-clock.ts';
-import type { RequestChannel, StreamFrame } from './types.ts';
+import type { RequestChannel, StreamFrame } from './request-channel.ts';
 
 /** Sessions served concurrently: enough for a cluster in which every node sends requests to this one. */
 const PEERS_MAX = 1024;

@@ -1,4 +1,4 @@
-import { type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
+import { type AttemptRequest, attemptName } from '../../../shared/attempts/attempt-request.ts';
 
 /** Attempts for which a late report is still accepted. */
 const RECEIPTS_MAX = 1_000;

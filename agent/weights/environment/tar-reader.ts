@@ -1,7 +1,7 @@
 /** node-tar's parser with sequential entries. */
 import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
-import { WeightsError } from '../error.ts';
+import { WeightsError } from '../weights-error.ts';
 
 const BLOCK_BYTES = 512;
 /** First bytes of gzip and zstd. The parser would decompress them itself, without a limit. */

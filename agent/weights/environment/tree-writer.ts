@@ -8,8 +8,8 @@ import { dirname, join, posix, sep } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { ReadEntry } from 'tar';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
-import { isSafePath } from '../../../shared/weights/manifest.ts';
-import { WeightsError } from '../error.ts';
+import { isSafePath } from '../../../shared/weights/weights-manifest.ts';
+import { WeightsError } from '../weights-error.ts';
 
 /** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while unpacking, in 200 bytes. */
 const ENTRIES_MAX = 500_000;

@@ -1,5 +1,5 @@
 /** Where blobs are first read in a cluster. */
-import type { ManifestFile, WeightsManifest } from '../../../shared/weights/manifest.ts';
+import type { ManifestFile, WeightsManifest } from '../../../shared/weights/weights-manifest.ts';
 
 export interface ReadFrom {
   revision: string;

@@ -1,4 +1,4 @@
-import { departureCause } from '../../../shared/lattice/departure.ts';
+import { departureCause } from '../../../shared/lattice/departure-cause.ts';
 import type { Node } from '../../api/schemas.ts';
 import { dateTime, gpus, timeLeft } from '../../parts/format.ts';
 import { useMinute } from '../../parts/use-minute.ts';

@@ -1,12 +1,12 @@
 /** A request's reservation of its limits: made before a node is asked, settled when the response has ended. */
 
+import type { ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
+import { responseTokenBound } from '../../../shared/attempts/token-bound.ts';
+import { ApiError, retryAfter } from '../../../shared/openai/api-errors.ts';
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
-import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
 import { quoteForMessage } from '../../../shared/openai/quote-for-message.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { RequestResult, HeldReservation as Reservation } from '../../../shared/proxy/host.ts';
-import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
-import { responseTokenBound } from '../../../shared/upstream/token-bound.ts';
+import type { RequestResult, HeldReservation as Reservation } from '../../../shared/proxy/proxy-host.ts';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http/http-request.ts';
 import type { AccountLimits } from '../account.ts';

@@ -3,7 +3,7 @@
  */
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { errorResponse } from '../../../shared/proxy/error-response.ts';
 import type { Env } from '../../env.ts';
 import { responseOf } from '../../http/http-request.ts';

@@ -3,8 +3,8 @@
  * are in the environment.
  */
 import * as z from 'zod';
-import { idSchema } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { idSchema } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../../../shared/openai/quote-for-message.ts';
 import { boundedRecord, secureUrlSchema } from '../../http/schema-parts.ts';
 import { ROLES, type Role } from '../schema.ts';

@@ -2,8 +2,8 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { isRecent } from '../../../shared/collections/is-recent.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { parseJson } from '../../../shared/text/json.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { parseJson } from '../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 import { startTimer } from '../../platform/start-timer.ts';
 import { waitClock } from '../../platform/wait-clock.ts';

@@ -1,7 +1,7 @@
 /** Sessions of browsers: a random token in a cookie, its hash in D1. */
 
 import { and, eq, gt, lt } from 'drizzle-orm';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http/http-request.ts';
 import { type Account, unauthorized } from '../account.ts';

@@ -1,6 +1,6 @@
 /** Creates and updates users that an identity provider confirms. */
 import { and, eq } from 'drizzle-orm';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
 import type { Account } from '../account.ts';

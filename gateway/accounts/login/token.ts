@@ -1,6 +1,6 @@
 /** Bearer tokens of a configured identity provider. The API accepts them like keys. */
 import { decodeJwt } from 'jose';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import { type Account, unauthorized } from '../account.ts';
 import { verifyToken } from './oidc.ts';

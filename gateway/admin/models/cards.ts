@@ -1,6 +1,6 @@
 /** Descriptions of models: operators write them, everyone reads them in the catalog. Routing does not use them. */
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
 import { MODALITIES, modelCards } from '../../accounts/model-schema.ts';
 import { readGatewaySettings } from '../../accounts/settings.ts';

@@ -4,7 +4,7 @@
  */
 import { sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { type Account, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
 import { database } from '../../accounts/database.ts';

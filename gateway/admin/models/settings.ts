@@ -1,7 +1,7 @@
 /** How each model is routed, waited for and traced. */
 import { and, isNotNull, ne } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { MODEL_CLASSES } from '../../accounts/model-classes.ts';
 import { modelSettings } from '../../accounts/model-schema.ts';

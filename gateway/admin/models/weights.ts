@@ -1,7 +1,7 @@
 /** The shares of a model's requests that its nodes get, by kind of request if the model has kinds. */
 import * as z from 'zod';
-import { findGpuClass } from '../../../shared/hardware/classes.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { findGpuClass } from '../../../shared/hardware/gpu-classes.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { modelWeights } from '../../accounts/model-schema.ts';
 import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../accounts/routing-settings.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/settings.ts';

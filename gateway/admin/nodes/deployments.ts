@@ -2,16 +2,16 @@
  * Deployments on idle nodes: what a node offers to run, and orders to start and stop, signed with this gateway's key.
  */
 import * as z from 'zod';
+import type { RefusalCode } from '../../../shared/deployment/deployment-error.ts';
+import { type DeploymentRequest, deploymentIdSchema } from '../../../shared/deployment/deployment-order.ts';
 import {
   type DeploymentState,
   deploymentStateSchema,
   offerSchema,
   type TemplateDescription,
-} from '../../../shared/deployment/answer.ts';
-import type { RefusalCode } from '../../../shared/deployment/error.ts';
-import { type DeploymentRequest, deploymentIdSchema } from '../../../shared/deployment/order.ts';
-import { parametersSchema, templateNameSchema } from '../../../shared/deployment/parameters.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+} from '../../../shared/deployment/order-reply.ts';
+import { parametersSchema, templateNameSchema } from '../../../shared/deployment/template-parameters.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { OrderReply } from '../../registry/orders.ts';
 import { recordIntent } from '../change.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';

@@ -1,7 +1,7 @@
 /** Drains a node through its gateway, like `otela-agent drain` on its machine. */
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { RATE_FRAME } from '../../../shared/wire/limits.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { RATE_FRAME } from '../../../shared/wire/protocol-constants.ts';
 import { recordIntent } from '../change.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';

@@ -1,6 +1,6 @@
 /** Joins and losses of nodes, as the registry object recorded them. */
 import * as z from 'zod';
-import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
+import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure-cause.ts';
 import { NODE_EVENTS } from '../../registry/views/history.ts';
 import { listSchema } from '../fields.ts';
 import { listPage, rfc3339 } from '../list.ts';

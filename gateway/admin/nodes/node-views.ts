@@ -2,10 +2,10 @@
  * Sessions as operators and their providers see them: the registry's entry, and state that is valid for seconds only.
  */
 import * as z from 'zod';
-import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
+import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure-cause.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
 import type { TunnelStatus } from '../../tunnel/object.ts';
 import { rfc3339 } from '../list.ts';
 import type { AdminCall } from '../route.ts';

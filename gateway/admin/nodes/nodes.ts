@@ -1,7 +1,7 @@
 /** Sessions of nodes: reading the last log of a failed one, and ending one. */
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { LOCAL_ISSUER } from '../../../shared/routing/trust.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { LOCAL_ISSUER } from '../../../shared/routing/trusted-providers.ts';
 import { recordIntent } from '../change.ts';
 import { listSchema } from '../fields.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';

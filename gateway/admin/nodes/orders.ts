@@ -1,8 +1,9 @@
 /** Orders to one node: the registry object signs them, the tunnel object sends them, and the agent answers. */
-import { type DeploymentAnswer, deploymentAnswerSchema } from '../../../shared/deployment/answer.ts';
-import type { RefusalCode } from '../../../shared/deployment/error.ts';
-import type { DeploymentRequest } from '../../../shared/deployment/order.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+
+import type { RefusalCode } from '../../../shared/deployment/deployment-error.ts';
+import type { DeploymentRequest } from '../../../shared/deployment/deployment-order.ts';
+import { type DeploymentAnswer, deploymentAnswerSchema } from '../../../shared/deployment/order-reply.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { OrderReply } from '../../registry/orders.ts';
 import type { AdminCall } from '../route.ts';
 import { askRegistry } from '../session.ts';

@@ -1,7 +1,7 @@
 /** The output of a node's engine and the use of its GPUs, requested from its agent now. */
 import * as z from 'zod';
-import { inspectedSchema } from '../../../shared/deployment/answer.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { inspectedSchema } from '../../../shared/deployment/order-reply.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
 import { acceptsOrders, orderRefusal } from './drain.ts';

@@ -1,7 +1,7 @@
 /** `/openapi.json` and `/docs`, generated from the same tables as the routes, so that they always match. */
 import { Hono } from 'hono';
+import { ApiError, ERROR_KINDS } from '../../../shared/openai/api-errors.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
-import { ApiError, ERROR_KINDS } from '../../../shared/openai/errors.ts';
 import { BATCH_ROUTES } from '../../batch/api.ts';
 import type { Env } from '../../env.ts';
 import { FACTORY_ROUTES } from '../../factory/api.ts';

@@ -1,5 +1,5 @@
 /** `GET` routes outside the admin API and their responses for `/openapi.json`: health, models, registry. */
-import { LIFECYCLE } from '../../../shared/lattice/node.ts';
+import { LIFECYCLE } from '../../../shared/lattice/node-record.ts';
 import { REGISTRY_VIEWS, type RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import { ERROR, JSON_TYPE, type Operation, pathParameters } from './operation.ts';
 

@@ -1,7 +1,7 @@
 /** Requests of users for a project or a model. The project's leads, the model's owner or operators decide. */
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { catalogue } from '../../accounts/model-schema.ts';
 import { accessRequests, projectMembers, users } from '../../accounts/schema.ts';

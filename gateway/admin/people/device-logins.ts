@@ -1,7 +1,7 @@
 /** A user approves the login of a machine without a browser: the second half of accounts/login/device-routes.ts. */
 import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
 import { DEVICE_MS, deviceOf, readUserCode } from '../../accounts/login/device-code.ts';

@@ -1,8 +1,8 @@
 /** Join tokens, with which agents join. Operators create them for any provider, other users for their own provider. */
 import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { idSchema } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { joinTokens, providers } from '../../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';

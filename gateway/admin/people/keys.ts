@@ -5,8 +5,8 @@
 
 import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { idSchema } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { isRoleAtLeast } from '../../accounts/account.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { isLimited } from '../../accounts/limits/limits.ts';

@@ -1,7 +1,7 @@
 /** Users that work in a project, as members or because it is their home project, as responses show them. */
 import { and, asc, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
 import { memberLimits, projectMembers, users } from '../../accounts/schema.ts';

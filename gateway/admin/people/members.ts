@@ -4,7 +4,7 @@
  */
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
 import { limitAboveProject } from '../../accounts/limits/member-limits.ts';

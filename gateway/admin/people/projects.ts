@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { projects } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';

@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { idSchema } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { limitsSchema } from '../../accounts/limits/limits.ts';
 import { leaveProject } from '../../accounts/own-keys.ts';

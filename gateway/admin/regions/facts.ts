@@ -1,7 +1,7 @@
 /** `GET /admin/regions`: what this gateway knows of each region, for planners and for people. */
 import * as z from 'zod';
 import { MetricStore } from '../../../shared/metrics/metric-store.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
 import type { PriceTable } from '../../accounts/region-settings.ts';
 import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/families.ts';

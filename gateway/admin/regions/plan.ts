@@ -1,7 +1,7 @@
 /** The share of each model's requests that each region gets, from a planner's plan while it is valid. */
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { PLAN_HOLDS_MAX_MS } from '../../../shared/routing/region-shares.ts';
 import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../../accounts/database.ts';
 import { planBodySchema, type StoredPlan, storedPlanSchema } from '../../accounts/region-settings.ts';

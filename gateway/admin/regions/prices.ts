@@ -1,7 +1,7 @@
 /** The price of electricity in each region, as an operator sets it. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { type PriceTable, pricesBodySchema } from '../../accounts/region-settings.ts';
 import { settings } from '../../accounts/schema.ts';

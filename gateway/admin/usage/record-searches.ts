@@ -3,7 +3,7 @@
  * without a limit one key could keep the usage objects busy by asking for ids that do not exist.
  */
 import { isRecent } from '../../../shared/collections/is-recent.ts';
-import { ApiError, retryAfter } from '../../../shared/openai/errors.ts';
+import { ApiError, retryAfter } from '../../../shared/openai/api-errors.ts';
 
 /** Concurrent searches of all accounts, in this process or isolate. */
 const RUNNING_MAX = 4;

@@ -3,9 +3,9 @@
  * facts.
  */
 import * as z from 'zod';
-import { departureCause } from '../../../shared/lattice/departure.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
+import { departureCause } from '../../../shared/lattice/departure-cause.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { REQUEST_ID_PATTERN } from '../../../shared/openai/forwarded-headers.ts';
 import { modelLifecycle } from '../../accounts/catalogue.ts';
 import { queryOrUnavailable } from '../../accounts/database.ts';
 import { readGatewaySettings } from '../../accounts/settings.ts';

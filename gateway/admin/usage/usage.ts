@@ -3,7 +3,7 @@ import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation.ts';
 import { modelSettings } from '../../accounts/model-schema.ts';

@@ -1,8 +1,8 @@
 /** The workload, for the planner: rates and lengths by model, or counts by kind of request and time slot. */
 import { isNotNull } from 'drizzle-orm';
 import * as z from 'zod';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import type { RequestKind } from '../../../shared/routing/kinds/kind.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import type { RequestKind } from '../../../shared/routing/kinds/request-kind.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { modelWeights } from '../../accounts/model-schema.ts';
 import { kindSchema } from '../../accounts/routing-settings.ts';

@@ -7,6 +7,7 @@
 import { eq } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
+import { CHUNK_LINES } from '../../../shared/batch/batch-input-check.ts';
 import {
   BATCH_SIGNATURE_HEADER,
   BATCH_SKEW_MS,
@@ -14,14 +15,13 @@ import {
   batchRequestMessage,
   CLOCK_HEADER,
   readBatchSignature,
-} from '../../../shared/batch/agent-request.ts';
-import { WHY_MAX } from '../../../shared/batch/function.ts';
-import { CHUNK_LINES } from '../../../shared/batch/input-check.ts';
-import type { LeaseRef } from '../../../shared/batch/ledger.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
-import { parseJson } from '../../../shared/text/json.ts';
+} from '../../../shared/batch/batch-signature.ts';
+import { WHY_MAX } from '../../../shared/batch/function-context.ts';
+import type { LeaseRef } from '../../../shared/batch/lease-ledger.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trusted-providers.ts';
+import { parseJson } from '../../../shared/text/parse-json.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';

@@ -1,6 +1,6 @@
+import type { LineRequirements } from '../../../shared/batch/batch-input-check.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import type { LineRequirements } from '../../../shared/batch/input-check.ts';
-import type { Grant } from '../../../shared/batch/ledger.ts';
+import type { Grant } from '../../../shared/batch/lease-ledger.ts';
 import type { BatchFunction, BatchSpec } from '../batch-spec.ts';
 
 /** A lease ends after this long without a renewal. Nodes renew at a sixth of it. */

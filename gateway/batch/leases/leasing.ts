@@ -1,12 +1,12 @@
 /** Decides from which batch a node gets lines: first the filters of a request, then the shares between batches. */
 
-import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function.ts';
+import type { LineRequirements } from '../../../shared/batch/batch-input-check.ts';
+import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function-context.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import type { LineRequirements } from '../../../shared/batch/input-check.ts';
 import { leaseDelayMs } from '../../../shared/batch/lease-preference.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
-import { isTrusted, readProviderList } from '../../../shared/routing/trust.ts';
+import { isTrusted, readProviderList } from '../../../shared/routing/trusted-providers.ts';
 import { type Account, mayCall, mayUseModel } from '../../accounts/account.ts';
 import { hasAccess, isRetired } from '../../accounts/catalogue.ts';
 import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning.ts';

@@ -1,4 +1,4 @@
-import type { Ledger } from '../../../shared/batch/ledger.ts';
+import type { Ledger } from '../../../shared/batch/lease-ledger.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
 /** A disconnected node keeps its leases for this long, because it usually reconnects with the results. */

@@ -1,5 +1,5 @@
-import type { NodeContexts } from '../../../shared/batch/function.ts';
-import { contextWarmth } from '../../../shared/batch/function.ts';
+import type { NodeContexts } from '../../../shared/batch/function-context.ts';
+import { contextWarmth } from '../../../shared/batch/function-context.ts';
 import { leaseRank, type NodeTier, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
 import { nextBatch, nextFunctionBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
 import { DemandNotifier } from '../../factory/demand-notifier.ts';

@@ -1,6 +1,6 @@
 /** The figures that describe a serving trace, as numbers and as charts. One pass over lines in any order. */
 import * as z from 'zod';
-import type { Chart, Series } from '../../../shared/text/chart.ts';
+import type { Chart, Series } from '../../../shared/text/svg-chart.ts';
 import { Histogram } from '../../usage/histogram.ts';
 import type { TraceLine } from '../trace-stats.ts';
 import { PREDICTION_RULES, Predictability } from './predict.ts';

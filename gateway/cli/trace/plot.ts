@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type ApiTarget, askGateway, ClientError } from '../client.ts';
 import { LISTED_NODE, listedNodes } from '../listed-nodes.ts';
 import { isStdoutClosed } from '../stdout.ts';

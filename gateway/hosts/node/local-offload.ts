@@ -1,8 +1,9 @@
 /**
  * Responses that the tunnel object writes directly to the client's socket in this process, without a stream in between.
  */
+
+import { attemptName, type ResultOf } from '../../../shared/attempts/attempt-request.ts';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
-import { attemptName, type ResultOf } from '../../../shared/upstream/attempt.ts';
 import { copyView } from '../../../shared/wire/copy-view.ts';
 import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offloaded-response.ts';
 import { OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';

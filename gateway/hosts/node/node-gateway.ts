@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { startInterval } from '../../../node/timers.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { guardPolicy } from '../../../shared/routing/policies/operator-policies.ts';
-import type { Policy } from '../../../shared/routing/policy.ts';
+import type { Policy } from '../../../shared/routing/routing-policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/leases/queue-object.ts';

@@ -1,7 +1,7 @@
 /** Requests that the Node host refuses before the rest of the gateway sees them. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
+import { ApiError, errorBody } from '../../../shared/openai/api-errors.ts';
 import type { ClientConnection } from './connections.ts';
 
 /** A host as in RFC 3986 §3.2.2, without characters that no host name has. */

@@ -3,7 +3,7 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';

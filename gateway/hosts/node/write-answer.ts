@@ -1,6 +1,6 @@
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
-import { serverSink, waitForDrain } from '../../../shared/proxy/server-sink.ts';
+import type { ProxyResponse, WriteBody } from '../../../shared/proxy/proxy-messages.ts';
+import { serverSink, waitForDrain } from '../../../shared/proxy/server-response-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import type { ResponseWriter } from './response-writer.ts';
 

@@ -1,4 +1,4 @@
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';

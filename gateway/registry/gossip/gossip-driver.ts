@@ -10,8 +10,8 @@ import {
   type TunableOptions,
 } from '../../../shared/gossip/index.ts';
 import { StepQueue } from '../../../shared/gossip/step-queue.ts';
-import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import type { Update } from '../../../shared/lattice/update.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import type { Update } from '../../../shared/lattice/registry-update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import type { Clock } from '../../platform/object-context.ts';

@@ -1,4 +1,4 @@
-import { helloMessage } from '../../../shared/lattice/session.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 

@@ -1,10 +1,10 @@
 import { Hono } from 'hono';
 import { fromBase64url } from '../../../shared/lattice/base64url.ts';
-import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto.ts';
-import { logTailMessage } from '../../../shared/lattice/session.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trust.ts';
-import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { SIGNATURE_BYTES } from '../../../shared/lattice/crypto-interface.ts';
+import { logTailMessage } from '../../../shared/lattice/session-id.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trusted-providers.ts';
+import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import type { Env } from '../../env.ts';
 import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';

@@ -1,6 +1,6 @@
-import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node.ts';
-import { isVersion } from '../../../shared/release/release.ts';
-import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/load.ts';
+import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { isVersion } from '../../../shared/release/release-manifest.ts';
+import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
 import type { RegistryCounters } from '../counters.ts';
 import type { SessionTable } from '../session-table.ts';
 

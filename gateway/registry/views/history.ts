@@ -1,6 +1,6 @@
 /** The history of nodes: joins and losses, also those while no dashboard was open. */
-import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../platform/object-context.ts';
 import { writeIfPossible } from '../../platform/storage/health.ts';
 import { telemetrySink } from '../../platform/telemetry-sink.ts';

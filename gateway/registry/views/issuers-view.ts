@@ -1,4 +1,4 @@
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { type RegistrySnapshot, snapshotCache } from '../snapshot.ts';

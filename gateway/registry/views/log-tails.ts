@@ -1,5 +1,5 @@
 import { isRecent } from '../../../shared/collections/is-recent.ts';
-import { type DepartureCause, departureCause } from '../../../shared/lattice/departure.ts';
+import { type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
 import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
 /** The last output of engines, for operators and the node's provider. */

@@ -1,5 +1,5 @@
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import type { LiveState } from '../../../shared/routing/load.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import type { LiveState } from '../../../shared/routing/node-load.ts';
 import type { SessionTable } from '../session-table.ts';
 
 /** A filter for sessions; undefined: any. */

@@ -1,4 +1,4 @@
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import type { Account } from '../../accounts/account.ts';

@@ -1,6 +1,6 @@
 /** The registry without the models that the catalog hides from a reader. */
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import type { ModelNodes, NodeIndex } from '../../../shared/routing/nodes.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import type { ModelNodes, NodeIndex } from '../../../shared/routing/node-index.ts';
 import type { ViewedNodes } from '../../../shared/routing/registry-view.ts';
 import type { Account } from '../../accounts/account.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';

@@ -2,8 +2,8 @@
  * How the Worker requests one attempt from a session's object, and how the object answers. Both ends are the same
  * program, so the receiver does not validate again.
  */
-import type { AttemptFailure, AttemptHead, ResultOf } from '../../../shared/upstream/attempt.ts';
-import { NO_BODY } from '../../../shared/upstream/response.ts';
+import type { AttemptFailure, AttemptHead, ResultOf } from '../../../shared/attempts/attempt-request.ts';
+import { NO_BODY } from '../../../shared/attempts/started-response.ts';
 
 /** The result of a call through a stub, which cannot pass a stream on. */
 export type CallResult = ResultOf<'whole' | 'fetch' | 'failure'>;

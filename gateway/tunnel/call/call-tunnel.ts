@@ -1,5 +1,5 @@
+import type { AttemptBody, AttemptRequest, ResultOf } from '../../../shared/attempts/attempt-request.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { AttemptBody, AttemptRequest, ResultOf } from '../../../shared/upstream/attempt.ts';
 import type { Env } from '../../env.ts';
 import {
   type CallResult,

@@ -3,8 +3,9 @@
  * passes a small request in memory. A call through a stub would copy the request, and a streaming response would need a
  * `fetch`.
  */
+
+import type { AttemptRequest, ResultOf } from '../../../shared/attempts/attempt-request.ts';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
-import type { AttemptRequest, ResultOf } from '../../../shared/upstream/attempt.ts';
 
 /**
  * How often calls without an answer are checked. An object answers within half of this, even if only with `fetch`. An

@@ -1,8 +1,8 @@
+import { type AttemptRequest, attemptName, type ResultOf } from '../../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
-import { type AttemptRequest, attemptName, type ResultOf } from '../../../shared/upstream/attempt.ts';
-import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
-import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/protocol-constants.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
 import type { CallResult } from './attempt-call.ts';
 

@@ -1,8 +1,8 @@
+import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
+import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/attempts/attempt-request.ts';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
-import { type AttemptFailure, type AttemptRequest, attemptName } from '../../../shared/upstream/attempt.ts';
-import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import type { Env } from '../../env.ts';
 
 /** `left`: the client disconnected, or never took the response. */

@@ -1,10 +1,10 @@
+import { AttemptError, apiErrorFor } from '../../../shared/attempts/attempt-error.ts';
+import type { AttemptFailure } from '../../../shared/attempts/attempt-request.ts';
+import { InBandErrorDetector } from '../../../shared/attempts/in-band-error-detector.ts';
+import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
+import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/attempts/response-body.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { SEAL_TO_HEADER } from '../../../shared/seal/suite.ts';
-import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
-import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
-import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-detector.ts';
-import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
-import { type ByteSink, PIECE_MAX_BYTES } from '../../../shared/upstream/response-body.ts';
+import { SEAL_TO_HEADER } from '../../../shared/seal/hpke-suite.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
 /** Free credit for one step: one piece of the response, and the error that may have to follow it. */

@@ -1,5 +1,5 @@
-import type { ResultOf } from '../../../shared/upstream/attempt.ts';
-import type { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import type { ResultOf } from '../../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
 
 /** A response whose head has arrived. */
 export interface OffloadableResponse {

@@ -1,5 +1,5 @@
 import { barsSvg } from '../../../scheduler/cli/picture.ts';
-import { chartsSvg, type Series } from '../../../shared/text/chart.ts';
+import { chartsSvg, type Series } from '../../../shared/text/svg-chart.ts';
 import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
 import { BATCH_SIZES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 

@@ -9,7 +9,7 @@ import { writeFile } from 'node:fs/promises';
 import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { text } from '../../../test/support/engine/words.ts';
 import { Gateway } from '../../../test/support/gateway.ts';
 import { endAll, Managed, temporaryDirectory } from '../../../test/support/processes.ts';

@@ -1,6 +1,6 @@
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import { table } from '../../../scheduler/validate/table.ts';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { planText } from '../../orchestration/deployment-plan.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';

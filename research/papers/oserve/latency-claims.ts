@@ -1,5 +1,5 @@
 import { table } from '../../../scheduler/validate/table.ts';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type Allowed, type Miss, row } from '../rows.ts';
 import type { Cell } from './latency-cells.ts';
 import { POLICIES, type PolicyName } from './policies.ts';

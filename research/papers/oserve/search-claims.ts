@@ -6,7 +6,7 @@ import type { Shape } from '../../../scheduler/orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
 import { table } from '../../../scheduler/validate/table.ts';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { plansOf } from '../../orchestration/enumerate.ts';
 import { flowGuided, leastLoaded } from '../../orchestration/flow-guided.ts';
 import { row, statement } from '../rows.ts';

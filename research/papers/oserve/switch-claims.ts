@@ -1,5 +1,5 @@
 import { table } from '../../../scheduler/validate/table.ts';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { type PlacedReplica, place } from '../../orchestration/placement.ts';
 import { shardMoves } from '../../orchestration/shards.ts';

@@ -1,5 +1,5 @@
 import { barsSvg } from '../../../scheduler/cli/picture.ts';
-import { chartsSvg } from '../../../shared/text/chart.ts';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import type { Compared } from './comparison.ts';
 import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
 import type { AccuracyPoint } from './scenarios.ts';

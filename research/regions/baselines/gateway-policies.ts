@@ -1,13 +1,13 @@
 import { seededRandom } from '../../../scheduler/serving/random.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
-import type { NodeLoad } from '../../../shared/routing/load.ts';
+import type { NodeLoad } from '../../../shared/routing/node-load.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
+import { GPU_WEIGHTS } from '../../../shared/routing/policies/node-weights.ts';
 import { prefixAffinity } from '../../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../../shared/routing/policies/round-robin.ts';
 import { weighted } from '../../../shared/routing/policies/weighted.ts';
-import { GPU_WEIGHTS } from '../../../shared/routing/policies/weights.ts';
-import type { Policy } from '../../../shared/routing/policy.ts';
+import type { Policy } from '../../../shared/routing/routing-policy.ts';
 import type { Cluster } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 import type { Server } from '../simulator/server.ts';

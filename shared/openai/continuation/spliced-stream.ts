@@ -3,11 +3,11 @@
  * event was never sent, so the next engine's answer can follow. Of later engines only text, finish and usage are used:
  * the client sees one id, one role, one `[DONE]`.
  */
-import { encodeUtf8, sameBytes } from '../bytes.ts';
-import { type SseEvent, SseSplitter, sseFields } from '../sse.ts';
-import { isObject } from '../usage.ts';
-import { type CompletionChunk, readChunk } from './chunk.ts';
-import type { ContinuableKind, ContinuationPlan } from './plan.ts';
+import { encodeUtf8, sameBytes } from '../byte-search.ts';
+import { type SseEvent, SseSplitter, sseFields } from '../sse-splitter.ts';
+import { isObject } from '../token-usage.ts';
+import { type CompletionChunk, readChunk } from './completion-chunk.ts';
+import type { ContinuableKind, ContinuationPlan } from './continuation-plan.ts';
 
 /** Maximum text that is kept of an answer; a longer answer cannot be continued. */
 export const SPLICED_TEXT_MAX_CHARS = 512 * 1024;

@@ -1,4 +1,4 @@
-import type { BreakerState } from '../load.ts';
+import type { BreakerState } from '../node-load.ts';
 
 /**
  * A node whose engine is suspected of hanging: when it is avoided, and when one request may probe it (half-open). Plain

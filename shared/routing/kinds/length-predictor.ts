@@ -1,4 +1,4 @@
-import type { AnswerPrediction, ArrivingRequest } from './kind.ts';
+import type { AnswerPrediction, ArrivingRequest } from './request-kind.ts';
 
 /** Prompts of similar size share a class: three classes per factor of ten. */
 const CLASSES_PER_DECADE = 3;

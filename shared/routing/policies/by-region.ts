@@ -1,6 +1,6 @@
 import type { Candidate } from '../candidates.ts';
-import type { Policy, RoutedRequest } from '../policy.ts';
 import { availableWeights, type ModelShares } from '../region-shares.ts';
+import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;

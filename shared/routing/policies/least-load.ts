@@ -1,5 +1,5 @@
 import type { Candidate } from '../candidates.ts';
-import type { Policy } from '../policy.ts';
+import type { Policy } from '../routing-policy.ts';
 import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
 

@@ -3,7 +3,7 @@
  * is slow.
  */
 import type { Candidate } from '../candidates.ts';
-import type { Policy, RoutedRequest } from '../policy.ts';
+import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
 /** As in settings. Other characters would need quoting in shells and URLs. */
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;

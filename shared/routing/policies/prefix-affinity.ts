@@ -1,5 +1,5 @@
 import type { Candidate } from '../candidates.ts';
-import type { Policy, RoutedRequest } from '../policy.ts';
+import type { Policy, RoutedRequest } from '../routing-policy.ts';
 import { betterOfTwo } from './least-load.ts';
 import { openRequests } from './open-requests.ts';
 

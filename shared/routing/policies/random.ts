@@ -1,4 +1,4 @@
-import type { Policy } from '../policy.ts';
+import type { Policy } from '../routing-policy.ts';
 import { statelessPolicy } from './stateless.ts';
 
 /** The paper's default: uniform over the candidates. */

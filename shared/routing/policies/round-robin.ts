@@ -1,5 +1,5 @@
 import type { Candidate } from '../candidates.ts';
-import type { Policy } from '../policy.ts';
+import type { Policy } from '../routing-policy.ts';
 import { statelessPolicy } from './stateless.ts';
 
 /** Models whose turn is remembered. A forgotten model starts again. */

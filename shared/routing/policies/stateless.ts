@@ -1,4 +1,4 @@
-import type { Policy } from '../policy.ts';
+import type { Policy } from '../routing-policy.ts';
 
 /** A policy that learns nothing from how requests end. */
 export function statelessPolicy(name: string, pick: Policy['pick']): Policy {

@@ -1,8 +1,8 @@
 import type { Candidate } from '../candidates.ts';
-import type { Policy } from '../policy.ts';
+import type { Policy } from '../routing-policy.ts';
+import type { NodeWeightTable } from './node-weights.ts';
 import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
-import type { NodeWeightTable } from './weights.ts';
 
 /** Models whose sequence is remembered. */
 const MODELS_MAX = 1_024;

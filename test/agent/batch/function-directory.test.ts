@@ -2,8 +2,8 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { removeStaleDirectories } from '../../../agent/batch/functions/directory.ts';
-import { FunctionProcess } from '../../../agent/batch/functions/process.ts';
+import { removeStaleDirectories } from '../../../agent/batch/functions/function-directory.ts';
+import { FunctionProcess } from '../../../agent/batch/functions/function-process.ts';
 import { scratch } from '../support/harness.ts';
 
 /** root may remove anything, so the test itself plays the file system's refusal. */

@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { FunctionHost, LoadError } from '../../../agent/batch/functions/host.ts';
-import { type FunctionLimits, FunctionProcess } from '../../../agent/batch/functions/process.ts';
+import { type FunctionLimits, FunctionProcess } from '../../../agent/batch/functions/function-process.ts';
+import { FunctionHost, LoadError } from '../../../agent/batch/functions/loaded-functions.ts';
 import { promise } from '../../support/patience.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
 

@@ -3,11 +3,11 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { FunctionHost } from '../../../agent/batch/functions/host.ts';
-import { FunctionRunner } from '../../../agent/batch/functions/runner.ts';
-import { BatchGateway } from '../../../agent/batch/gateway-client.ts';
+import { BatchGateway } from '../../../agent/batch/batch-gateway-client.ts';
+import { FunctionRunner } from '../../../agent/batch/functions/function-runner.ts';
+import { FunctionHost } from '../../../agent/batch/functions/loaded-functions.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { contextMessage } from '../../../shared/batch/function.ts';
+import { contextMessage } from '../../../shared/batch/function-context.ts';
 import { labTicket } from '../support/fake-admission.ts';
 import { scratch } from '../support/harness.ts';
 

@@ -1,6 +1,6 @@
 /** More lines than are needed wait here for a long time; the test plays the gateway and the clock. */
 import { afterEach, expect, it, vi } from 'vitest';
-import { BatchRunner } from '../../../agent/batch/runner.ts';
+import { BatchRunner } from '../../../agent/batch/batch-runner.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { labTicket } from '../support/fake-admission.ts';
 
@@ -8,7 +8,7 @@ const LINES = 100;
 const LINE = JSON.stringify({ custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: { model: 'm' } });
 const CHUNK = Buffer.from(`${LINE}\n`.repeat(LINES));
 
-vi.mock('../../../agent/batch/gateway-client.ts', () => ({
+vi.mock('../../../agent/batch/batch-gateway-client.ts', () => ({
   BatchGateway: class {
     lease = async () => ({
       batch: 'b',

@@ -2,7 +2,7 @@
 import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
-import { signalGroup } from '../../../agent/engine/group.ts';
+import { signalGroup } from '../../../agent/engine/process-group.ts';
 import { endAll, eventually, freePort, Managed } from '../../support/processes.ts';
 import { AGENT_MAIN } from '../../support/where.ts';
 import { engineCommand, NODE, processRuns, runToEnd, scratch, userEnv } from '../support/harness.ts';

@@ -1,15 +1,15 @@
 import { createServer } from 'node:http';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { parseEngineTarget } from '../../../agent/engine/address.ts';
-import { EngineChild } from '../../../agent/engine/child.ts';
-import { shellWrapped } from '../../../agent/engine/command.ts';
-import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/facts.ts';
-import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/health.ts';
-import { EngineProbe, type EngineProbeResult } from '../../../agent/engine/probe.ts';
-import { engineSpan } from '../../../agent/engine/span.ts';
-import { LogTailBuffer } from '../../../agent/engine/tail.ts';
-import { EngineWatch } from '../../../agent/engine/watch.ts';
+import { parseEngineTarget } from '../../../agent/engine/engine-address.ts';
+import { shellWrapped } from '../../../agent/engine/engine-command.ts';
+import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/engine-health.ts';
+import { EngineProbe, type EngineProbeResult } from '../../../agent/engine/engine-probe.ts';
+import { EngineChild } from '../../../agent/engine/engine-process.ts';
+import { EngineWatch } from '../../../agent/engine/engine-watch.ts';
+import { LogTailBuffer } from '../../../agent/engine/log-tail-buffer.ts';
+import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/model-facts.ts';
+import { engineSpan } from '../../../agent/engine/multi-machine-engine.ts';
 
 const words = (line: string) => line.split(' ');
 

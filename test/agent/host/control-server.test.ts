@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ControlHandlers, ControlServer } from '../../../agent/host/control-server.ts';
-import { CONTROL_SOCKET } from '../../../agent/host/state-dir.ts';
+import { CONTROL_SOCKET } from '../../../agent/host/state-directory.ts';
 
 const done: string[] = [];
 const handlers: ControlHandlers = {

@@ -1,9 +1,9 @@
 /** A peer with a valid ticket and hostile behavior: it costs only its own channel, and affects no other peer. */
 import { afterEach, expect, it } from 'vitest';
-import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
-import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/types.ts';
+import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
+import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/request-channel.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
-import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village, type Villager } from './village.ts';

@@ -1,9 +1,9 @@
 /** The nodes that an agent shows. */
 import { expect, test } from 'vitest';
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import { ReplicaNodes } from '../../../agent/ingress/replica-nodes.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import { encodeUpdate } from '../../../shared/lattice/update.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { institution, node } from '../../shared/lattice/house.ts';
 
 test('a node that LEFT is shown as long as the operator of its gateway has set', () => {

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { afterEach, expect, it } from 'vitest';
 import { AvoidedNodes } from '../../../agent/ingress/avoided-nodes.ts';
-import { chooseNode } from '../../../shared/routing/choose.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { chooseNode } from '../../../shared/routing/choose-node.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
-import { decideTrust, providerId } from '../../../shared/routing/trust.ts';
-import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
+import { decideTrust, providerId } from '../../../shared/routing/trusted-providers.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/protocol-constants.ts';
 import { endAll } from '../../support/processes.ts';
 import { chatBody, envelopeOf, MODEL } from '../../support/test-cluster.ts';
 import { entryOf, Village } from './village.ts';

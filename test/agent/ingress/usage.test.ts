@@ -2,17 +2,17 @@ import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
-import { toIngressUsage } from '../../../agent/ingress/service.ts';
+import { toIngressUsage } from '../../../agent/ingress/request-service.ts';
 import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
-import type { UsageSender } from '../../../agent/tunnel/types.ts';
+import type { UsageSender } from '../../../agent/tunnel/tunnel-types.ts';
 import {
   type IngressUsage,
   ingressUsageSchema,
   parseUsageBatch,
   USAGE_BATCH_MAX,
 } from '../../../shared/usage/ingress-usage.ts';
-import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { ingressUsage as usedByIngress } from '../../support/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 

@@ -4,17 +4,17 @@
  */
 import { readFileSync } from 'node:fs';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
-import type { QueueLimits } from '../../../agent/ingress/queues.ts';
+import type { QueueLimits } from '../../../agent/ingress/ingress-queues.ts';
+import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
 import { MeshRequests } from '../../../agent/mesh/requests/mesh-requests.ts';
-import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
-import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RequestChannel } from '../../../agent/mesh/requests/request-channel.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { breakerStateFor } from '../../../shared/routing/hang/hang-suspicion.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
+import type { ShippedPolicy } from '../../../shared/routing/policies/built-in-policies.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import type { Link } from '../../../shared/wire/link.ts';
+import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { MODEL } from '../../support/test-cluster.ts';

@@ -4,10 +4,10 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import type { AdmissionOptions } from '../../../agent/tunnel/gateway-admission.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Member } from '../../support/mesh/member.ts';
 import { promise } from '../../support/patience.ts';

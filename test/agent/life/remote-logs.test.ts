@@ -3,8 +3,12 @@ import { readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from '
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { RemoteLogs } from '../../../agent/life/remote-logs.ts';
-import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, inspectedSchema } from '../../../shared/deployment/answer.ts';
-import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import {
+  AGENT_LOG_MAX_BYTES,
+  INSPECTED_LOG_MAX_BYTES,
+  inspectedSchema,
+} from '../../../shared/deployment/order-reply.ts';
+import { LOG_TAIL_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { scratch } from '../support/harness.ts';
 
 function logsOf(printed: string, more: Partial<ConstructorParameters<typeof RemoteLogs>[0]> = {}) {

@@ -1,10 +1,10 @@
 /** The order and the times of a drain; the test plays the drained parts. */
 import { afterEach, expect, test, vi } from 'vitest';
+import type { AgentParts } from '../../../agent/life/agent-parts.ts';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
+import { Life } from '../../../agent/life/ending/agent-ending.ts';
+import type { SignalWarning } from '../../../agent/life/ending/ending-state.ts';
 import { JobWatch } from '../../../agent/life/job-watch.ts';
-import { Life } from '../../../agent/life/life.ts';
-import type { SignalWarning } from '../../../agent/life/machine/state.ts';
-import type { AgentParts } from '../../../agent/life/parts.ts';
 
 const KILL_WAIT_MS = 30_000;
 const never = new Promise<never>(() => {});

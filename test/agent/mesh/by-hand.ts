@@ -1,7 +1,7 @@
 /** Connections to an agent, made without an agent. */
 import { connect } from 'node:net';
-import { preface } from '../../../agent/mesh/channel/preface.ts';
-import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { preface } from '../../../agent/mesh/channel/channel-preface.ts';
+import { secureClient, sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
 import { identity, type Node } from './node.ts';
 
 /** The first bytes of a connection, which present this ticket. */

@@ -1,11 +1,11 @@
 /** Channels between agents: which peers get one, what it carries, how it ends. */
 import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
-import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
-import { withLengthPrefix } from '../../../agent/mesh/channel/messages.ts';
-import { readPreface } from '../../../agent/mesh/channel/preface.ts';
-import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { acceptSecure } from '../../../agent/mesh/channel/accept-channel.ts';
+import { readPreface } from '../../../agent/mesh/channel/channel-preface.ts';
+import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
+import { dialChannel } from '../../../agent/mesh/channel/dial-channel.ts';
+import { withLengthPrefix } from '../../../agent/mesh/channel/length-prefixed-messages.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { byHand } from './by-hand.ts';
 import { connected, identity, NO_RELEASES, Node, openTicket } from './node.ts';

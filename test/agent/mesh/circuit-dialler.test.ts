@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';
-import { agentRendezvous } from '../../../agent/mesh/circuit/circuit-dialler.ts';
+import type { ProvenConnection } from '../../../agent/mesh/channel/accept-channel.ts';
+import { agentRendezvous } from '../../../agent/mesh/circuit/circuit-dialer.ts';
 
 it('a relay that is reached after the need is gone keeps no connection', async () => {
   const socket = new PassThrough();

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { openGatewayLeg } from '../../../agent/mesh/circuit/gateway-leg.ts';
-import { CONNECTED_TEXT } from '../../../shared/wire/circuit.ts';
+import { openGatewayLeg } from '../../../agent/mesh/circuit/gateway-circuit.ts';
+import { CONNECTED_TEXT } from '../../../shared/wire/gateway-circuit.ts';
 import { identity } from './node.ts';
 
 let server: WebSocketServer | undefined;

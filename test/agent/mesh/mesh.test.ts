@@ -2,8 +2,8 @@
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { bucketOf } from '../../../shared/lattice/digest.ts';
-import { sessionItemId } from '../../../shared/lattice/entry.ts';
+import { bucketOf } from '../../../shared/lattice/replica-digest.ts';
+import { sessionItemId } from '../../../shared/lattice/replica-entry.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
 import { Member } from '../../support/mesh/member.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';

@@ -1,14 +1,14 @@
 /** Agents with channels and nothing above them, and tickets that need no issuer. */
 import { createHash } from 'node:crypto';
-import type { ChannelPeer } from '../../../agent/mesh/channel/accept.ts';
+import type { ChannelPeer } from '../../../agent/mesh/channel/accept-channel.ts';
 import type { Channel } from '../../../agent/mesh/channel/channel.ts';
-import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
-import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
+import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/channel-listener.ts';
+import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
+import { dialChannel } from '../../../agent/mesh/channel/dial-channel.ts';
 import type { PeerReleases } from '../../../agent/mesh/channel/peer-release.ts';
-import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { MeshChannels } from '../../../agent/mesh/channels.ts';
-import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { MeshChannels } from '../../../agent/mesh/mesh-channels.ts';
+import { sessionIdFromDigest } from '../../../shared/lattice/session-id.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { atEnd } from '../../support/processes.ts';
 

@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { PeerReleases, ShownRelease } from '../../../agent/mesh/channel/peer-release.ts';
 import { PROOF_MAX_BYTES } from '../../../agent/mesh/channel/peer-release.ts';
-import { type ReleaseRules, releaseMessage } from '../../../shared/release/release.ts';
+import { type ReleaseRules, releaseMessage } from '../../../shared/release/release-manifest.ts';
 import { endAll } from '../../support/processes.ts';
 import { byHand } from './by-hand.ts';
 import { identity, NO_RELEASES, Node } from './node.ts';

@@ -1,11 +1,11 @@
 /** A relay forwards bytes only to its gateways, and only for agents that hold its join token. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { Listener } from '../../../agent/mesh/channel/listener.ts';
-import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
-import { relayProxyUrl } from '../../../agent/mesh/relay/pass.ts';
-import { ProxyRelay } from '../../../agent/mesh/relay/proxy-relay.ts';
-import { throughProxy } from '../../../agent/tunnel/websocket.ts';
+import { Listener } from '../../../agent/mesh/channel/channel-listener.ts';
+import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
+import { relayProxyUrl } from '../../../agent/mesh/proxy-relay/pass.ts';
+import { ProxyRelay } from '../../../agent/mesh/proxy-relay/proxy-relay.ts';
+import { throughProxy } from '../../../agent/tunnel/open-websocket.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { identity, NO_RELEASES, openTicket } from './node.ts';
 

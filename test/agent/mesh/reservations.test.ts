@@ -3,10 +3,10 @@
  */
 import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, expect, it } from 'vitest';
-import type { ProvenConnection } from '../../../agent/mesh/channel/accept.ts';
-import { receiveMessage, sendMessage } from '../../../agent/mesh/circuit/messages.ts';
-import type { RelayAgent } from '../../../agent/mesh/circuit/relays.ts';
-import { Reservations } from '../../../agent/mesh/circuit/reservations.ts';
+import type { ProvenConnection } from '../../../agent/mesh/channel/accept-channel.ts';
+import { receiveMessage, sendMessage } from '../../../agent/mesh/circuit/circuit-messages.ts';
+import type { RelayAgent } from '../../../agent/mesh/circuit/relay-choice.ts';
+import { Reservations } from '../../../agent/mesh/circuit/relay-reservations.ts';
 
 const relay = (session: string): RelayAgent => ({ session, addresses: [`${session}:1`] });
 

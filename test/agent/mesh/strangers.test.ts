@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
-import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { answerTo, introduce } from './by-hand.ts';
 import { identity, Node } from './node.ts';

@@ -1,14 +1,14 @@
 /** Headers inside responses: a lying node can give its client no more than an engine may. */
 import { expect, it } from 'vitest';
-import { KeyRing } from '../../../agent/seal/key-ring.ts';
-import { SealOpener } from '../../../agent/seal/opener.ts';
-import { AnswerOpener } from '../../../clients/seal/open.ts';
-import { seal } from '../../../clients/seal/seal.ts';
+import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
+import { SealOpener } from '../../../agent/seal/seal-opener.ts';
+import { AnswerOpener } from '../../../clients/seal/answer-opener.ts';
+import { seal } from '../../../clients/seal/seal-request.ts';
 import { sealedFetch } from '../../../clients/seal/sealed-fetch.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { prependHead } from '../../../shared/seal/content.ts';
-import { SEALED_TYPE } from '../../../shared/seal/suite.ts';
+import { SEALED_TYPE } from '../../../shared/seal/hpke-suite.ts';
+import { prependHead } from '../../../shared/seal/sealed-content.ts';
 
 const found = endpointById(1);
 if (found === undefined) throw new Error('no chat endpoint');

@@ -1,11 +1,11 @@
 /** Parts of the clients besides the format: keys of either runtime, usage inside responses, model aliases. */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { expect, it } from 'vitest';
+import { readAnswerUsage, UsageReader } from '../../../clients/seal/answer-usage.ts';
 import { chunkKey } from '../../../clients/seal/chunk-key.ts';
 import { sealedFetch } from '../../../clients/seal/index.ts';
-import { withModelName } from '../../../clients/seal/model.ts';
-import { readAnswerUsage, UsageReader } from '../../../clients/seal/usage.ts';
-import { padToSize, removePadding } from '../../../shared/seal/padding.ts';
+import { withModelName } from '../../../clients/seal/model-name.ts';
+import { padToSize, removePadding } from '../../../shared/seal/chunk-padding.ts';
 
 it('Node’s own cipher and WebCrypto open the same chunks, and refuse the same ones', async () => {
   const [raw, nonce, aad] = [new Uint8Array(randomBytes(32)), new Uint8Array(randomBytes(12)), Buffer.from('final')];

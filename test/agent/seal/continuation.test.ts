@@ -4,15 +4,15 @@
  */
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { KeyRing } from '../../../agent/seal/key-ring.ts';
-import { SealOpener } from '../../../agent/seal/opener.ts';
-import { AnswerSealer } from '../../../agent/seal/sealer.ts';
-import type { SealNode } from '../../../clients/seal/candidates.ts';
-import { AnswerOpener } from '../../../clients/seal/open.ts';
-import { type SealedRequest, seal } from '../../../clients/seal/seal.ts';
+import { AnswerSealer } from '../../../agent/seal/answer-sealer.ts';
+import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
+import { SealOpener } from '../../../agent/seal/seal-opener.ts';
+import { AnswerOpener } from '../../../clients/seal/answer-opener.ts';
+import type { SealNode } from '../../../clients/seal/pinned-candidates.ts';
+import { type SealedRequest, seal } from '../../../clients/seal/seal-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
+import { CONTINUES_HEADER } from '../../../shared/seal/hpke-suite.ts';
 import { buildFrame, FRAME, FrameSplitter } from '../../../shared/seal/response-frames.ts';
-import { CONTINUES_HEADER } from '../../../shared/seal/suite.ts';
 
 const NOW_S = 1_700_000_000;
 const CHAT = endpointById(1);

@@ -3,12 +3,12 @@
  * is an opener in this process.
  */
 import { beforeEach, expect, it } from 'vitest';
-import { KeyRing } from '../../../agent/seal/key-ring.ts';
-import { SealOpener } from '../../../agent/seal/opener.ts';
-import { type EvidenceVerifier, VerdictCache } from '../../../clients/seal/evidence.ts';
+import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
+import { SealOpener } from '../../../agent/seal/seal-opener.ts';
+import { type EvidenceVerifier, VerdictCache } from '../../../clients/seal/evidence-verdicts.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { EVIDENCE_PATH } from '../../../shared/seal/evidence.ts';
-import { SEALED_TYPE } from '../../../shared/seal/suite.ts';
+import { SEALED_TYPE } from '../../../shared/seal/hpke-suite.ts';
 
 const [chat] = [endpointById(1)];
 const ring = new KeyRing(Date.now);

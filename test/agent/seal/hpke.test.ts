@@ -10,10 +10,10 @@ import {
   openChunk,
   setUpReceiver,
 } from '../../../agent/seal/hpke.ts';
-import { KeyRing } from '../../../agent/seal/key-ring.ts';
-import { splitChunks } from '../../../shared/seal/request-body.ts';
-import { ChunkNonces } from '../../../shared/seal/sequence.ts';
-import { AAD_CHUNK, AAD_FINAL, LABEL_KEY, LABEL_NONCE } from '../../../shared/seal/suite.ts';
+import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
+import { ChunkNonces } from '../../../shared/seal/chunk-nonces.ts';
+import { AAD_CHUNK, AAD_FINAL, LABEL_KEY, LABEL_NONCE } from '../../../shared/seal/hpke-suite.ts';
+import { splitChunks } from '../../../shared/seal/sealed-request-body.ts';
 
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'));
 const hex = (data: Uint8Array) => Buffer.from(data).toString('hex');

@@ -1,10 +1,10 @@
 /** Agents open what clients seal, and clients open what agents seal; everything else is refused. */
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { KeyRing } from '../../../agent/seal/key-ring.ts';
-import { SealOpener } from '../../../agent/seal/opener.ts';
-import { AnswerOpener } from '../../../clients/seal/open.ts';
-import { type ClearRequest, type SealedRequest, seal } from '../../../clients/seal/seal.ts';
+import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
+import { SealOpener } from '../../../agent/seal/seal-opener.ts';
+import { AnswerOpener } from '../../../clients/seal/answer-opener.ts';
+import { type ClearRequest, type SealedRequest, seal } from '../../../clients/seal/seal-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { buildFrame, FRAME } from '../../../shared/seal/response-frames.ts';
 
@@ -123,12 +123,12 @@ describe('a sealed request', () => {
     // A client that accepts responses for longer than nodes remember requests, so that a stolen request could be
     // replayed.
     vi.resetModules();
-    vi.doMock('../../../shared/seal/suite.ts', async (actual) => ({
+    vi.doMock('../../../shared/seal/hpke-suite.ts', async (actual) => ({
       ...(await actual<object>()),
       SEALED_LIFE_MAX_S: 1_201,
     }));
-    const patient = await import('../../../clients/seal/seal.ts');
-    vi.doUnmock('../../../shared/seal/suite.ts');
+    const patient = await import('../../../clients/seal/seal-request.ts');
+    vi.doUnmock('../../../shared/seal/hpke-suite.ts');
     const long = await patient.seal({ ...clearOf(Buffer.from('{}')), resume: true }, [node], NOW_S);
     expect(long.headers['x-otela-seal']).toContain(`until=${NOW_S + 1_201}`);
     expect(() => openIt(long)).toThrow('cannot be opened here');

@@ -6,13 +6,13 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import * as z from 'zod';
-import { AnswerOpener } from '../../../clients/seal/open.ts';
-import { sealBody } from '../../../clients/seal/seal.ts';
+import { AnswerOpener } from '../../../clients/seal/answer-opener.ts';
+import { sealBody } from '../../../clients/seal/seal-request.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { requestInfo } from '../../../shared/seal/binding.ts';
-import { prependHead } from '../../../shared/seal/content.ts';
+import { padme } from '../../../shared/seal/chunk-padding.ts';
 import { evidenceMessage } from '../../../shared/seal/evidence.ts';
-import { padme } from '../../../shared/seal/padding.ts';
+import { requestInfo } from '../../../shared/seal/request-binding.ts';
+import { prependHead } from '../../../shared/seal/sealed-content.ts';
 
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'));
 const hexText = z.string().transform(bytes);

@@ -1,10 +1,10 @@
 /** A mock of a gateway that admits every agent: real keys, certificates and tickets, and no network. */
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
-import type { AdmissionOptions, TunnelAdmission } from '../../../agent/tunnel/admission.ts';
-import { type DeploymentRequest, signOrder } from '../../../shared/deployment/order.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
+import type { AdmissionOptions, TunnelAdmission } from '../../../agent/tunnel/gateway-admission.ts';
+import { type DeploymentRequest, signOrder } from '../../../shared/deployment/deployment-order.ts';
 import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
+import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Update } from '../../../shared/lattice/update.ts';
 import { institution, NOW_S } from '../../shared/lattice/house.ts';
 
 const lab = institution();

@@ -1,10 +1,10 @@
 /** A mock of the tunnel to a gateway: it connects immediately, keeps what is published, and carries no requests. */
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
-import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { decodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { decodeRecord, verifyRecord } from '../../../shared/lattice/record.ts';
-import { decodeUpdate } from '../../../shared/lattice/update.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
+import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/tunnel-types.ts';
+import { decodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { decodeRecord, verifyRecord } from '../../../shared/lattice/owner-record.ts';
+import { decodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
 /** What a gateway reads in a record; a session that LEFT publishes nothing else. */

@@ -1,5 +1,5 @@
+import { SETTINGS } from '../../../agent/config/all-settings.ts';
 import { SettingReader } from '../../../agent/config/setting.ts';
-import { SETTINGS } from '../../../agent/config/settings.ts';
 
 /** Settings as flags give them. */
 export function settingsOf(flags: Readonly<Record<string, readonly string[]>>): SettingReader {

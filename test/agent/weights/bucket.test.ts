@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { openSource } from '../../../agent/weights/sources/source.ts';
+import { openSource } from '../../../agent/weights/sources/open-source.ts';
 import { atEnd, endAll } from '../../support/processes.ts';
 import { Cluster, PIECE } from './cluster.ts';
 

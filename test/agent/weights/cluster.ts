@@ -6,11 +6,11 @@ import { mkdir, rename, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/config.ts';
-import type { PeerName, Peers } from '../../../agent/weights/peers.ts';
-import { openSource } from '../../../agent/weights/sources/source.ts';
-import { type WeightsOptions, WeightsService } from '../../../agent/weights/weights.ts';
-import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { openSource } from '../../../agent/weights/sources/open-source.ts';
+import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/weights-config.ts';
+import type { PeerName, Peers } from '../../../agent/weights/weights-peers.ts';
+import { type WeightsOptions, WeightsService } from '../../../agent/weights/weights-service.ts';
+import { sessionIdFromDigest } from '../../../shared/lattice/session-id.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, temporaryDirectory } from '../../support/processes.ts';
 

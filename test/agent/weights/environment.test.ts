@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { afterEach, expect, it } from 'vitest';
-import { relocate } from '../../../agent/weights/environment/relocation.ts';
+import { relocate } from '../../../agent/weights/environment/relocate-environment.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { BIN, type Entry, PACKED, tarOf, withoutEnd, withType } from './archives.ts';
 import { Cluster, type Node } from './cluster.ts';

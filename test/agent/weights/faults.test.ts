@@ -3,9 +3,9 @@ import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { PULL_LIMITS } from '../../../agent/weights/config.ts';
-import { contentDigest } from '../../../agent/weights/sources/keys.ts';
-import { weightsManifestSchema } from '../../../shared/weights/manifest.ts';
+import { contentDigest } from '../../../agent/weights/sources/manifest-file.ts';
+import { PULL_LIMITS } from '../../../agent/weights/weights-config.ts';
+import { weightsManifestSchema } from '../../../shared/weights/weights-manifest.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, QUICK, sha256, way } from './cluster.ts';
 

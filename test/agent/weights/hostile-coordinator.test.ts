@@ -6,8 +6,8 @@ import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { openSource } from '../../../agent/weights/sources/source.ts';
-import type { CoordinatorAnswer, CoordinatorQuestion } from '../../../shared/weights/coordinator.ts';
+import { openSource } from '../../../agent/weights/sources/open-source.ts';
+import type { CoordinatorAnswer, CoordinatorQuestion } from '../../../shared/weights/blob-coordinator.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, QUICK, sha256 } from './cluster.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { HEAD_BYTES, PieceStreamReader, pieceHead, WAITS_MAX } from '../../../agent/weights/piece-stream.ts';
-import { pieceCount } from '../../../shared/weights/pieces.ts';
+import { pieceCount } from '../../../shared/weights/blob-pieces.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, hubFolder, PIECE, QUICK, way } from './cluster.ts';
 

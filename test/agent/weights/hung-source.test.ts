@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
-import { onSource } from '../../../agent/weights/sources/file-system.ts';
-import { openSource } from '../../../agent/weights/sources/source.ts';
+import { openSource } from '../../../agent/weights/sources/open-source.ts';
+import { onSource } from '../../../agent/weights/sources/source-file-system.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { Cluster, hubFolder, PIECE, plainFolder, QUICK } from './cluster.ts';
 

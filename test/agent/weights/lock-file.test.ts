@@ -4,9 +4,9 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { Presence } from '../../../agent/weights/live-processes.ts';
 import { type LockOptions, takeLock } from '../../../agent/weights/lock-file.ts';
-import { Manifests } from '../../../agent/weights/manifests.ts';
-import { Presence } from '../../../agent/weights/presence.ts';
+import { Manifests } from '../../../agent/weights/stored-manifests.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Mesh } from '../../../agent/mesh/mesh.ts';
 import { MeshPeers } from '../../../agent/weights/mesh-peers.ts';
-import type { Liveness } from '../../../shared/gossip/types.ts';
+import type { Liveness } from '../../../shared/gossip/gossip-events.ts';
 
 const NODES = 10_000;
 const CHANGES = 1_000;

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { AwsClient } from 'aws4fetch';
 import { afterEach, expect, it } from 'vitest';
-import { openSource } from '../../../agent/weights/sources/source.ts';
+import { openSource } from '../../../agent/weights/sources/open-source.ts';
 import { atEnd, endAll } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
 import { Cluster, hubFolder, type Node, PIECE, plainFolder, sha256, way } from './cluster.ts';

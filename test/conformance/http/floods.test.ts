@@ -5,7 +5,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { FRAME_LIMITS } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { INSPECTED, retainedMib } from '../../support/heap.ts';
 import { promise } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';

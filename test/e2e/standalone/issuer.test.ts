@@ -11,7 +11,7 @@ import {
   workerSecrets,
 } from '../../../gateway/hosts/node/issuer/issuer-files.ts';
 import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
-import { keyName } from '../../../shared/lattice/certificate.ts';
+import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
 import { descendants, endAll, temporaryDirectory } from '../../support/processes.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
 import { LocalCall, LocalTunnel, localTunnelOf } from '../../../gateway/tunnel/call/local-calls.ts';
-import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import type { AttemptRequest } from '../../../shared/attempts/attempt-request.ts';
 
 const ANSWER: CallResult = { kind: 'failure', code: 'failed', message: 'the answer' };
 const call = () => new LocalCall({ requestId: 'r', attempt: 1 } as AttemptRequest, new Uint8Array([1, 2, 3]));

@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
-import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
+import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';

@@ -7,7 +7,7 @@ import { computeWanted } from '../../../factory/decisions/wanted.ts';
 import { type ClusterView, type FactoryWorld, placedModels } from '../../../factory/decisions/world.ts';
 import { noDemand } from '../../../factory/demand/demand-source.ts';
 import type { ListedJob } from '../../../factory/launchers/launcher.ts';
-import type { ModelDemand, ServingNode } from '../../../shared/factory/exchange.ts';
+import type { ModelDemand, ServingNode } from '../../../shared/factory/factory-exchange.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
 const LLAMA = 'meta-llama/Llama-3.1-8B-Instruct';

@@ -8,7 +8,7 @@ import { observeJobs } from '../../../factory/decisions/observe.ts';
 import { type FactoryAction, type FactoryWorld, placedModels } from '../../../factory/decisions/world.ts';
 import { noDemand, type PlannedShape } from '../../../factory/demand/demand-source.ts';
 import type { ListedJob } from '../../../factory/launchers/launcher.ts';
-import type { ServingNode } from '../../../shared/factory/exchange.ts';
+import type { ServingNode } from '../../../shared/factory/factory-exchange.ts';
 
 const [A, B] = ['org/a', 'org/b'];
 const engines = (recipe: string) =>

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { GatewayExchange } from '../../../factory/demand/gateway-exchange.ts';
-import type { ExchangeAnswer, FactoryReport } from '../../../shared/factory/exchange.ts';
+import type { ExchangeAnswer, FactoryReport } from '../../../shared/factory/factory-exchange.ts';
 import { MockExchange, TOKEN } from '../../support/factory/mock-exchange.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 

@@ -14,7 +14,7 @@ import { adminApi } from '../../../factory/launchers/admin-api.ts';
 import { agentsLauncher } from '../../../factory/launchers/agents.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
 import { type RoundResult, runRound } from '../../../factory/life/round.ts';
-import type { ServingNode } from '../../../shared/factory/exchange.ts';
+import type { ServingNode } from '../../../shared/factory/factory-exchange.ts';
 import { StandInAgents } from '../../support/stand-in-agents.ts';
 
 const QWEN = 'Qwen/Qwen3-8B';

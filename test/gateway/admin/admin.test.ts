@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
 import { adminRoutes } from '../../../gateway/admin/routes.ts';
-import { errorBody, toApiError } from '../../../shared/openai/errors.ts';
+import { errorBody, toApiError } from '../../../shared/openai/api-errors.ts';
 import { seedKey } from '../accounts/seed.ts';
 
 let operator: string;

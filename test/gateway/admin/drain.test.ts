@@ -11,7 +11,7 @@ import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts'
 import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
-import { FRAMES_READ } from '../../../shared/wire/limits.ts';
+import { FRAMES_READ } from '../../../shared/wire/protocol-constants.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { TestAgent } from '../registry/agent.ts';
 import { connect, newAgent } from './obedient-agent.ts';

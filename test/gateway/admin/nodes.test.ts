@@ -7,7 +7,7 @@ import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/nodes/node-views.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../gateway/platform/registry-object-name.ts';
 import { takeCensus } from '../../../gateway/registry/views/census.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';

@@ -2,10 +2,10 @@
 import { exports } from 'cloudflare:workers';
 import { onTestFinished } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
-import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
-import { type DeploymentRequest, openOrder } from '../../../shared/deployment/order.ts';
+import { type DeploymentRequest, openOrder } from '../../../shared/deployment/deployment-order.ts';
+import type { DeploymentAnswer } from '../../../shared/deployment/order-reply.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 

@@ -6,7 +6,7 @@ import { auditLog, settings } from '../../../gateway/accounts/schema.ts';
 import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
 import { priceAt } from '../../../gateway/admin/regions/facts.ts';
 import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';

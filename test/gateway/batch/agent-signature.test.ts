@@ -7,7 +7,7 @@ import {
   batchRequestMessage,
   CLOCK_HEADER,
   writeBatchSignature,
-} from '../../../shared/batch/agent-request.ts';
+} from '../../../shared/batch/batch-signature.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { patience } from '../../support/patience.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';

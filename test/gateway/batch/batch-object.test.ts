@@ -14,7 +14,7 @@ import { type FileStore, FileStoreError } from '../../../gateway/files/file-stor
 import { files } from '../../../gateway/files/schema.ts';
 import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { limitedStorage } from '../support/cloudflare-limits.ts';
 import { runInDurableObject } from '../support/durable.ts';
 

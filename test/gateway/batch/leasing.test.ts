@@ -10,7 +10,7 @@ import { leaseOfFunctions, leaseOfModels, waitForOffer } from '../../../gateway/
 import type { Env } from '../../../gateway/env.ts';
 import { batches } from '../../../gateway/files/schema.ts';
 import type { RegistrySnapshot } from '../../../gateway/registry/snapshot.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock } from '../admin/support.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { LostNodes } from '../../../gateway/batch/leases/lost-nodes.ts';
 import type { RegistrySnapshot } from '../../../gateway/registry/snapshot.ts';
-import { Ledger } from '../../../shared/batch/ledger.ts';
+import { Ledger } from '../../../shared/batch/lease-ledger.ts';
 
 const TURN_MS = 5_000;
 

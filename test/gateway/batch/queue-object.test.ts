@@ -1,7 +1,7 @@
 /** The queue of batches on Cloudflare's runtime: what its calls carry, and which nodes learn of lines first. */
 import { env } from 'cloudflare:workers';
 import { describe, expect, test } from 'vitest';
-import type { NodeContexts } from '../../../shared/batch/function.ts';
+import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import type { QueuedBatch } from '../../../shared/batch/next-batch.ts';
 
 const held = (more: Partial<NodeContexts> = {}): NodeContexts => ({

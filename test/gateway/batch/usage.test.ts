@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { lineBytes, lineStreamNumber, lineUsage } from '../../../gateway/batch/usage.ts';
-import { InputCheck } from '../../../shared/batch/input-check.ts';
+import { InputCheck } from '../../../shared/batch/batch-input-check.ts';
 
 const of = (usage: unknown, padding = 0) =>
   lineUsage({ body: JSON.stringify({ usage, text: 'x'.repeat(padding) }) }, 100);

@@ -1,7 +1,7 @@
 /** An agent that answers each request at the test's call, over one tunnel. */
 import { exports } from 'cloudflare:workers';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';

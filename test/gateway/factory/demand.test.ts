@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { DemandSignals } from '../../../gateway/factory/demand-signals.ts';
 import { isFactorySilent, type KnownReport } from '../../../gateway/factory/reports.ts';
 import { startableModels } from '../../../gateway/factory/startable.ts';
-import { LAUNCHERS } from '../../../shared/factory/exchange.ts';
+import { LAUNCHERS } from '../../../shared/factory/factory-exchange.ts';
 
 const report = (more: Partial<KnownReport>): KnownReport => ({
   tokenId: 'ft_1',

@@ -5,9 +5,9 @@ import { FactoryObject } from '../../../gateway/factory/object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { storageHealth } from '../../../gateway/platform/storage/health.ts';
 import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
-import { FACTORY_LABEL, type FactoryReport, NODES_MAX } from '../../../shared/factory/exchange.ts';
-import type { NodeLoad } from '../../../shared/routing/load.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { FACTORY_LABEL, type FactoryReport, NODES_MAX } from '../../../shared/factory/factory-exchange.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
+import type { NodeLoad } from '../../../shared/routing/node-load.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { patience } from '../../support/patience.ts';
 

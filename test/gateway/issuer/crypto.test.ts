@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { hex } from '../../../shared/lattice/bytes.ts';
+import { hex } from '../../../shared/lattice/byte-codec.ts';
 
 test('A seed always makes the same key, and what it signs is verified by that key alone', () => {
   const seed = new Uint8Array(32).fill(7);

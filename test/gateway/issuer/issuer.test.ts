@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { certifyKey, createIssuer, GatewayIssuer, IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
-import { signRevocation } from '../../../shared/lattice/control.ts';
-import { encodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { encodePayload } from '../../../shared/lattice/node-payload.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { openTicket } from '../../../shared/lattice/ticket.ts';
 
 const NOW_S = 1_795_000_000;

@@ -8,10 +8,10 @@ import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { resolveModelRoute } from '../../../gateway/openai/resolve-route.ts';
 import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
+import { opaqueFields, type ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import { opaqueFields, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { entry } from '../../shared/routing/support.ts';
 
 afterEach(() => vi.restoreAllMocks());

@@ -3,8 +3,8 @@ import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 async function newAgent(): Promise<TestAgent> {

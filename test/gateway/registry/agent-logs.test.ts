@@ -5,9 +5,9 @@ import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts'
 import { NodeEventLog } from '../../../gateway/registry/views/history.ts';
 import { LogTails } from '../../../gateway/registry/views/log-tails.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { Signer } from '../../../shared/lattice/crypto.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { logTailMessage } from '../../../shared/lattice/session.ts';
+import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { logTailMessage } from '../../../shared/lattice/session-id.ts';
 import { runInDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 

@@ -6,12 +6,12 @@ import { joinTokens } from '../../../gateway/accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../../gateway/accounts/secrets.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { Signer } from '../../../shared/lattice/crypto.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
+import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
-import { encodeUpdate } from '../../../shared/lattice/update.ts';
 
 export async function seedToken(more: { provider?: string; cluster?: string | null; maxNodes?: number | null } = {}) {
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);

@@ -5,8 +5,8 @@ import { z } from 'zod';
 import worker from '../../../gateway/index.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { hex } from '../../../shared/lattice/bytes.ts';
-import { attestationMessage, type ReleaseManifest, releaseMessage } from '../../../shared/release/release.ts';
+import { hex } from '../../../shared/lattice/byte-codec.ts';
+import { attestationMessage, type ReleaseManifest, releaseMessage } from '../../../shared/release/release-manifest.ts';
 import { seedToken } from './agent.ts';
 
 const releaser = workerdSigner();

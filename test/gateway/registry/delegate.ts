@@ -9,12 +9,12 @@ import {
   step,
 } from '../../../shared/gossip/index.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
-import { decodeUpdate } from '../../../shared/lattice/update.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { decodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
+import { FrameWriter } from '../../../shared/wire/frame-writer.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { FrameWriter } from '../../../shared/wire/writer.ts';
 import type { TestAgent } from './agent.ts';
 
 export function messageOf(...frames: Frame[]): Uint8Array {

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test } from 'vitest';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { readFrames } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { patience } from '../../support/patience.ts';
@@ -55,7 +55,7 @@ test('what only gossip tells is shown, and not routed to: its tunnel is not here
   const unseen = await joined('alps');
   const words = unseen.words();
   const { bytes } = unseen.ticket;
-  const { decodeUpdate } = await import('../../../shared/lattice/update.ts');
+  const { decodeUpdate } = await import('../../../shared/lattice/registry-update.ts');
   const update = decodeUpdate(words);
   there.handle({ type: 'local', updates: [update.kind === 'entry' ? { ...update, ticket: bytes } : update] });
   const entry = await until('the entry', () => shown(unseen.session));

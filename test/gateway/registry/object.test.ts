@@ -6,9 +6,9 @@ import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts'
 import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
-import { encodeUpdate } from '../../../shared/lattice/update.ts';
 import { evictDurableObject, runDurableObjectAlarm } from '../support/durable.ts';
 import { admitRequest, seedToken, TestAgent } from './agent.ts';
 

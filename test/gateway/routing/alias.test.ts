@@ -3,8 +3,8 @@ import { type Account, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/accou
 import { lifecycleHeaders } from '../../../gateway/accounts/catalogue.ts';
 import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import { aliasesOf, fallbackChain as chainAt } from '../../../gateway/routing/alias.ts';
+import { opaqueFields, parseBody } from '../../../shared/attempts/parsed-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { opaqueFields, parseBody } from '../../../shared/upstream/parsed-request.ts';
 
 function chat() {
   const endpoint = endpointById(1);

@@ -6,11 +6,11 @@ import { expect, test } from 'vitest';
 import { steadyNow } from '../../../gateway/platform/steady-clock.ts';
 import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
 import { PendingCalls } from '../../../gateway/tunnel/call/pending-calls.ts';
-import { newAcceptTimeout } from '../../../shared/upstream/accept-timeout.ts';
-import { OutboundAttempt } from '../../../shared/upstream/outbound-attempt.ts';
+import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
+import { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
-import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/protocol-constants.ts';
 
 const STREAM = 1;
 const CALL_MS = 200;

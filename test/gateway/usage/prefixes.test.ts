@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
 import { Prefixes } from '../../../gateway/usage/prefixes.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { usageRow } from '../support/usage-row.ts';
 
 const SESSION = 'p'.repeat(26);

@@ -10,7 +10,7 @@ import {
 } from '../../../gateway/usage/ingress-usage-table.ts';
 import { createUsageTable, markDelivered, oldestPendingUsage, storeUsage } from '../../../gateway/usage/usage-table.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
-import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { ingressUsage } from '../../support/ingress-usage.ts';
 import { runInDurableObject } from '../support/durable.ts';
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { regionsCommand } from '../../../scheduler/cli/regions.ts';
-import type { Io } from '../../../shared/terminal/io.ts';
+import type { Io } from '../../../shared/terminal/command-io.ts';
 
 interface Put {
   planner: string;

@@ -5,7 +5,7 @@ import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
 import { StepModel } from '../../../scheduler/roofline/step.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/problem.ts';
-import type { Io } from '../../../shared/terminal/io.ts';
+import type { Io } from '../../../shared/terminal/command-io.ts';
 
 export const catalogue: HardwareCatalogue = loadCatalogue();
 

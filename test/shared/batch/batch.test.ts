@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { BATCH_STATUSES, initialTimes, isTerminal, transition } from '../../../shared/batch/batch-status.ts';
+import { type EngineReading, LineWindow } from '../../../shared/batch/line-concurrency.ts';
+import { answeredLine, failedLine, isSuccess } from '../../../shared/batch/line-results.ts';
 import { nextBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
-import { orderByPrefix, promptPrefixHash } from '../../../shared/batch/prefix.ts';
-import { answeredLine, failedLine, isSuccess } from '../../../shared/batch/results.ts';
-import { BATCH_STATUSES, initialTimes, isTerminal, transition } from '../../../shared/batch/status.ts';
-import { type EngineReading, LineWindow } from '../../../shared/batch/window.ts';
+import { orderByPrefix, promptPrefixHash } from '../../../shared/batch/prompt-prefix.ts';
 
 describe('states of a batch', () => {
   it('allows the moves of OpenAI, and no other', () => {

@@ -1,6 +1,6 @@
 /** Requests at an engine that lines keep full, in simulated time: how long they wait for a slot. */
 import { expect, it } from 'vitest';
-import { LineWindow } from '../../../shared/batch/window.ts';
+import { LineWindow } from '../../../shared/batch/line-concurrency.ts';
 
 const SLOTS = 16;
 const SERVICE_MS = 50;

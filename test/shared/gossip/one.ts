@@ -1,4 +1,13 @@
 /** One core among simulated members: tests decide what these send, and see the core's actions. */
+
+import type { Suspicion } from '../../../shared/gossip/gossip-events.ts';
+import {
+  decodeMessage,
+  encodeMessagePart,
+  type MessagePart,
+  refutationMessage,
+  suspicionMessage,
+} from '../../../shared/gossip/gossip-messages.ts';
 import {
   createGossip,
   type GossipAction,
@@ -7,15 +16,7 @@ import {
   type GossipState,
   step,
 } from '../../../shared/gossip/index.ts';
-import {
-  decodeMessage,
-  encodeMessagePart,
-  type MessagePart,
-  refutationMessage,
-  suspicionMessage,
-} from '../../../shared/gossip/messages.ts';
-import type { Suspicion } from '../../../shared/gossip/types.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { standInCrypto, standInSigner } from '../../sim/crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from '../../sim/issuer.ts';
 import { type Rng, seeded } from '../../sim/random.ts';

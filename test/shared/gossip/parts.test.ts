@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ActionBatch } from '../../../shared/gossip/action-batch.ts';
-import { GOSSIP_MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
-import { ClusterRing } from '../../../shared/gossip/ring.ts';
+import { ClusterRing } from '../../../shared/gossip/cluster-ring.ts';
+import { GOSSIP_MESSAGE_MAX_BYTES } from '../../../shared/gossip/gossip-messages.ts';
 import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
 describe('the timerQueue', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { encodeMessagePart } from '../../../shared/gossip/messages.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import { encodeMessagePart } from '../../../shared/gossip/gossip-messages.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { standInSigner } from '../../sim/crypto.ts';
 import { One, ofType, partsTo } from './one.ts';
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import type { GossipAction, GossipEvent } from '../../../shared/gossip/gossip-events.ts';
 import { StepQueue } from '../../../shared/gossip/step-queue.ts';
-import type { GossipAction, GossipEvent } from '../../../shared/gossip/types.ts';
 
 const doubt = (session: string): GossipEvent => ({ type: 'doubt', session });
 const changed = (session: string): GossipAction => ({ type: 'changed', sessions: [session] });

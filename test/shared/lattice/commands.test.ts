@@ -4,9 +4,9 @@
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/registry-update.ts';
+import { decodeDigest, encodeDigest } from '../../../shared/lattice/replica-digest.ts';
 import { aForgery, anUpdate, crypto, lab } from './domain.ts';
 import { holdings } from './laws.ts';
 import { expected } from './oracle.ts';

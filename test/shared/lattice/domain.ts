@@ -4,12 +4,12 @@
  */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
-import { signRevocation } from '../../../shared/lattice/control.ts';
-import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
-import { LIFECYCLE, type NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
-import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
+import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
+import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { LIFECYCLE, type NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
 import { type Gateway, institution, node } from './house.ts';
 
 /** The subject of the suite: the real lattice or a mutant of it. */

@@ -1,14 +1,14 @@
 /** An institution, its gateways and their nodes, with real signatures. */
-import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
-import { issuerId, signCertificate } from '../../../shared/lattice/certificate.ts';
-import { signGcWatermark, signRevocation } from '../../../shared/lattice/control.ts';
-import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
+import { nodeCrypto, nodeSigner } from '../../../agent/host/node-crypto.ts';
+import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
+import { issuerId, signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
+import { signGcWatermark, signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
 
 /** 2026-11-20. */
 export const NOW_S = 1_795_000_000;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { LAWS } from './laws.ts';
 
 describe('A replica', () => {

@@ -4,10 +4,10 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
-import { type Digest, decodeDigest, encodeDigest } from '../../../shared/lattice/digest.ts';
-import { lifecycleRank } from '../../../shared/lattice/node.ts';
-import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
+import { lifecycleRank } from '../../../shared/lattice/node-record.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/registry-update.ts';
+import { type Digest, decodeDigest, encodeDigest } from '../../../shared/lattice/replica-digest.ts';
 import { aCopiedTicket, aForgery, anUpdate, aSwappedPayload, crypto, type Lattice, lab, updates } from './domain.ts';
 import { expected } from './oracle.ts';
 

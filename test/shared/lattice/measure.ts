@@ -2,10 +2,10 @@
  * `node --expose-gc test/shared/lattice/measure.ts` prints the costs of the registry's lattice on this machine, as
  * medians of several runs.
  */
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
-import { encodeDigest } from '../../../shared/lattice/digest.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
-import { encodeUpdate, type Update } from '../../../shared/lattice/update.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { encodeUpdate, type Update } from '../../../shared/lattice/registry-update.ts';
+import { encodeDigest } from '../../../shared/lattice/replica-digest.ts';
 import { institution, node } from './house.ts';
 
 const lab = institution();

@@ -23,7 +23,7 @@ async function grown(mutant: Mutant | undefined): Promise<Lattice> {
       }),
   };
   const { outputFiles } = await build({
-    entryPoints: [join(LATTICE, 'replica.ts')],
+    entryPoints: [join(LATTICE, 'registry-replica.ts')],
     bundle: true,
     write: false,
     format: 'esm',

@@ -3,13 +3,13 @@
  * with the implementation.
  */
 
-import { keyName } from '../../../shared/lattice/certificate.ts';
-import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/control.ts';
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
-import { LIFECYCLE } from '../../../shared/lattice/node.ts';
-import { decodeRecord } from '../../../shared/lattice/record.ts';
+import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
+import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { LIFECYCLE } from '../../../shared/lattice/node-record.ts';
+import { decodeRecord } from '../../../shared/lattice/owner-record.ts';
+import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Update } from '../../../shared/lattice/update.ts';
 import { crypto, lab } from './domain.ts';
 
 /** In the form of `holdings`. All updates must be complete. */

@@ -1,4 +1,4 @@
-import type { Family } from '../../../shared/metrics/family.ts';
+import type { Family } from '../../../shared/metrics/metric-family.ts';
 
 /** https://prometheus.io/docs/concepts/data_model/ */
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { AGENT_FAMILIES } from '../../../agent/observe/families.ts';
+import { AGENT_FAMILIES } from '../../../agent/observe/metric-families.ts';
 import { FAMILIES } from '../../../gateway/observe/families.ts';
-import { exposition } from '../../../shared/metrics/exposition.ts';
-import type { Family, HistogramFamily } from '../../../shared/metrics/family.ts';
+import type { Family, HistogramFamily } from '../../../shared/metrics/metric-family.ts';
 import { MetricStore, OTHER, SERIES_MAX } from '../../../shared/metrics/metric-store.ts';
+import { exposition } from '../../../shared/metrics/prometheus-exposition.ts';
 import { flawOf } from './flaw.ts';
 
 const REQUESTS: Family = { kind: 'counter', name: 'requests_total', help: 'Requests.', labels: ['model', 'code'] };

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
-import type { UsageMeterOptions } from '../../../shared/openai/usage.ts';
+import type { UsageMeterOptions } from '../../../shared/openai/token-usage.ts';
 import { createUsageMeter } from '../../../shared/openai/usage-meter.ts';
 import { at, chat, counts } from './metered.ts';
 import { bytes, cut, cuts, gaps, space, text, write } from './support.ts';

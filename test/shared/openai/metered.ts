@@ -1,6 +1,6 @@
 /** A stream through a meter, and the events of which it consists. */
 import { type Endpoint, findEndpoint } from '../../../shared/openai/endpoints.ts';
-import type { MeterResult, UsageMeterOptions } from '../../../shared/openai/usage.ts';
+import type { MeterResult, UsageMeterOptions } from '../../../shared/openai/token-usage.ts';
 import { createUsageMeter } from '../../../shared/openai/usage-meter.ts';
 import { bytes, text } from './support.ts';
 

@@ -1,9 +1,9 @@
 /** The scan against JSON.parse: both give the same result for any text. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KNOWN_KEYS } from '../../../shared/openai/known-keys.ts';
-import { SAMPLING_KEYS } from '../../../shared/openai/sampling.ts';
-import { scanJson } from '../../../shared/openai/scan.ts';
+import { KNOWN_KEYS } from '../../../shared/openai/known-body-keys.ts';
+import { SAMPLING_KEYS } from '../../../shared/openai/sampling-parameters.ts';
+import { scanJson } from '../../../shared/openai/scan-json-body.ts';
 import { failure } from './scanned.ts';
 import { bytes, gaps, space, type Tree, text, write } from './support.ts';
 

@@ -1,6 +1,6 @@
 /** Helpers that the tests of the scan share. */
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { scanJson } from '../../../shared/openai/scan.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { scanJson } from '../../../shared/openai/scan-json-body.ts';
 import { bytes } from './support.ts';
 
 /** The error with which the scan refuses this body. @throws Error if the scan accepts it */

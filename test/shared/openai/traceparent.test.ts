@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { headersToEngine } from '../../../shared/openai/headers.ts';
+import { headersToEngine } from '../../../shared/openai/forwarded-headers.ts';
 import { readTraceId } from '../../../shared/openai/traceparent.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';

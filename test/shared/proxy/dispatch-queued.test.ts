@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
+import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
 import { dispatchQueued, queueScope } from '../../../shared/proxy/dispatch-queued.ts';
-import type { AttemptContext, QueueRequest } from '../../../shared/proxy/host.ts';
-import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
+import type { AttemptContext, QueueRequest } from '../../../shared/proxy/proxy-host.ts';
 import { entry } from '../routing/support.ts';
 import { contextOf, FakeHost } from './fake-host.ts';
 

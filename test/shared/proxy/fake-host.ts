@@ -1,8 +1,15 @@
 /** A host with a clock, nodes and engines that the test controls. */
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+
+import { AttemptError, apiErrorFor } from '../../../shared/attempts/attempt-error.ts';
+import type { AttemptFailure } from '../../../shared/attempts/attempt-request.ts';
+import { ByteBudget } from '../../../shared/attempts/byte-budget.ts';
+import { InBandErrorDetector } from '../../../shared/attempts/in-band-error-detector.ts';
+import { isRepeatable, type ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
+import type { ResponseStream } from '../../../shared/attempts/started-response.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
-import { ApiError } from '../../../shared/openai/errors.ts';
-import { StageTimer } from '../../../shared/openai/stage-timer.ts';
+import { StageTimer } from '../../../shared/openai/request-stage-timer.ts';
 import { BodyMemory } from '../../../shared/proxy/body-memory.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type {
@@ -14,26 +21,20 @@ import type {
   RequestRecorder,
   ReserveRequest,
   Route,
-} from '../../../shared/proxy/host.ts';
-import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/message.ts';
+} from '../../../shared/proxy/proxy-host.ts';
+import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/proxy-messages.ts';
 import { readBody } from '../../../shared/proxy/read-body.ts';
 import type { RequestContext } from '../../../shared/proxy/request-context.ts';
 import { routedRequest } from '../../../shared/proxy/routed-request.ts';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
-import { Breakers } from '../../../shared/routing/breaker.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../../shared/routing/busy.ts';
+import { BusyNodeMemory, REFUSED_MS } from '../../../shared/routing/busy-nodes.ts';
 import { NO_REQUIREMENTS } from '../../../shared/routing/candidates.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { Breakers } from '../../../shared/routing/circuit-breakers.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { RetryBudget } from '../../../shared/routing/retry-budget.ts';
-import { decideTrust } from '../../../shared/routing/trust.ts';
-import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
-import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
-import { ByteBudget } from '../../../shared/upstream/byte-budget.ts';
-import { InBandErrorDetector } from '../../../shared/upstream/in-band-error-detector.ts';
-import { isRepeatable, type ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
-import type { ResponseStream } from '../../../shared/upstream/response.ts';
+import { decideTrust } from '../../../shared/routing/trusted-providers.ts';
 
 /** A node's behavior in an attempt: pieces of a stream, which may end with a failure, or only that failure. */
 export type Script = AttemptFailure | (string | AttemptError)[];

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { ApiError } from '../../../shared/openai/errors.ts';
+import { AttemptError, apiErrorFor } from '../../../shared/attempts/attempt-error.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { QueueEntry, type QueueEntryOptions } from '../../../shared/queue/queue-entry.ts';
-import { BusyNodeMemory } from '../../../shared/routing/busy.ts';
-import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
+import { BusyNodeMemory } from '../../../shared/routing/busy-nodes.ts';
 
 const NOW = 1_000_000;
 const nodes = (...sessions: string[]) => sessions.map((session) => ({ session }));

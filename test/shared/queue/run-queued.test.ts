@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import { type QueuedWork, runQueued } from '../../../shared/queue/run-queued.ts';
-import { BusyNodeMemory } from '../../../shared/routing/busy.ts';
+import { BusyNodeMemory } from '../../../shared/routing/busy-nodes.ts';
 
 function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
   const means = { queues: true, hopes: () => true, repeatable: () => true, retriesMax: 3 };

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { modelLoads } from '../../../shared/routing/model-loads.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import { entry } from './support.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { modelStart, remainingMs } from '../../../shared/routing/model-start.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import { decideTrust } from '../../../shared/routing/trust.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
+import { decideTrust } from '../../../shared/routing/trusted-providers.ts';
 import { entry } from './support.ts';
 
 const trust = decideTrust({ own: 'local', lists: [['lab']], defaults: 'admitted', deleted: new Set(), policies: [] });

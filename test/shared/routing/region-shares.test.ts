@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { readRequirements } from '../../../shared/proxy/read-requirements.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
-import { chooseNode } from '../../../shared/routing/choose.ts';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { chooseNode } from '../../../shared/routing/choose-node.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { RegionShares } from '../../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
@@ -16,7 +16,7 @@ import {
   PLAN_HOLDS_MAX_MS,
 } from '../../../shared/routing/region-shares.ts';
 import { buildRequirement, satisfies } from '../../../shared/routing/requirements.ts';
-import { decideTrust, isTrusted } from '../../../shared/routing/trust.ts';
+import { decideTrust, isTrusted } from '../../../shared/routing/trusted-providers.ts';
 import { entry } from './support.ts';
 
 const NOW = Date.parse('2026-01-01T00:00:05.000Z');

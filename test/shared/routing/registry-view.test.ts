@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import { modelsView, nodesView, parseFilter, providersView } from '../../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../../shared/routing/requirements.ts';

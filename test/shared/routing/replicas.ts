@@ -3,7 +3,7 @@
  * engines.
  */
 import type { Candidate } from '../../../shared/routing/candidates.ts';
-import type { Policy } from '../../../shared/routing/policy.ts';
+import type { Policy } from '../../../shared/routing/routing-policy.ts';
 import { exponential, seeded } from '../../sim/random.ts';
 
 const SLOTS = 4;

@@ -1,4 +1,4 @@
-import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 
 /** A node that serves `m`, changed by `more`. */
 export function entry(session: string, more: Partial<RegistryEntry> = {}): RegistryEntry {

@@ -1,10 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { WireError } from '../../../shared/wire/error.ts';
 import { InboundStream } from '../../../shared/wire/inbound-stream.ts';
-import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_POOL_BYTES } from '../../../shared/wire/limits.ts';
 import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
+import {
+  STREAM_WINDOW_BYTES,
+  STREAM_WINDOW_MAX_BYTES,
+  WINDOW_POOL_BYTES,
+} from '../../../shared/wire/protocol-constants.ts';
 import { WindowPool } from '../../../shared/wire/window-pool.ts';
+import { WireError } from '../../../shared/wire/wire-error.ts';
 
 /** Byte k of the body is k mod 251, so that a byte at a wrong offset shows. */
 function body(from: number, length: number): Uint8Array {

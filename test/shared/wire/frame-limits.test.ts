@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { WireError } from '../../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { FRAME_LIMITS, FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
+import { WireError } from '../../../shared/wire/wire-error.ts';
 
 const types = Object.keys(FRAME_LIMITS) as Frame['type'][];
 

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { WireError } from '../../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
+import { FrameWriter } from '../../../shared/wire/frame-writer.ts';
 import { type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
-import { TIMED_REPORT_FRAME } from '../../../shared/wire/limits.ts';
-import { NO_USAGE, type ReportedTimings } from '../../../shared/wire/usage.ts';
-import { FrameWriter } from '../../../shared/wire/writer.ts';
+import { TIMED_REPORT_FRAME } from '../../../shared/wire/protocol-constants.ts';
+import { NO_USAGE, type ReportedTimings } from '../../../shared/wire/reported-usage.ts';
+import { WireError } from '../../../shared/wire/wire-error.ts';
 
 const stream = fc.integer({ min: 1, max: 2 ** 40 });
 const offset = fc.integer({ min: 0, max: 2 ** 51 });

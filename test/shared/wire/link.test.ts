@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { encodeFrame } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter, UNSENT_MAX_BYTES } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
+import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 
 /** A link with captured messages; the test runs its turns. */
 function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {

@@ -7,7 +7,7 @@ import { readFactoryConfig } from '../../../factory/config/read.ts';
 import type { Memory } from '../../../factory/decisions/memory.ts';
 import type { DemandReading, GatewaySource } from '../../../factory/demand/demand-source.ts';
 import { Factory } from '../../../factory/life/factory.ts';
-import type { FactoryReport } from '../../../shared/factory/exchange.ts';
+import type { FactoryReport } from '../../../shared/factory/factory-exchange.ts';
 import { atEnd } from '../processes.ts';
 import { MockLauncher } from './mock-launcher.ts';
 

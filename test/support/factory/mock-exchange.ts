@@ -11,7 +11,7 @@ import {
   type ModelDemand,
   parseReport,
   type ServingNode,
-} from '../../../shared/factory/exchange.ts';
+} from '../../../shared/factory/factory-exchange.ts';
 import { atEnd } from '../processes.ts';
 
 export const TOKEN = `otf_${'t'.repeat(43)}`;

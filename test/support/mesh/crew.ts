@@ -1,7 +1,7 @@
 /** Starts processes of mesh members and controls them. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
-import type { PathVerdict } from '../../../shared/gossip/types.ts';
+import type { PathVerdict } from '../../../shared/gossip/gossip-events.ts';
 import { patience } from '../patience.ts';
 import { atEnd } from '../processes.ts';
 import { NODE, ROOT } from '../where.ts';

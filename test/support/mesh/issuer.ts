@@ -1,10 +1,10 @@
 /** An issuer for tests and benchmarks: a root, one gateway key, and tickets without a gateway. */
-import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
-import { issuerId, keyName, signCertificate } from '../../../shared/lattice/certificate.ts';
-import type { Signer } from '../../../shared/lattice/crypto.ts';
+import { nodeCrypto, nodeSigner } from '../../../agent/host/node-crypto.ts';
+import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
+import { issuerId, keyName, signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
+import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Update } from '../../../shared/lattice/update.ts';
 
 /** 2026; any time is good, because no clock is used. */
 const FROM_S = 1_767_225_600;

@@ -1,14 +1,14 @@
 /** An agent with only a mesh: a session, a record of ordinary size, and what it saw of other members. */
-import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Mesh } from '../../../agent/mesh/mesh.ts';
-import type { MeshOptions } from '../../../agent/mesh/options.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node.ts';
-import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
-import { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import type { MeshOptions } from '../../../agent/mesh/mesh-options.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
+import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import type { Update } from '../../../shared/lattice/update.ts';
 
 export interface MemberOptions {
   issuer: string;

@@ -1,7 +1,7 @@
 /** Several members in one process, controlled over IPC; `crew.ts` starts it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PathVerdict } from '../../../shared/gossip/types.ts';
-import type { RegistryReplica } from '../../../shared/lattice/replica.ts';
+import type { PathVerdict } from '../../../shared/gossip/gossip-events.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { seeded } from '../random.ts';
 import { Member } from './member.ts';
 import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';

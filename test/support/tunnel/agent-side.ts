@@ -1,6 +1,6 @@
 /** A real agent's tunnel and engine; the test plays the gateway's end. */
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
-import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../../agent/tunnel/types.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../../agent/tunnel/tunnel-types.ts';
 import { type Engine, startEngine } from '../engine.ts';
 import { atEnd } from '../processes.ts';
 import { MODEL } from '../test-cluster.ts';

@@ -1,12 +1,12 @@
 /** An agent's end of the tunnel, played by the test over a real socket to the Worker. */
 import { WebSocket } from 'ws';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { NodeRecord } from '../../../shared/lattice/node.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
+import type { NodeRecord } from '../../../shared/lattice/node-record.ts';
+import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
+import { FrameWriter } from '../../../shared/wire/frame-writer.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
-import { FRAMES_HEADER, SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
-import { FrameWriter } from '../../../shared/wire/writer.ts';
+import { FRAMES_HEADER, SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { atEnd, eventually } from '../processes.ts';
 import { type TestIdentity, wordsOf } from './identities.ts';
 import { nodeRecord, type TunnelBench } from './tunnel-bench.ts';

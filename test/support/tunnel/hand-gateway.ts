@@ -5,8 +5,8 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { readFrames } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
-import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
+import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { eventually } from '../processes.ts';
 
 type FrameOf<T extends Frame['type']> = Extract<Frame, { type: T }>;

@@ -1,15 +1,15 @@
 /** Sessions with tickets that a test signs itself: the gateway under test gets the issuer's keys. */
 import * as z from 'zod';
-import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
+import { nodeCrypto, nodeSigner } from '../../../agent/host/node-crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { signCertificate } from '../../../shared/lattice/certificate.ts';
-import type { Signer } from '../../../shared/lattice/crypto.ts';
-import type { NodeRecord } from '../../../shared/lattice/node.ts';
-import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { signRecord } from '../../../shared/lattice/record.ts';
+import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
+import { signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
+import type { NodeRecord } from '../../../shared/lattice/node-record.ts';
+import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket, openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
-import { encodeUpdate } from '../../../shared/lattice/update.ts';
-import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
+import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 
 export interface TestIdentity {
   session: string;

@@ -6,7 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { writePrivateFile } from '../../../../node/private-file.ts';
-import { tryParseJson } from '../../../../shared/text/json.ts';
+import { tryParseJson } from '../../../../shared/text/parse-json.ts';
 import { CommandError } from '../../../command.ts';
 
 export const LAYOUT_FILE = 'layout.json';

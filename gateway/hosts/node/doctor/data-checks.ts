@@ -4,7 +4,7 @@ import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { canOthersRead } from '../../../../node/private-file.ts';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
-import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
+import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/gateway-certificate.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { refuseDamaged } from '../data/damage.ts';

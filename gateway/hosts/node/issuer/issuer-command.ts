@@ -10,7 +10,7 @@ import {
   UsageError,
 } from '../../../../shared/command-line/index.ts';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
-import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
+import { issuerId, keyName } from '../../../../shared/lattice/gateway-certificate.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
 import { renewStatement } from '../replication/renew-statement.ts';

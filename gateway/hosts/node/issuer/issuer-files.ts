@@ -13,14 +13,14 @@ import { join } from 'node:path';
 import { writePrivateFile } from '../../../../node/private-file.ts';
 import { fromBase32 } from '../../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
+import { KEY_BYTES } from '../../../../shared/lattice/crypto-interface.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
   decodeCertificate,
   keyName,
-} from '../../../../shared/lattice/certificate.ts';
-import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../shared/lattice/control.ts';
-import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
+} from '../../../../shared/lattice/gateway-certificate.ts';
+import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../shared/lattice/issuer-statements.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
 import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } from '../../../issuer/issuer.ts';

@@ -1,7 +1,7 @@
 /** The root key decides which gateway is the primary: the signed statement with the highest epoch is valid. */
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
-import { SIGNATURE_BYTES, type Signer } from '../../../../shared/lattice/crypto.ts';
+import { SIGNATURE_BYTES, type Signer } from '../../../../shared/lattice/crypto-interface.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 
 const statementSchema = z.object({

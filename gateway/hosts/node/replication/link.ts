@@ -6,7 +6,7 @@
 import { Agent, type Dispatcher, request } from 'undici';
 import * as z from 'zod';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { parseJson } from '../../../../shared/text/json.ts';
+import { parseJson } from '../../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';

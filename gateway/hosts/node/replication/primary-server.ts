@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
-import { ApiError, errorBody } from '../../../../shared/openai/errors.ts';
+import { ApiError, errorBody } from '../../../../shared/openai/api-errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../../../shared/proxy/body-pace.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { parseJson } from '../../../../shared/text/json.ts';
+import { parseJson } from '../../../../shared/text/parse-json.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { nowS } from '../../../platform/unix-time.ts';

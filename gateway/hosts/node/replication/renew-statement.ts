@@ -1,7 +1,7 @@
 /** The primary of an institution has a new gateway key: the root signs the statement again for the same epoch. */
 
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
-import type { Certificate } from '../../../../shared/lattice/certificate.ts';
+import type { Certificate } from '../../../../shared/lattice/gateway-certificate.ts';
 import { workerdSigner } from '../../../issuer/crypto.ts';
 import { readEpoch, signEpoch } from './epoch.ts';
 import { readRole, writeRole } from './role.ts';

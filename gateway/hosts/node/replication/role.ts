@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { writePrivateFile } from '../../../../node/private-file.ts';
-import { tryParseJson } from '../../../../shared/text/json.ts';
+import { tryParseJson } from '../../../../shared/text/parse-json.ts';
 import { CommandError } from '../../../command.ts';
 
 export const ROLE_FILE = 'role.json';

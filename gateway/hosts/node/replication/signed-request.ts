@@ -1,8 +1,12 @@
 /** Messages between the gateways of one institution are signed by their keys, which their common root certifies. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
-import { CERTIFICATE_BYTES, type Certificate, openCertificate } from '../../../../shared/lattice/certificate.ts';
-import { SIGNATURE_BYTES } from '../../../../shared/lattice/crypto.ts';
+import { SIGNATURE_BYTES } from '../../../../shared/lattice/crypto-interface.ts';
+import {
+  CERTIFICATE_BYTES,
+  type Certificate,
+  openCertificate,
+} from '../../../../shared/lattice/gateway-certificate.ts';
 import { workerdCrypto, workerdSigner } from '../../../issuer/crypto.ts';
 import type { GatewayKey } from '../../../issuer/issuer.ts';
 

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
-import { xmlTag } from '../../../../shared/text/xml.ts';
+import { xmlTag } from '../../../../shared/text/xml-tags.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';

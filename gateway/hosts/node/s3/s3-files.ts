@@ -1,6 +1,6 @@
 /** Stores files as objects of a bucket. */
 
-import { xmlTag, xmlTags } from '../../../../shared/text/xml.ts';
+import { xmlTag, xmlTags } from '../../../../shared/text/xml-tags.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
 import { splitIntoParts } from '../../../files/parts.ts';
 import { type S3Client, storeUnavailable, withStallTimeout } from './s3-client.ts';

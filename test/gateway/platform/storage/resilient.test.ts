@@ -9,7 +9,7 @@ import { ResilientStorage } from '../../../../gateway/platform/storage/resilient
 import { type UsageBatch, UsageStore } from '../../../../gateway/usage/usage-store.ts';
 import { createUsageTable, newestUsage } from '../../../../gateway/usage/usage-table.ts';
 import type { UsageRecord } from '../../../../shared/usage/usage-record.ts';
-import { NO_USAGE } from '../../../../shared/wire/usage.ts';
+import { NO_USAGE } from '../../../../shared/wire/reported-usage.ts';
 import { runInDurableObject } from '../../support/durable.ts';
 
 /** A clock that the test moves. */

@@ -11,7 +11,7 @@ import {
   readOperatorPolicies,
   readPolicyFile,
 } from '../../../../shared/routing/policies/operator-policies.ts';
-import type { Policy } from '../../../../shared/routing/policy.ts';
+import type { Policy } from '../../../../shared/routing/routing-policy.ts';
 
 const candidate = (session: string): Candidate => ({
   session,

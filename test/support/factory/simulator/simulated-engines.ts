@@ -7,7 +7,7 @@ import {
   JOB_LABEL,
   type ModelDemand,
   type ServingNode,
-} from '../../../../shared/factory/exchange.ts';
+} from '../../../../shared/factory/factory-exchange.ts';
 import type { SimulatedCluster, SimulatedJob } from './simulated-cluster.ts';
 
 export interface SimulatedModel {

@@ -1,0 +1,258 @@
+/**
+ * One request to a disaggregated pair: the prefill engine computes the prompt, and the decode engine sends the
+ * response.
+ */
+
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
+import type { PrefillTarget } from '../engine/engine-address.ts';
+import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
+import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from './prefill-decode-bodies.ts';
+import { readWhole } from './read-whole-body.ts';
+
+/**
+ * Longest body. Fields are appended to the whole body, so it is held until its end. Images in a prompt make it this
+ * long.
+ */
+const BODY_MAX_BYTES = 16 * 1024 * 1024;
+/** Bodies of one pair that are held at the same time. */
+const BODIES_MAX_BYTES = 256 * 1024 * 1024;
+/** Longest answer of a prefill engine: one token and the ids of the prompt's blocks; 128 k tokens are 8,192 blocks. */
+const ANSWER_MAX_BYTES = 1024 * 1024;
+
+const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
+
+/** Endpoints with prompts for the prefill engine; only the decode engine serves the others. */
+export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
+
+/** State that the requests of one pair share. */
+export class PairState {
+  readonly target: PrefillTarget;
+  readonly prefill: EngineConnection;
+  readonly #log: (line: string) => void;
+  #heldBytes = 0;
+  #failing = false;
+
+  constructor(target: PrefillTarget, prefill: EngineConnection, log: (line: string) => void) {
+    this.target = target;
+    this.prefill = prefill;
+    this.#log = log;
+  }
+
+  /** False if the memory is full; otherwise the caller must give the bytes back. */
+  hold(bytes: number): boolean {
+    if (this.#heldBytes + bytes > BODIES_MAX_BYTES) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#heldBytes -= bytes;
+  }
+
+  /** Logs the failure once, until the prefill engine works again. */
+  failed(why: string): void {
+    if (!this.#failing)
+      this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine computes prompts itself`);
+    this.#failing = true;
+  }
+
+  works(): void {
+    if (this.#failing) this.#log(`prefill engine ${this.target.origin} works again`);
+    this.#failing = false;
+  }
+}
+
+interface Options {
+  decode: EngineConnection;
+  pair: PairState;
+  open: OpenFrame;
+  endpoint: Endpoint;
+  events: EngineEvents;
+}
+
+export class DisaggregatedCall implements EngineCall {
+  readonly #options: Options;
+  #calls: EngineCall[] = [];
+  #decode: EngineCall | undefined;
+  #content: Readable | undefined;
+  #heldBytes = 0;
+  #paused = false;
+  /** The caller needs nothing more, or has received its error. */
+  #finished = false;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  start(content: Buffer | Readable): this {
+    neverRejects(this.#run(content));
+    return this;
+  }
+
+  async #run(content: Buffer | Readable): Promise<void> {
+    const body = await this.#read(content);
+    if (body === undefined || this.#finished) return this.#giveBack();
+    if (this.#options.decode.target.engine === 'sglang') this.#runBoth(body);
+    else this.#inTurn(body);
+  }
+
+  /** Undefined if the body ended early, or if it does not fit into memory. */
+  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
+    if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
+    this.#content = content;
+    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk.length));
+  }
+
+  #hold(bytes: number): boolean {
+    if (this.#heldBytes + bytes > BODY_MAX_BYTES) {
+      this.#tooLong();
+      return false;
+    }
+    if (!this.#options.pair.hold(bytes)) {
+      this.#fail('overloaded', 'the bodies of this pair of engines fill its memory');
+      return false;
+    }
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  #giveBack(): void {
+    this.#options.pair.giveBack(this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+
+  /**
+   * vLLM: prefill first, then decode with the location of the keys and values. A failed prefill costs time, but the
+   * request continues.
+   */
+  #inTurn(body: Buffer): void {
+    const { pair } = this.#options;
+    const answer: Buffer[] = [];
+    let [status, bytes] = [0, 0];
+    const decode = (why: string | undefined) => {
+      if (this.#finished) return;
+      const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
+      // 4xx: the decode engine refuses it as well, with its own message.
+      if (params !== undefined) pair.works();
+      else if (status < 400 || status >= 500) pair.failed(why ?? 'its answer has no kv_transfer_params');
+      this.#ask(decodeRequest(body, params ?? null));
+    };
+    this.#send(pair.prefill, prefillRequest(body), {
+      onHead: (got) => {
+        status = got;
+      },
+      onData: (chunk) => {
+        bytes += chunk.length;
+        if (bytes <= ANSWER_MAX_BYTES) answer.push(Buffer.from(chunk));
+      },
+      onEnd: () => {
+        const long = bytes > ANSWER_MAX_BYTES ? `its answer is longer than ${ANSWER_MAX_BYTES} bytes` : undefined;
+        decode(status === 200 ? long : `status ${status}`);
+      },
+      onError: (_code, message) => decode(message),
+    });
+  }
+
+  /**
+   * SGLang: both requests run concurrently. The decode engine waits for its peer, so a failed prefill ends the request.
+   */
+  #runBoth(body: Buffer): void {
+    const { pair } = this.#options;
+    const { hostname } = new URL(pair.target.origin);
+    const room = randomBytes(8).readBigUInt64BE() >> 1n;
+    const request = sglangRequest(body, {
+      host: hostname,
+      port: pair.target.bootstrapPort,
+      room,
+    });
+    let answered = false;
+    this.#ask(request, () => {
+      answered = true;
+    });
+    let relay: EngineEvents | undefined;
+    this.#send(pair.prefill, request, {
+      onHead: (status, headers, sized) => {
+        if (status < 400 || answered || this.#finished) return;
+        // The prefill engine's refusal is the response, because the decode engine waits for keys and values that will
+        // not arrive.
+        this.#decode?.abort();
+        this.#giveBack(); // the decode engine's call reports nothing any more
+        relay = this.#options.events;
+        relay.onHead(status, headers, sized);
+      },
+      onData: (chunk) => relay?.onData(chunk),
+      onEnd: () => relay?.onEnd(),
+      onError: (code, message) => {
+        if (!answered || relay !== undefined) this.#fail(code, `prefill engine: ${message}`);
+      },
+    });
+  }
+
+  /** The decode engine's response goes to the client. */
+  #ask(request: Buffer, onHead: () => void = () => {}): void {
+    const { decode, events } = this.#options;
+    this.#decode = this.#send(decode, request, {
+      ...events,
+      onHead: (status, headers, sized) => {
+        onHead();
+        this.#giveBack();
+        events.onHead(status, headers, sized);
+      },
+      onError: (code, message) => {
+        this.#giveBack();
+        events.onError(code, message);
+      },
+    });
+    if (this.#paused) this.#decode.pause();
+  }
+
+  #send(client: EngineConnection, request: Buffer, events: EngineEvents): EngineCall {
+    const { open, endpoint } = this.#options;
+    const call = client.send(open, endpoint, request, request.length, events);
+    this.#calls.push(call);
+    return call;
+  }
+
+  #tooLong(): void {
+    const message = `a pair of prefill and decode engines takes bodies of at most ${BODY_MAX_BYTES} bytes`;
+    const error = { message, type: 'invalid_request_error', param: null, code: 'request_too_large' };
+    const headers: HeaderList = [['content-type', 'application/json']];
+    const { events } = this.#options;
+    this.#stop();
+    events.onHead(413, headers, true);
+    events.onData(Buffer.from(JSON.stringify({ error })));
+    events.onEnd();
+  }
+
+  #fail(code: ResetCode, message: string): void {
+    if (this.#finished) return;
+    this.#stop();
+    this.#options.events.onError(code, message);
+  }
+
+  #stop(): void {
+    this.#finished = true;
+    this.#content?.destroy();
+    for (const call of this.#calls) call.abort();
+    this.#giveBack();
+  }
+
+  pause(): void {
+    this.#paused = true;
+    this.#decode?.pause();
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#decode?.resume();
+  }
+
+  abort(): void {
+    this.#stop();
+  }
+}

@@ -1,0 +1,379 @@
+import { attemptName } from '../../shared/attempts/attempt-request.ts';
+import { withoutUsage } from '../../shared/openai/body-edits.ts';
+import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { OutboundStream } from '../../shared/wire/outbound-stream.ts';
+import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/protocol-constants.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
+import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
+import type { SealOpener } from '../seal/seal-opener.ts';
+import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from './engine-answer.ts';
+import type { EngineCall, EngineEvents } from './engine-call.ts';
+import type { EngineClient } from './engine-client.ts';
+import { EngineRequestBody } from './engine-request-body.ts';
+import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
+import { UsageCall, type UsageOptions } from './stream-options-retry.ts';
+
+/** Longest body that can be sent again without our `stream_options`. Gateways do not repeat longer ones either. */
+const RESEND_MAX_BYTES = 1024 * 1024;
+
+/** The engine's response is not read further while this many bytes of it wait for credit. */
+const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
+
+export interface EngineAttemptHost {
+  /** Absent: this agent does not open sealed requests. */
+  readonly seals?: SealOpener | undefined;
+  now(): number;
+  /** Clock for deadlines; see `WaitClock`. */
+  patientNow(): number;
+  /** State for the current engine. */
+  usageOptions(): UsageOptions['state'];
+  /** The engine answers; its head is sent next. */
+  onHead(status: number): void;
+  /** A stream has begun, `ms` after the engine got the request. */
+  onFirstToken(ms: number): void;
+  /** The attempt is over; `usage` must be reported until the gateway has stored it. */
+  onReport(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
+  /** The engine answered, and the gateway asks for the first blocks of the prompt. */
+  onPrompt(request: EngineAttempt, body: Uint8Array): void;
+  /** The engine is done with the request, successfully or not. */
+  onIdle(request: EngineAttempt): void;
+}
+
+/** Endpoints with prompts that an engine's `/tokenize` accepts. */
+const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
+
+/**
+ * One attempt of a request, as the node sees it: the body goes to the engine, the response to the tunnel. It is bound
+ * to a stream of a link while a gateway claims it. Without a link it continues, within its window, until its time is
+ * up.
+ */
+export class EngineAttempt {
+  readonly name: string;
+  readonly open: OpenFrame;
+  readonly endpoint: Endpoint;
+  readonly body: EngineRequestBody;
+  readonly #host: EngineAttemptHost;
+  readonly #outgoing = new OutboundStream();
+  /** It is not known yet whether the engine accepts the `stream_options` that the gateway adds. */
+  readonly #mayRefuse: boolean;
+  #stream: number;
+  #link: Link | undefined;
+  #call: EngineCall | undefined;
+  #answer: EngineAnswer | undefined;
+  /** Facts of a sealed request, after it is open: its response is sealed as well. */
+  #opened: OpenedFacts | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #ending: EngineAnswerEnd | undefined;
+  #usage: ReportedUsage | undefined;
+  /** The ending, or at least the usage, was sent on the link. */
+  #reported = false;
+  #paused = false;
+  #startedAt = 0;
+  /** When the engine last read or sent a byte of a body, or was last allowed to send again. */
+  #progressAt = 0;
+  /**
+   * A byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before its first
+   * token.
+   */
+  #started = false;
+  /** Time since `#startedAt`; 0 before the first byte of the response's body. */
+  #firstMs = 0;
+  #unclaimedUntil: number | undefined;
+
+  /** @throws RangeError for edits that overlap */
+  constructor(open: OpenFrame, endpoint: Endpoint, host: EngineAttemptHost) {
+    this.open = open;
+    this.name = attemptName(open);
+    this.endpoint = endpoint;
+    this.#host = host;
+    this.#stream = open.stream;
+    const plain = withoutUsage(open.edits);
+    const options = plain.length < open.edits.length ? host.usageOptions() : 'taken';
+    this.#mayRefuse = options === 'unknown';
+    const edits = options === 'refused' ? plain : open.edits;
+    this.body = new EngineRequestBody(edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+    if (this.#mayRefuse) this.body.keepRaw(RESEND_MAX_BYTES);
+    if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
+  }
+
+  static endpointOf(open: OpenFrame): Endpoint | undefined {
+    return endpointById(open.endpoint);
+  }
+
+  get stream(): number {
+    return this.#stream;
+  }
+
+  /** True if a link takes its frames. */
+  get bound(): boolean {
+    return this.#link !== undefined;
+  }
+
+  get finished(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  /** True if the connection was lost during the first message, before the engine got the request. */
+  get unstarted(): boolean {
+    return this.#call === undefined && !this.finished;
+  }
+
+  /** True if the ending was sent, and only the acknowledgment that the usage is stored is missing. */
+  get said(): boolean {
+    return this.finished && this.#reported;
+  }
+
+  /** Bytes of the response that are held in memory. */
+  get kept(): number {
+    return this.#outgoing.kept;
+  }
+
+  /** A new stream of `link` continues the response at `open.answerOffset`. False if that part is not held any more. */
+  claim(link: Link, open: OpenFrame): boolean {
+    if (!this.#outgoing.rewind(open.answerOffset)) return false;
+    this.#link?.detach(this.#stream);
+    this.#shrink();
+    this.#stream = open.stream;
+    this.body.incoming.resume(link === this.#link);
+    this.bind(link);
+    return true;
+  }
+
+  /** After the first opening, or a claim: from now on frames go to `link`. */
+  bind(link: Link): void {
+    this.#link = link;
+    this.#reported = false;
+    this.#unclaimedUntil = undefined;
+    const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
+    link.putLazily({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
+    if (this.#head !== undefined) link.put({ ...this.#head, stream: this.#stream });
+    link.attach(this.#stream, {
+      outgoing: this.#outgoing,
+      ending: () => this.#endingFrames(),
+      refill: () => this.#resume(),
+    });
+  }
+
+  /** The socket or the gateway's object is gone; the attempt waits to be claimed. */
+  unbind(): void {
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+    this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
+  }
+
+  /** Starts the engine's work after the first message is read: a small body is then complete. */
+  start(client: EngineClient): void {
+    if (this.#call !== undefined || this.finished) return;
+    this.#startedAt = this.#host.now();
+    this.#progressAt = this.#host.patientNow();
+    this.#call = this.#ask(client, {
+      onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
+      onData: (chunk) => this.#onData(chunk),
+      onEnd: () => this.#finish({ kind: 'end' }),
+      onError: (code, message) => this.#finish({ kind: 'reset', code, message }),
+    });
+  }
+
+  #ask(client: EngineClient, events: EngineEvents): EngineCall {
+    const { open, endpoint, body } = this;
+    const { seals: opener } = this.#host;
+    const length = body.contentLength;
+    if (opener === undefined || !isSealed(open)) {
+      if (!this.#mayRefuse) return client.call(open, endpoint, body.open(), length, events);
+      const without = () => body.again(withoutUsage(open.edits));
+      return new UsageCall({ client, open, endpoint, events, without }).start(body.open(), length);
+    }
+    const onOpened = (opened: OpenedFacts) => {
+      this.#opened = opened;
+    };
+    return new SealedCall({ open, endpoint, client, opener, events, onOpened }).start(body.open());
+  }
+
+  #onHead(status: number, headers: HeaderList, sized: boolean): void {
+    this.body.dropRaw();
+    const opened = this.#opened;
+    this.#answer = new EngineAnswer(this.endpoint, {
+      status,
+      headers,
+      sized,
+      dropUsage: opened?.dropUsage ?? this.open.dropUsage,
+      promptBytes: opened?.promptBytes ?? this.body.incoming.received,
+    });
+    const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
+    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
+    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
+    this.#host.onHead(status);
+    this.#link?.put(this.#head);
+  }
+
+  #onData(chunk: Uint8Array): void {
+    this.#progressAt = this.#host.patientNow();
+    if (!this.#started) {
+      this.#firstMs = Math.max(1, Math.round(this.#host.now() - this.#startedAt));
+      if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
+    }
+    this.#started = true;
+    this.#give(this.#answer?.push(chunk, this.#progressAt) ?? []);
+    if (this.#opened !== undefined) return this.#endAtFault();
+    this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
+  }
+
+  #pauseWhenFull(): void {
+    if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
+    this.#paused = true;
+    this.#call?.pause();
+  }
+
+  #give(pieces: readonly Uint8Array[]): void {
+    if (this.#opened === undefined) for (const piece of pieces) this.#outgoing.push(piece);
+    else this.#opened.sealer.gather(pieces, () => this.#sendSealed());
+  }
+
+  /**
+   * Sends all bytes of one read of the engine's socket as one chunk, after the read's task has ended. No timer delays a
+   * token.
+   */
+  #sendSealed(): void {
+    if (this.finished || this.#opened === undefined) return;
+    this.#outgoing.push(this.#opened.sealer.gathered());
+    this.#link?.kick(this.#stream);
+    this.#pauseWhenFull();
+  }
+
+  /** The engine failed in a way after which another engine may continue. The client does not see the failure. */
+  #endAtFault(): void {
+    if (this.#opened?.sealer.fault === undefined || this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: '' });
+  }
+
+  #resume(): void {
+    if (!this.#paused || this.#outgoing.unsent >= UNSENT_MAX_BYTES / 2) return;
+    this.#paused = false;
+    this.#progressAt = this.#host.patientNow();
+    this.#call?.resume();
+  }
+
+  #onBodyTaken(bytes: number): void {
+    this.#progressAt = this.#host.patientNow();
+    this.#link?.consumed(bytes);
+    const credit = this.#link && this.body.incoming.credit(this.#link.pool);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
+  }
+
+  #finish(reported: EngineAnswerEnd): void {
+    if (this.finished) return;
+    const broken = this.#opened?.sealer.fault !== undefined;
+    const { ending, flush, usage } = this.#answer?.end(reported, broken) ?? failedOutcome(reported);
+    this.#usage = usage;
+    this.#give(flush);
+    if (this.#head === undefined) this.#opened?.unanswered();
+    else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
+    this.#outgoing.finish();
+    // An engine's failure message may quote the request.
+    this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
+    const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
+    this.body.abandon();
+    this.body.dropRaw();
+    this.#shrink();
+    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It drops everything
+    // else.
+    this.#call = undefined;
+    this.#answer = undefined;
+    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
+    if (prompt !== undefined) this.#host.onPrompt(this, prompt);
+    this.#link?.kick(this.#stream);
+    this.#host.onIdle(this);
+  }
+
+  #timings(): ReportedTimings {
+    const totalMs = this.#startedAt === 0 ? 0 : Math.round(this.#host.now() - this.#startedAt);
+    return { status: this.#head?.status ?? 0, firstMs: this.#firstMs, totalMs: Math.max(this.#firstMs, totalMs) };
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.body.incoming.shrink(this.#link.pool);
+  }
+
+  #endingFrames(): Frame[] {
+    const ending = this.#ending;
+    if (ending === undefined) return [];
+    this.#reported = true;
+    const stream = this.#stream;
+    const last: Frame =
+      ending.kind === 'end'
+        ? { type: 'end', stream, offset: this.#outgoing.length }
+        : { type: 'reset', stream, code: ending.code, message: ending.message };
+    return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
+  }
+
+  /** The gateway does not need the response any more. */
+  cancel(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    const link = this.#link;
+    link?.detach(this.#stream);
+    // Finishes before the link is forgotten, so that the link gets the credit for bytes that the engine did not read.
+    this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
+    this.#link = undefined;
+    this.#reportUsage(link);
+  }
+
+  #reportUsage(link: Link | undefined): void {
+    this.#reported = true;
+    if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
+  }
+
+  /** The attempt is not needed any more. Without this the link would hold its response until the socket ends. */
+  release(): void {
+    this.cancel();
+    if (!this.#reported) this.#reportUsage(this.#link); // the ending still waited after data that is not needed any more
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+  }
+
+  /**
+   * Drops the rest of a finished response. Resets the stream, because its reader would otherwise wait for bytes that
+   * never arrive.
+   */
+  dropAnswer(): void {
+    if (!this.finished || this.#reported) return;
+    const link = this.#link;
+    link?.detach(this.#stream);
+    link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
+  }
+
+  /** The agent ends: the gateway gets no more of the response. */
+  giveUp(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
+  }
+
+  /**
+   * `now`: the host's `patientNow`. Timeouts limit the silence between bytes, never the total. A client that does not
+   * read is not a stall of the engine.
+   */
+  tick(now: number): void {
+    if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
+    if (this.finished || this.#paused || this.#call === undefined) return;
+    if (this.#answer?.lingers(now) === true) {
+      this.#call.abort();
+      return this.#finish(NORMAL_END);
+    }
+    const limit = this.#started ? this.open.stallMs : this.open.firstByteMs;
+    if (limit === 0 || now - this.#progressAt < limit) return;
+    this.#call.abort();
+    const code = this.#started ? 'stall_timeout' : 'first_byte_timeout';
+    this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
+  }
+
+  /** True if the attempt is finished and no gateway claimed it in time, so that it may be dropped. */
+  forgettable(now: number): boolean {
+    return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
+  }
+}

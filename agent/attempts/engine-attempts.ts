@@ -1,0 +1,307 @@
+import { attemptName } from '../../shared/attempts/attempt-request.ts';
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { RATE_FRAME, TIMED_REPORT_FRAME } from '../../shared/wire/protocol-constants.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import { PrefixBlocks } from '../engine/prefix-blocks.ts';
+import type { SealOpener } from '../seal/seal-opener.ts';
+import { waitClock } from '../wait-clock.ts';
+import { EngineAttempt, type EngineAttemptHost } from './engine-attempt.ts';
+import { EngineClient } from './engine-client.ts';
+import { type LoadCounter, LoadReports } from './load-reports.ts';
+import { PendingReports, reportFrame } from './pending-reports.ts';
+import { isSealed } from './sealed-call.ts';
+
+/** Concurrent attempts: more than an engine batches. Further attempts are refused as `overloaded`. */
+const REQUESTS_MAX = 4096;
+
+/** Total size of finished responses that the other end has not acknowledged; the oldest are dropped first. */
+const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
+const FINISHED_MAX = 10_000;
+
+/**
+ * Longest wait of a drain for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after a
+ * response. A gateway that has just gone, or is frozen, does not send it, and its responses would hold an idle agent
+ * for the whole drain time.
+ */
+const SETTLED_WAIT_MS = 2_000;
+
+/** Statuses of an engine that may have lost a model since the last probe, or is loading it again. */
+const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
+
+/**
+ * All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive
+ * sockets.
+ */
+export class EngineAttempts {
+  readonly reports: PendingReports;
+  readonly #engine: () => EngineTarget | undefined;
+  readonly #log: (line: string) => void;
+  readonly #load: LoadCounter | undefined;
+  readonly #loadReports: LoadReports | undefined;
+  /** True if the other end reads REPORTs with timings. */
+  #readsTimings = false;
+  readonly #named = new TransientMap<string, EngineAttempt>();
+  readonly #streams = new TransientMap<number, EngineAttempt>();
+  /** In the order in which they finished. */
+  readonly #finished = new TransientMap<string, EngineAttempt>();
+  readonly #blocks = new PrefixBlocks();
+  readonly #host: EngineAttemptHost;
+  #running = 0;
+  #client: EngineClient | undefined;
+  #draining = false;
+  #link: Link | undefined;
+  #onDrained: (() => void)[] = [];
+  /** During a drain: time at which every response was sent. */
+  #allSaidAt: number | undefined;
+
+  constructor(
+    engine: () => EngineTarget | undefined,
+    log: (line: string) => void,
+    load?: LoadCounter,
+    seals?: SealOpener,
+  ) {
+    this.#host = {
+      seals,
+      now: () => performance.now(),
+      patientNow: () => waitClock.now(),
+      usageOptions: () => this.#client?.usage.state ?? 'unknown',
+      onHead: (status) => {
+        if (LOST_MODEL.has(status)) this.#load?.lost?.();
+        this.#loadReports?.say();
+      },
+      onFirstToken: (ms) => this.#load?.firstToken(ms),
+      onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
+      onPrompt: ({ stream }, body) => this.#reportPrefixes(stream, body),
+      onIdle: (ended) => this.#onIdle(ended),
+    };
+    this.#engine = engine;
+    this.#load = load;
+    this.#loadReports = load && new LoadReports(load);
+    this.#log = log;
+    this.reports = new PendingReports(log);
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Attempts that are held, including finished ones. */
+  get size(): number {
+    return this.#named.size;
+  }
+
+  /**
+   * A socket is ready: repeats the reports that the gateway has not stored. `reads`: the highest frame type that it
+   * reads.
+   */
+  connect(link: Link, reads = 0): void {
+    this.#link = link;
+    this.#loadReports?.connect(link, reads >= RATE_FRAME);
+    this.#readsTimings = reads >= TIMED_REPORT_FRAME;
+    for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);
+  }
+
+  /** The socket is gone: every attempt waits to be claimed. */
+  disconnect(): void {
+    this.#link = undefined;
+    this.#loadReports?.disconnect();
+    this.#streams.clear();
+    for (const request of this.#named.values()) request.unbind();
+  }
+
+  /**
+   * Handles the frames of one message that belong to streams; `touched` collects attempts that may start after the
+   * message is read.
+   */
+  onFrame(link: Link, frame: Frame, touched: Set<EngineAttempt>): void {
+    switch (frame.type) {
+      case 'open':
+        return this.#open(link, frame, touched);
+      case 'data':
+      case 'end':
+        return this.#body(link, frame);
+      case 'reset':
+        return this.#reset(frame);
+      case 'settled':
+        for (const stream of frame.streams) this.#settle(stream);
+        return;
+      default:
+        throw new WireError('bad_frame', `a gateway sends no ${frame.type}`);
+    }
+  }
+
+  #open(link: Link, frame: OpenFrame, touched: Set<EngineAttempt>): void {
+    const known = this.#named.get(attemptName(frame));
+    if (known !== undefined) {
+      this.#streams.delete(known.stream);
+      if (known.claim(link, frame)) {
+        this.#streams.set(frame.stream, known);
+        if (known.unstarted) touched.add(known);
+        return;
+      }
+      this.#forget(known); // the gateway asks for a part of the response that is not held any more
+      return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
+    }
+    if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
+    if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
+    const endpoint = EngineAttempt.endpointOf(frame);
+    if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
+    if (isSealed(frame) && this.#host.seals === undefined)
+      return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
+    if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
+    if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
+    // Checked before the body is read, so that another node, or the gateway's queue, can still take the request.
+    const full = endpoint.batched ? this.#load?.full : undefined;
+    if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
+    const request = this.#create(frame, endpoint);
+    request.bind(link);
+    touched.add(request);
+  }
+
+  #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof EngineAttempt.endpointOf>>): EngineAttempt {
+    const request = new EngineAttempt(frame, endpoint, this.#host);
+    this.#named.set(request.name, request);
+    this.#streams.set(frame.stream, request);
+    this.#running++;
+    this.#load?.begin();
+    return request;
+  }
+
+  /** No request waits for the blocks, so they are dropped if no socket is open. */
+  #reportPrefixes(of: number, body: Uint8Array): void {
+    const target = this.#engine();
+    if (target !== undefined)
+      this.#blocks.ask(body, target, (blocks) => this.#link?.put({ type: 'prefixes', of, blocks }));
+  }
+
+  #refuse(
+    link: Link,
+    stream: number,
+    code: 'refused' | 'unknown' | 'overloaded' | 'seal_refused',
+    message: string,
+  ): void {
+    link.put({ type: 'reset', stream, code, message });
+  }
+
+  #body(link: Link, frame: Extract<Frame, { type: 'data' | 'end' }>): void {
+    const request = this.#streams.get(frame.stream);
+    if (request === undefined || request.finished) {
+      if (frame.type === 'data') link.consumed(frame.bytes.length);
+      return;
+    }
+    if (frame.type === 'data') request.body.data(frame.offset, frame.bytes);
+    else request.body.end(frame.offset);
+  }
+
+  #reset(frame: Extract<Frame, { type: 'reset' }>): void {
+    const request = this.#streams.get(frame.stream);
+    if (request === undefined) return;
+    // The gateway's object does not know the stream. The object's successor may claim the stream in a moment.
+    if (frame.code === 'unknown') request.unbind();
+    else this.#forget(request);
+  }
+
+  #report(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void {
+    const { requestId, attempt, receipt } = request.open;
+    const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
+    this.reports.add(report);
+    // An attempt without a link sends no ending with its usage, and the next socket may be days away.
+    if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
+  }
+
+  /** The gateway has stored the usage and passed the response on, so the attempt is not needed any more. */
+  #settle(stream: number): void {
+    this.reports.settled(stream);
+    const request = this.#streams.get(stream);
+    if (request?.finished) this.#forget(request);
+  }
+
+  #forget(request: EngineAttempt): void {
+    request.release();
+    this.#named.delete(request.name);
+    this.#streams.delete(request.stream);
+    this.#finished.delete(request.name);
+    if (this.#named.size === 0) this.#drained();
+  }
+
+  #drained(): void {
+    for (const done of this.#onDrained.splice(0)) done();
+  }
+
+  #onIdle(request: EngineAttempt): void {
+    this.#running--;
+    this.#load?.end();
+    this.#loadReports?.onIdle();
+    this.#finished.set(request.name, request);
+  }
+
+  /** Starts an attempt at the current engine. */
+  start(request: EngineAttempt): void {
+    const target = this.#engine();
+    if (target === undefined) return this.#forget(request);
+    if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
+      inBackground('engine', this.#client?.close(), this.#log);
+      this.#client = new EngineClient(target, this.#log, () => this.#load?.heard?.());
+    }
+    request.start(this.#client);
+  }
+
+  /** `now`: time of `waitClock`. */
+  tick(now: number): void {
+    for (const request of this.#named.values()) {
+      request.tick(now);
+      if (request.forgettable(now)) this.#forget(request);
+    }
+    this.#trim();
+    this.#loadReports?.tick(performance.now(), this.#running);
+    if (this.#onDrained.length === 0) return;
+    const allSaid = [...this.#named.values()].every((request) => request.said);
+    this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;
+    if (this.#allSaidAt !== undefined && now - this.#allSaidAt >= SETTLED_WAIT_MS) this.#drained();
+  }
+
+  #trim(): void {
+    let bytes = 0;
+    for (const request of this.#finished.values()) bytes += request.kept;
+    const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
+    if (!isFull()) return;
+    // Attempts with a fully sent response go first.
+    const inOrder = [...this.#finished.values()];
+    for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
+      if (!isFull()) return;
+      bytes -= request.kept;
+      this.#log(`answer of ${request.name} dropped: it was not ${request.said ? 'acknowledged' : 'read to its end'}`);
+      request.dropAnswer();
+      this.#forget(request);
+    }
+  }
+
+  /**
+   * Refuses new openings. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last response was sent.
+   */
+  drain(): Promise<void> {
+    this.#draining = true;
+    if (this.#named.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onDrained.push(resolve));
+  }
+
+  /** Ends running attempts toward the gateway, so that other nodes can continue them. */
+  giveUp(): void {
+    for (const request of this.#named.values()) request.giveUp(); // not released before its end is sent
+  }
+
+  /** The caller must `flush` the link afterwards. */
+  async close(): Promise<void> {
+    this.giveUp();
+    await this.#client?.close();
+  }
+}
+
+function sameTarget(a: EngineTarget, b: EngineTarget): boolean {
+  return a.origin === b.origin && a.pathPrefix === b.pathPrefix && a.key === b.key && a.engine === b.engine;
+}

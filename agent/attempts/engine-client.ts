@@ -1,0 +1,244 @@
+import type { Readable } from 'node:stream';
+import { type Dispatcher, errors, Pool } from 'undici';
+import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
+import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
+import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
+import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
+import { UsageOptions } from './stream-options-retry.ts';
+
+/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s; this client closes them first. */
+const KEEP_ALIVE_MS = 4_000;
+
+/**
+ * If a connection breaks this soon, before any response, the engine had closed it while it was idle. Longer than a busy
+ * machine needs to notice that.
+ */
+const STALE_MS = 2_000;
+
+/** Headers of the engine that do not go into the tunnel. The gateway's list is the enforced one. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'transfer-encoding',
+  'content-length',
+  'date',
+  'server',
+  'trailer',
+  'upgrade',
+  'set-cookie',
+]);
+
+/** Connections to one engine. */
+export class EngineClient implements EngineConnection {
+  readonly target: EngineTarget;
+  /** Whether the engine accepts the `stream_options` that gateways add. */
+  readonly usage = new UsageOptions();
+  readonly #pool: Pool;
+  /**
+   * A new connection for each request. A streamed body is not kept, so it could not be sent again after an idle
+   * connection broke.
+   */
+  readonly #fresh: Pool;
+  readonly #pair: PairState | undefined;
+  readonly #onReceived: () => void;
+  /** Connections opened so far. */
+  #connections = 0;
+
+  /** `onReceived`: called with every chunk of a response's body. */
+  constructor(target: EngineTarget, log: (line: string) => void = () => {}, onReceived: () => void = () => {}) {
+    this.target = target;
+    this.#onReceived = onReceived;
+    this.#pair =
+      target.prefill &&
+      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, onReceived), log);
+    // Timeouts belong to the request: stalls, configurable per model.
+    const patient = { headersTimeout: 0, bodyTimeout: 0 };
+    const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
+    this.#pool = new Pool(target.origin, { pipelining: 1, ...kept, ...patient });
+    this.#fresh = new Pool(target.origin, { pipelining: 0, ...patient });
+    this.#pool.on('connect', () => {
+      this.#connections++;
+    });
+  }
+
+  /** `length`: bytes of `content`; undefined: chunked. */
+  call(
+    open: OpenFrame,
+    endpoint: Endpoint,
+    content: Buffer | Readable,
+    length: number | undefined,
+    events: EngineEvents,
+  ): EngineCall {
+    if (this.#pair === undefined || !isDisaggregated(endpoint))
+      return this.send(open, endpoint, content, length, events);
+    return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(content);
+  }
+
+  /** `length`: bytes of `content`; undefined: chunked. */
+  send(
+    open: OpenFrame,
+    endpoint: Endpoint,
+    content: Buffer | Readable,
+    length: number | undefined,
+    events: EngineEvents,
+  ): EngineCall {
+    const options: Dispatcher.DispatchOptions = {
+      path: this.target.pathPrefix + enginePathAt(endpoint, this.target.engine),
+      method: endpoint.method,
+      headers: this.#headers(open, length),
+      body: content,
+    };
+    const pool = Buffer.isBuffer(content) ? this.#pool : this.#fresh;
+    const call = new Call(pool, options, events, { connections: () => this.#connections, heard: this.#onReceived });
+    call.dispatch();
+    return call;
+  }
+
+  #headers(open: OpenFrame, length: number | undefined): string[] {
+    const headers: string[] = [];
+    for (const [name, value] of open.headers) headers.push(name, value);
+    if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
+    if (length !== undefined) headers.push('content-length', String(length));
+    // Without it a server may compress as it likes (RFC 9110 §12.5.3), and nothing on the way back would undo that.
+    headers.push('accept-encoding', 'identity');
+    if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);
+    return headers;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#pool.destroy(), this.#fresh.destroy(), this.#pair?.prefill.close()]);
+  }
+}
+
+const engineOf = ({ engine }: EngineTarget) => (engine === undefined ? {} : { engine });
+
+/** One request to the engine. Repeated once if it used a pooled connection that was already closed. */
+class Call implements EngineCall, Dispatcher.DispatchHandler {
+  readonly #pool: Pool;
+  readonly #options: Dispatcher.DispatchOptions;
+  readonly #events: EngineEvents;
+  readonly #connections: () => number;
+  readonly #onReceived: () => void;
+  #connectionsBefore = 0;
+  #controller: Dispatcher.DispatchController | undefined;
+  #aborted = false;
+  #answered = false;
+  #repeated = false;
+  #dispatchedAt = 0;
+
+  constructor(
+    pool: Pool,
+    options: Dispatcher.DispatchOptions,
+    events: EngineEvents,
+    { connections, heard: onReceived }: { connections(): number; heard(): void },
+  ) {
+    this.#pool = pool;
+    this.#connections = connections;
+    this.#onReceived = onReceived;
+    this.#options = options;
+    this.#events = events;
+  }
+
+  dispatch(): void {
+    this.#dispatchedAt = performance.now();
+    this.#connectionsBefore = this.#connections();
+    this.#pool.dispatch(this.#options, this);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#aborted) controller.abort(new Error('the client left'));
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) return; // 100 Continue and other interim responses
+    this.#answered = true;
+    // RFC 9110 §15 defines no status above 599. In a frame such a status would end the socket, with every request on
+    // it.
+    if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
+    this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#onReceived();
+    this.#events.onData(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#events.onEnd();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#aborted) return;
+    if (this.#isStale(error)) {
+      this.#repeated = true;
+      return this.dispatch();
+    }
+    this.#events.onError(codeOf(error), error.message);
+  }
+
+  #isStale(error: Error): boolean {
+    if (this.#answered || this.#repeated || !isClosing(error)) return false;
+    // On a new connection the engine may have read the whole request before it closed. It may have begun the work, and
+    // would begin it twice.
+    if (this.#connections() !== this.#connectionsBefore) return false;
+    return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
+  }
+
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    this.#controller?.resume();
+  }
+
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort(new Error('the client left'));
+  }
+}
+
+/**
+ * If our request was already in the engine's buffer, its close reaches us as a reset. An earlier close reaches us as an
+ * end.
+ */
+function isClosing(error: Error): boolean {
+  return (
+    error instanceof errors.SocketError || ('code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE'))
+  );
+}
+
+function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
+  const list: [string, string][] = [];
+  // Placed first, so that the limit on headers never drops it: the body is read according to it.
+  const { 'content-type': contentType, ...others } = headers;
+  for (const [name, value] of [['content-type', contentType] as const, ...Object.entries(others)]) {
+    if (value === undefined || HOP_BY_HOP.has(name) || name.length > HEADER_NAME_MAX_BYTES) continue;
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (list.length < HEADERS_MAX && one.length <= TEXT_MAX_BYTES / 2) list.push([name, one]);
+    }
+  }
+  return list;
+}
+
+const UNREACHABLE: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOENT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+function codeOf(error: Error): ResetCode {
+  const code = 'code' in error ? String(error.code) : '';
+  return UNREACHABLE.has(code) ? 'engine_unreachable' : 'engine_closed';
+}

@@ -1,0 +1,48 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
+
+/** Reports kept for a gateway that does not acknowledge: at one request per second, almost three hours. */
+const PENDING_MAX = 10_000;
+
+export interface PendingReport {
+  stream: number;
+  usage: ReportedUsage;
+  name: ReportName;
+  timings: ReportedTimings;
+}
+
+/** Usage that the gateway has not stored yet. It survives a lost socket or object: the agent repeats it, by name. */
+export class PendingReports {
+  readonly #pending = new TransientMap<number, PendingReport>();
+  readonly #log: (line: string) => void;
+
+  constructor(log: (line: string) => void) {
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#pending.size;
+  }
+
+  add(report: PendingReport): void {
+    this.#pending.set(report.stream, report);
+    const oldest = this.#pending.size > PENDING_MAX ? this.#pending.keys().next().value : undefined;
+    if (oldest === undefined) return;
+    this.#pending.delete(oldest);
+    this.#log(`usage report dropped: the gateway has acknowledged none of ${PENDING_MAX}`);
+  }
+
+  settled(stream: number): void {
+    this.#pending.delete(stream);
+  }
+
+  /** All pending reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  *again(timed: boolean): Iterable<Frame> {
+    for (const report of this.#pending.values()) yield reportFrame(report, timed);
+  }
+}
+
+export function reportFrame({ timings, ...report }: PendingReport, timed: boolean): Frame {
+  return { type: 'report', ...report, ...(timed && { timings }) };
+}

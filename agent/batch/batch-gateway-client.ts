@@ -1,0 +1,165 @@
+/** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes. */
+import { randomBytes } from 'node:crypto';
+import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
+import type * as z from 'zod';
+import { GatewayRefusalError } from '../../node/gateway-client.ts';
+import {
+  BATCH_SIGNATURE_HEADER,
+  batchRequestMessage,
+  CLOCK_HEADER,
+  writeBatchSignature,
+} from '../../shared/batch/batch-signature.ts';
+import type { NodeContexts } from '../../shared/batch/function-context.ts';
+import {
+  type CommitCounts,
+  commitCountsSchema,
+  type GrantedLease,
+  grantedLease,
+  type LeaseState,
+  leaseState,
+} from '../../shared/batch/granted-lease.ts';
+import type { LineResult } from '../../shared/batch/line-results.ts';
+import { readAtMost } from '../../shared/collections/read-at-most.ts';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Signer } from '../../shared/lattice/crypto-interface.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { parseJson } from '../../shared/text/parse-json.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
+import { nodeCrypto } from '../host/node-crypto.ts';
+
+export interface SessionCredentials {
+  ticket: Ticket;
+  key: Signer;
+}
+
+/** A chunk is 256 KiB, or one line of up to 4 MiB. */
+const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
+/** Longer than the gateway waits for a batch. */
+const ANSWER_MS = 60_000;
+const CONNECTIONS_MAX = 4;
+
+export class BatchGateway {
+  readonly #url: URL;
+  readonly #credentials: () => SessionCredentials | undefined;
+  readonly #dispatcher: Dispatcher;
+  /** How far the gateway's clock is ahead of this one, according to its last answer. */
+  #aheadMs = 0;
+
+  /** @param credentials of the agent's current session */
+  constructor(url: URL, credentials: () => SessionCredentials | undefined, proxy: URL | undefined) {
+    this.#url = url;
+    this.#credentials = credentials;
+    const options = { connections: CONNECTIONS_MAX, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS };
+    this.#dispatcher = proxy === undefined ? new Agent(options) : new ProxyAgent({ uri: proxy.href, ...options });
+  }
+
+  /** Undefined: there is no work for this node now. @throws Error if the gateway cannot be asked */
+  async lease(
+    models: readonly string[],
+    prefix: number | undefined,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<GrantedLease | undefined> {
+    const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs };
+    const answer = await this.#post('lease', asked, signal);
+    return answer === undefined ? undefined : parsed(grantedLease, answer);
+  }
+
+  /** Leases lines for functions. @param functions the contexts on this node, and the owners that are allowed */
+  async leaseFunction(
+    functions: NodeContexts & { owners?: readonly string[] },
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<GrantedLease | undefined> {
+    const answer = await this.#post('lease', { models: [], functions, wait_ms: waitMs }, signal);
+    return answer === undefined ? undefined : parsed(grantedLease, answer);
+  }
+
+  /** The function's Python code. @throws Error */
+  async functionCode(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
+    return (await this.#post('function', refOf(lease), signal)) ?? Buffer.alloc(0);
+  }
+
+  /** The bytes of the leased chunk. @throws Error */
+  async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
+    const bytes = await this.#post('chunk', refOf(lease), signal);
+    if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of another length');
+    return bytes;
+  }
+
+  /** @throws Error */
+  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<CommitCounts> {
+    return parsed(commitCountsSchema, await this.#post('commit', { ...refOf(lease), results }));
+  }
+
+  /** @throws Error */
+  async renew(lease: GrantedLease): Promise<LeaseState> {
+    return parsed(leaseState, await this.#post('renew', refOf(lease)));
+  }
+
+  /** @throws Error */
+  async release(lease: GrantedLease): Promise<void> {
+    await this.#post('release', refOf(lease));
+  }
+
+  async close(): Promise<void> {
+    await this.#dispatcher.destroy();
+  }
+
+  async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
+    const body = Buffer.from(JSON.stringify(value));
+    const first = await this.#ask(verb, body, signal);
+    // The gateway answers with its clock if one of the clocks is wrong, or if it began a moment ago. The request is
+    // then sent once more.
+    const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
+    if (answer.status === 204) return undefined;
+    if (answer.status === 200) return answer.text;
+    const said = answer.text.toString('utf8').slice(0, 300);
+    throw new GatewayRefusalError(answer.status, `${this.#url.host} answers ${answer.status}: ${said}`);
+  }
+
+  async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
+    const credentials = this.#credentials();
+    if (credentials === undefined) throw new Error('no session speaks for this agent');
+    const { ticket, key } = credentials;
+    const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
+    const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
+    const asked = { ...stamp, session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` };
+    const signature = key.sign(batchRequestMessage(asked, body, nodeCrypto));
+    const response = await request(new URL(path, this.#url), {
+      method: 'POST',
+      dispatcher: this.#dispatcher,
+      headers: {
+        'content-type': 'application/json',
+        'x-otela-protocol': String(PROTOCOL_VERSION),
+        'x-otela-ticket': toBase64url(ticket.bytes),
+        [BATCH_SIGNATURE_HEADER]: writeBatchSignature(stamp, signature),
+      },
+      body,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const clockMs = clockOf(response.headers[CLOCK_HEADER]);
+    if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
+    const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
+    if (bytes === undefined) throw new Error('the gateway sends more than a chunk');
+    return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
+  }
+}
+
+/** Milliseconds since the epoch. */
+function clockOf(header: string | string[] | undefined): number | undefined {
+  return typeof header === 'string' && /^\d{1,15}$/.test(header) ? Number(header) : undefined;
+}
+
+function refOf({ batch, chunk, epoch }: GrantedLease) {
+  return { batch, chunk, epoch };
+}
+
+/** @throws Error if a gateway answers in another form */
+function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.infer<T> {
+  try {
+    return schema.parse(parseJson(String(answer)));
+  } catch (cause) {
+    throw new Error('the gateway answered a request for work in a form that this agent does not know', { cause });
+  }
+}

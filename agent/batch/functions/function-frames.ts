@@ -1,0 +1,82 @@
+/** Frames of a function's process: one JSON object a line, of bounded length. */
+import * as z from 'zod';
+import { decodeUtf8 } from '../../../shared/openai/byte-search.ts';
+import { JsonReader } from '../../../shared/openai/json-reader.ts';
+import { tryParseJson } from '../../../shared/text/parse-json.ts';
+
+/** Longest answer of one call. A call's lines have at most 4 MiB, and each result that is kept has at most 1 MiB. */
+const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
+
+const frameSchema = z.union([
+  z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),
+  z.object({ id: z.int(), outputs: z.array(z.unknown()) }),
+  z.object({ id: z.int(), error: z.string() }),
+]);
+type Parsed = z.output<typeof frameSchema>;
+type Outputs = Extract<Parsed, { outputs: unknown[] }>;
+/** Outputs as JSON, with the digits that the function wrote. */
+export type FunctionFrame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
+
+/** Splits the output into frames. */
+export class FunctionFrameReader {
+  readonly #onFrame: (frame: FunctionFrame) => void;
+  readonly #onGarbage: (why: string) => void;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  #finished = false;
+
+  /** @param onGarbage called at most once; nothing is read after it */
+  constructor(onFrame: (frame: FunctionFrame) => void, onGarbage: (why: string) => void) {
+    this.#onFrame = onFrame;
+    this.#onGarbage = onGarbage;
+  }
+
+  push(chunk: Buffer): void {
+    let rest = chunk;
+    for (let end = rest.indexOf(10); end >= 0 && !this.#finished; end = rest.indexOf(10)) {
+      this.#add(rest.subarray(0, end));
+      rest = rest.subarray(end + 1);
+      this.#frame();
+    }
+    if (!this.#finished) this.#add(rest);
+  }
+
+  #add(piece: Buffer): void {
+    this.#bytes += piece.length;
+    if (this.#bytes > FUNCTION_FRAME_MAX_BYTES)
+      return this.#invalid(`an answer of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
+    if (piece.length > 0) this.#pieces.push(Buffer.from(piece));
+  }
+
+  #frame(): void {
+    if (this.#finished) return;
+    const line = Buffer.concat(this.#pieces);
+    this.#pieces = [];
+    this.#bytes = 0;
+    const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
+    if (data === undefined) this.#invalid('an answer that is no frame');
+    else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
+  }
+
+  #invalid(why: string): void {
+    this.#finished = true;
+    this.#pieces = [];
+    this.#onGarbage(why);
+  }
+}
+
+/** The outputs of a frame that was parsed already. */
+function outputsOf(frame: Uint8Array): string[] {
+  const reader = new JsonReader(frame);
+  let outputs: string[] = [];
+  reader.object((key) => {
+    if (reader.text(key) !== 'outputs') return reader.value(1);
+    outputs = [];
+    reader.array(() => {
+      const start = reader.pos;
+      reader.value(2);
+      outputs.push(decodeUtf8(frame.subarray(start, reader.pos)));
+    });
+  });
+  return outputs;
+}

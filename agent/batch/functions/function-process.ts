@@ -1,0 +1,215 @@
+/** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
+
+import type { ChildProcess } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { WHY_MAX } from '../../../shared/batch/function-context.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
+import { LogTailBuffer } from '../../engine/log-tail-buffer.ts';
+import { ProcessGuard } from '../../engine/orphan-guard.ts';
+import { endGroup } from '../../engine/process-group.ts';
+import { spawnSafely } from '../../host/spawn-safely.ts';
+import { makeFunctionDirectory, removeFunctionDirectory } from './function-directory.ts';
+import { functionEnvironment } from './function-environment.ts';
+import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
+import { HARNESS } from './python-harness.ts';
+
+/** Linux's page size on every machine that runs an engine; only the memory limit depends on it. */
+const PAGE_BYTES = 4_096;
+
+/**
+ * Resident memory of a process group, from proc(5); 0 without /proc. Pages that two of its processes share count twice.
+ */
+function groupMemoryBytes(group: number): number {
+  let pids: string[];
+  try {
+    pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  } catch {
+    return 0;
+  }
+  return pids.reduce((sum, pid) => sum + residentOf(pid, group), 0);
+}
+
+/** `pid (comm) state ppid pgrp …`; the resident pages are field 24. */
+function residentOf(pid: string, group: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(fields[2]) === group ? Number(fields[21]) * PAGE_BYTES : 0;
+  } catch {
+    return 0;
+  }
+}
+
+export interface FunctionLimits {
+  /** Path of the interpreter. */
+  python: string;
+  loadMs: number;
+  /** Longest call. */
+  callMs: number;
+  /** Resident memory of the whole group. */
+  memoryBytes: number;
+}
+
+interface ProcessOptions {
+  limits: FunctionLimits;
+  /** The agent's environment; the process gets only the variables that it needs. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** Directory of temporary files; the process gets its own directory in it, 0700. */
+  temporary: string;
+  code: string;
+  name: string | undefined;
+  log(line: string): void;
+}
+
+type CallAnswer =
+  | { kind: 'outputs'; outputs: string[] }
+  /** The function raised, or returned too many or too few outputs; the process is healthy. */
+  | { kind: 'raised'; error: string }
+  /** The process ended, sent no valid frame, or was ended because of its time or memory. */
+  | { kind: 'broken'; why: string };
+
+/** Length of its last output that is kept for the errors of lines. */
+const TAIL_BYTES = 16 * 1024;
+const SHOWN_CHARS = 400;
+/** Interval at which its memory is checked. */
+const MEMORY_POLL_MS = 1_000;
+/** Time from SIGTERM to SIGKILL; short, because it has nothing to save. */
+const GRACE_MS = 1_000;
+
+export class FunctionProcess {
+  readonly #options: ProcessOptions;
+  readonly #directory: string;
+  readonly #child: ChildProcess;
+  readonly #guard: ProcessGuard;
+  readonly #tail = new LogTailBuffer(TAIL_BYTES);
+  readonly #pollTimer: NodeJS.Timeout;
+  #broken: string | undefined;
+  #next = 1;
+  #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
+  #gone: Promise<void> | undefined;
+
+  /** Starts it; `load` reports whether it is ready. @throws Error if its directory cannot be created */
+  constructor(options: ProcessOptions) {
+    this.#options = options;
+    const { limits, env, temporary, code, name, log } = options;
+    this.#directory = makeFunctionDirectory(temporary);
+    writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
+    writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
+    this.#guard = new ProcessGuard(log);
+    this.#child = spawnSafely(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
+      cwd: this.#directory,
+      env: functionEnvironment(env, this.#directory),
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
+    });
+    if (this.#child.pid !== undefined) this.#guard.watch(this.#child.pid);
+    this.#child.once('error', (error) => this.#break(`it could not be started: ${error.message}`));
+    this.#child.once('exit', (exitCode, signal) => this.#break(`it ended by ${signal ?? `code ${exitCode}`}`));
+    for (const output of [this.#child.stdout, this.#child.stderr]) {
+      output?.on('data', (chunk: Buffer) => this.#tail.push(chunk));
+      output?.on('error', () => {});
+    }
+    this.#asks?.on('error', () => {});
+    const reader = new FunctionFrameReader(
+      (frame) => this.#take(frame),
+      (why) => this.#break(`it sent ${why}`),
+    );
+    this.#answers?.on('data', (chunk: Buffer) => reader.push(chunk));
+    this.#answers?.on('error', () => {});
+    this.#pollTimer = setInterval(() => this.#watchMemory(), MEMORY_POLL_MS);
+  }
+
+  /** Undefined if the process could not be started. */
+  get #asks(): Writable | undefined {
+    return this.#child.stdio?.[3] as Writable | undefined;
+  }
+
+  get #answers(): Readable | undefined {
+    return this.#child.stdio?.[4] as Readable | undefined;
+  }
+
+  /** Why it cannot answer any more; undefined: it can. */
+  get broken(): string | undefined {
+    return this.#broken;
+  }
+
+  /** Call once, before all calls. @returns why it could not be loaded, or undefined */
+  async load(): Promise<string | undefined> {
+    const { loadMs } = this.#options.limits;
+    const frame = await this.#answer(loadMs, 'load()');
+    if (frame === undefined) return this.#shown(this.#broken ?? 'it ended');
+    if (!('loaded' in frame)) return this.#break('it answered before it was loaded');
+    return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
+  }
+
+  /** One at a time. @param lines inputs of `infer`, as JSON */
+  async call(lines: readonly string[]): Promise<CallAnswer> {
+    const id = this.#next++;
+    if (this.#broken === undefined) this.#asks?.write(`{"id":${id},"lines":[${lines.join(',')}]}\n`);
+    const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
+    if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
+    if ('loaded' in frame || frame.id !== id) return { kind: 'broken', why: this.#break('it answered another call') };
+    if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
+    if (frame.outputs.length === lines.length) return { kind: 'outputs', outputs: frame.outputs };
+    return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
+  }
+
+  /** Ends the group and removes its directory. Never rejects. */
+  stop(): Promise<void> {
+    this.#break('it was stopped');
+    this.#gone ??= this.#end();
+    return this.#gone;
+  }
+
+  async #end(): Promise<void> {
+    const { pid } = this.#child;
+    if (pid !== undefined) await endGroup(pid, GRACE_MS, Promise.resolve());
+    this.#guard.dismiss();
+    for (const stream of this.#child.stdio ?? []) stream?.destroy();
+    const why = removeFunctionDirectory(this.#directory);
+    if (why !== undefined) this.#options.log(`a function's directory stays: ${why}`);
+  }
+
+  #answer(limitMs: number, what: string): Promise<FunctionFrame | undefined> {
+    if (this.#broken !== undefined) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.#break(`${what} took more than ${limitMs / 1_000} s`), limitMs);
+      this.#waits = (frame) => {
+        clearTimeout(timer);
+        this.#waits = undefined;
+        resolve(frame);
+      };
+    });
+  }
+
+  #take(frame: FunctionFrame): void {
+    // A process that it left running may write to the pipe between calls.
+    if (this.#waits === undefined) this.#break('it answered when nothing was asked');
+    else this.#waits(frame);
+  }
+
+  /** No output of it is accepted any more; kills the whole group. */
+  #break(why: string): string {
+    if (this.#broken !== undefined) return this.#broken;
+    this.#broken = why;
+    clearInterval(this.#pollTimer);
+    this.#waits?.(undefined);
+    neverRejects(this.stop());
+    return why;
+  }
+
+  #shown(why: string): string {
+    const said = this.#tail.lines(4).join(' | ').slice(-SHOWN_CHARS);
+    return `The function's process: ${why}.${said === '' ? '' : ` It said: ${said}`}`.slice(0, WHY_MAX);
+  }
+
+  #watchMemory(): void {
+    const { pid } = this.#child;
+    const { memoryBytes } = this.#options.limits;
+    const used = pid === undefined ? 0 : groupMemoryBytes(pid);
+    if (used > memoryBytes)
+      this.#break(`it used ${Math.ceil(used / 2 ** 20)} MiB of memory, of ${Math.floor(memoryBytes / 2 ** 20)} MiB`);
+  }
+}

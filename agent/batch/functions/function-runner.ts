@@ -1,0 +1,276 @@
+/** Lines of batches, run by users' functions on this node. */
+
+import { createHash, randomUUID } from 'node:crypto';
+import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import { memberText } from '../../../shared/batch/line-body.ts';
+import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/line-results.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
+import { Backoff } from '../../../shared/timing/backoff.ts';
+import { inBackground } from '../../../shared/timing/in-background.ts';
+import type { BatchGateway } from '../batch-gateway-client.ts';
+import { BatchGateways } from '../batch-gateways.ts';
+import { LeaseWork, type PendingLine } from '../lease-run.ts';
+import { FailureLog } from '../rate-limited-log.ts';
+import type { FunctionProcess } from './function-process.ts';
+import { type FunctionCode, type FunctionHost, LoadError } from './loaded-functions.ts';
+
+/** Calls grow until one takes about this long, because a killed node loses one call. */
+const CALL_TARGET_MS = 1_000;
+/** Most lines of one call; a lease has as many. */
+const MOST = 100;
+
+/** Number of lines in one call of `infer`. */
+class CallSize {
+  #size = 1;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  took(lines: number, ms: number): void {
+    if (lines < this.#size) return;
+    if (ms < CALL_TARGET_MS / 2) this.#size = Math.min(MOST, this.#size * 2);
+    else if (ms > CALL_TARGET_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
+  }
+}
+
+interface FunctionRunnerOptions {
+  /** Gateways that this agent works for now. */
+  gateways(): readonly URL[];
+  open(url: URL): BatchGateway;
+  host: FunctionHost;
+  /** Owners of the functions that may run here; undefined: all owners. */
+  owners: readonly string[] | undefined;
+  /** Concurrent leases of each gateway. */
+  workers: number;
+  /** True if this agent has a session. */
+  admitted(): boolean;
+  log(line: string): void;
+}
+
+const WAIT_MS = 20_000;
+const BACKOFF = { minMs: 500, maxMs: 30_000 };
+const POLL_MS = 200;
+/** Interval at which the list of gateways is read. */
+const GATEWAYS_POLL_MS = 1_000;
+/** Consecutive crashes after which the function is not tried here for a while. */
+const CRASHES_MAX = 3;
+
+type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
+
+export class FunctionRunner {
+  readonly #options: FunctionRunnerOptions;
+  readonly #gateways: BatchGateways;
+  readonly #pollTimer: NodeJS.Timeout;
+  readonly #leases = new Set<LeaseWork>();
+  readonly #sizes = new Map<string, CallSize>();
+  #running = 0;
+  #draining = false;
+
+  constructor(options: FunctionRunnerOptions) {
+    this.#options = options;
+    this.#gateways = new BatchGateways({
+      named: options.gateways,
+      open: options.open,
+      begin: (gateway, signal) => {
+        const failures = new FailureLog(options.log);
+        for (let i = 0; i < options.workers; i++)
+          inBackground('functions', this.#work(gateway, failures, signal), options.log);
+      },
+      busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
+      log: options.log,
+    });
+    this.#pollTimer = setInterval(() => this.#gateways.look(), GATEWAYS_POLL_MS);
+    this.#gateways.look();
+  }
+
+  /** Lines that functions run now. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Begins no calls; returns leases when the running calls have ended, or at `signal`. */
+  async drain(signal: AbortSignal): Promise<void> {
+    this.#draining = true;
+    while (this.#running > 0 && !signal.aborted) await pause(POLL_MS);
+    this.#gateways.stop();
+    await Promise.all([...this.#leases].map((lease) => lease.release()));
+  }
+
+  async close(): Promise<void> {
+    this.#draining = true;
+    clearInterval(this.#pollTimer);
+    await Promise.all([this.#gateways.close(), this.#options.host.close()]);
+  }
+
+  async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
+    const { admitted, host, owners } = this.#options;
+    const backoff = new Backoff(BACKOFF, Math.random);
+    while (!this.#draining && !signal.aborted) {
+      if (!admitted()) {
+        await pause(POLL_MS);
+        continue;
+      }
+      try {
+        const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
+        const lease = await gateway.leaseFunction(asked, WAIT_MS, signal);
+        if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function }, signal);
+        backoff.reset();
+      } catch (error) {
+        if (signal.aborted) return;
+        failures.tell(`functions: ${errorText(error)}`);
+        await pause(backoff.next());
+      }
+    }
+  }
+
+  async #run(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<void> {
+    const { owners, log } = this.#options;
+    const again: number[] = [];
+    const work: LeaseWork = new LeaseWork(lease, gateway, {
+      again: (lines) => void again.push(...lines),
+      over: () => this.#leases.delete(work),
+      log,
+    });
+    this.#leases.add(work);
+    try {
+      if (owners?.includes(lease.function.owner) === false)
+        throw new Error('a function of an owner that is not allowed here');
+      const code = await this.#code(gateway, lease, signal);
+      const lines = work.linesOf(await gateway.chunk(lease, signal));
+      await this.#runLines(lease, work, code, lines, again);
+    } finally {
+      if (this.#leases.delete(work)) await work.release();
+    }
+  }
+
+  /** Runs until the gateway has accepted a result for each line, or the function is not tried any more. */
+  async #runLines(
+    lease: Work,
+    work: LeaseWork,
+    code: FunctionCode,
+    lines: readonly PendingLine[],
+    again: number[],
+  ): Promise<void> {
+    const { host } = this.#options;
+    const byLine = new Map(lines.map((one) => [one.line, one]));
+    const queue = [...lines];
+    let [alone, crashes] = [0, 0];
+    while (!this.#draining && work.stands) {
+      if (queue.length === 0) {
+        await work.settled();
+        for (const line of again.splice(0)) queue.push(...[byLine.get(line)].filter((one) => one !== undefined));
+        if (queue.length === 0) return;
+      }
+      let process: FunctionProcess;
+      try {
+        process = await host.acquire(code);
+      } catch (error) {
+        const why = errorText(error);
+        if (!(error instanceof LoadError) || this.#draining) throw error;
+        for (const { line } of queue) work.add(failed(line, 'function_load_failed', why));
+        await work.settled();
+        return host.setBroken(code.context);
+      }
+      const size = alone > 0 ? 1 : this.#size(code.context).size;
+      const call = queue.splice(0, size);
+      const outcome = await this.#call(process, lease, work, call);
+      host.release(code.context);
+      // One line may have caused the failure of the whole call, so each line then runs separately.
+      if (outcome !== 'done' && call.length > 1) {
+        queue.unshift(...call);
+        alone = call.length;
+      } else alone = Math.max(0, alone - 1);
+      crashes = outcome === 'broken' ? crashes + 1 : 0;
+      if (crashes >= CRASHES_MAX) {
+        await work.settled();
+        return host.setBroken(code.context);
+      }
+    }
+  }
+
+  async #call(
+    process: FunctionProcess,
+    lease: Work,
+    work: LeaseWork,
+    call: readonly PendingLine[],
+  ): Promise<'done' | 'raised' | 'broken'> {
+    const { context, model } = lease.function;
+    const inputs = call.map(({ body }) => memberText(body, 'input') ?? 'null');
+    this.#running += call.length;
+    const began = performance.now();
+    const answer = await process.call(inputs).finally(() => {
+      this.#running -= call.length;
+    });
+    if (answer.kind === 'outputs') {
+      this.#options.host.setWell(context);
+      this.#size(context).took(call.length, performance.now() - began);
+      for (const [i, { line }] of call.entries()) work.add(answered(line, model, answer.outputs[i]));
+      return 'done';
+    }
+    const [only, ...others] = call;
+    if (only !== undefined && others.length === 0 && !this.#draining)
+      work.add(
+        answer.kind === 'raised' ? raised(only.line, answer.error) : failed(only.line, 'engine_failed', answer.why),
+      );
+    return answer.kind;
+  }
+
+  async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
+    const { host } = this.#options;
+    const { context, name, sha256, owner } = lease.function;
+    // Otherwise one owner's code would be stored, and run later, as another owner's function.
+    if (
+      context !==
+      createHash('sha256')
+        .update(contextMessage(owner, sha256, name))
+        .digest('hex')
+    )
+      throw new Error('the gateway named a function by a context that is not its own');
+    const known = host.stored(context);
+    if (known !== undefined) {
+      host.store(known);
+      return known;
+    }
+    const bytes = await gateway.functionCode(lease, signal);
+    if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
+      throw new Error('the gateway sent another function than it named');
+    const code = { context, code: Buffer.from(bytes).toString('utf8'), ...(name === undefined ? {} : { name }) };
+    host.store(code);
+    return code;
+  }
+
+  /** At most one for each stored context. */
+  #size(context: string): CallSize {
+    let size = this.#sizes.get(context);
+    if (size === undefined) {
+      for (const known of this.#sizes.keys())
+        if (this.#options.host.stored(known) === undefined) this.#sizes.delete(known);
+      size = new CallSize();
+      this.#sizes.set(context, size);
+    }
+    return size;
+  }
+}
+
+/** @param output JSON */
+function answered(line: number, model: string, output = 'null'): LineResult {
+  const body = `{"object":"otela.function.output","model":${JSON.stringify(model)},"output":${output}}`;
+  if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };
+  return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
+}
+
+/** The function's own error for a line that it cannot process. Like a model's 4xx, it is not tried again. */
+function raised(line: number, message: string): LineResult {
+  const error = { message, type: 'function_error', param: null, code: 'function_failed' };
+  return { line, status_code: 400, request_id: randomUUID(), body: JSON.stringify({ error }) };
+}
+
+function failed(line: number, error: NonNullable<LineResult['error']>, why: string): LineResult {
+  return { line, status_code: 0, request_id: randomUUID(), body: '', error, why: why.slice(0, WHY_MAX) };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,187 @@
+/** The functions of a node: which are loaded, which is unloaded for another one, which have failed. */
+
+import type { NodeContexts } from '../../../shared/batch/function-context.ts';
+import { inBackground } from '../../../shared/timing/in-background.ts';
+import { removeStaleDirectories } from './function-directory.ts';
+import { type FunctionLimits, FunctionProcess } from './function-process.ts';
+
+export interface FunctionCode {
+  context: string;
+  name?: string;
+  code: string;
+}
+
+interface HostOptions {
+  limits: FunctionLimits;
+  env: Readonly<Record<string, string | undefined>>;
+  /** Functions that are loaded concurrently; one GPU rarely holds two models. */
+  loadedMax: number;
+  /** Directory of temporary files. */
+  temporary: string;
+  /** Default ten minutes. */
+  idleMs?: number;
+  now(): number;
+  log(line: string): void;
+}
+
+interface Loaded {
+  process: FunctionProcess;
+  state: 'loading' | 'ready';
+  users: number;
+  usedMs: number;
+}
+
+/** A function that is unused for this long is unloaded, because it uses a GPU. */
+const IDLE_MS = 600_000;
+const POLL_MS = 5_000;
+/** Stored files; the oldest is dropped. */
+const STORED_MAX = 32;
+/** A function that failed is not tried here again for this long; the time doubles with each failure. */
+const BROKEN_MS = { first: 2_000, most: 600_000 };
+const BROKEN_MAX = 64;
+
+/** The function could not be loaded. */
+export class LoadError extends Error {
+  constructor(why: string) {
+    super(why);
+    this.name = 'LoadError';
+  }
+}
+
+export class FunctionHost {
+  readonly #options: HostOptions;
+  readonly #loaded = new Map<string, Loaded>();
+  /** At most STORED_MAX of at most half a MiB, the most recently used at the end. */
+  readonly #stored = new Map<string, FunctionCode>();
+  /** At most BROKEN_MAX. */
+  readonly #broken = new Map<string, { untilMs: number; waitMs: number }>();
+  /** Calls that wait for a loaded function: at most one per lease. */
+  readonly #freed = new Set<() => void>();
+  readonly #pollTimer: NodeJS.Timeout;
+  #closed = false;
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+    removeStaleDirectories(options.temporary);
+    this.#pollTimer = setInterval(() => this.#stopIdle(), POLL_MS);
+  }
+
+  get held(): NodeContexts {
+    const now = this.#options.now();
+    const inState = (state: Loaded['state']) =>
+      [...this.#loaded].filter(([, one]) => one.state === state).map(([context]) => context);
+    return {
+      ready: inState('ready'),
+      loading: inState('loading'),
+      stored: [...this.#stored.keys()],
+      broken: [...this.#broken].filter(([, { untilMs }]) => untilMs > now).map(([context]) => context),
+    };
+  }
+
+  stored(context: string): FunctionCode | undefined {
+    return this.#stored.get(context);
+  }
+
+  store(code: FunctionCode): void {
+    this.#stored.delete(code.context);
+    this.#stored.set(code.context, code);
+    const [oldest] = this.#stored.keys();
+    if (this.#stored.size > STORED_MAX && oldest !== undefined) this.#stored.delete(oldest);
+  }
+
+  /**
+   * Returns the loaded function, for one call; waits until it is unused or another one can be unloaded. Return it with
+   * `release`.
+   * @throws LoadError
+   */
+  async acquire(code: FunctionCode): Promise<FunctionProcess> {
+    for (;;) {
+      if (this.#closed) throw new LoadError('the agent is ending');
+      const known = this.#loaded.get(code.context);
+      // Only for one call at a time: the process answers one call, and would take a second call's answer for the
+      // first's.
+      if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
+        known.users += 1;
+        return known.process;
+      }
+      const full = this.#loaded.size >= this.#options.loadedMax;
+      if (known === undefined && !full) return this.#start(code);
+      // If the function itself is broken, it is unloaded; otherwise the least recently used one.
+      const leaving = known === undefined ? this.#leastUsed() : ([code.context, known] as const);
+      if (leaving?.[1].users === 0) await this.#stop(...leaving);
+      else await new Promise<void>((resolve) => this.#freed.add(resolve));
+    }
+  }
+
+  release(context: string): void {
+    const known = this.#loaded.get(context);
+    if (known === undefined) return;
+    known.users -= 1;
+    known.usedMs = this.#options.now();
+    this.#reportFreed();
+  }
+
+  /** It failed here; other nodes may succeed. */
+  setBroken(context: string): void {
+    const before = this.#broken.get(context);
+    const waitMs = before === undefined ? BROKEN_MS.first : Math.min(BROKEN_MS.most, before.waitMs * 2);
+    this.#broken.delete(context);
+    this.#broken.set(context, { untilMs: this.#options.now() + waitMs, waitMs });
+    const [oldest] = this.#broken.keys();
+    if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
+  }
+
+  /** It answered. */
+  setWell(context: string): void {
+    this.#broken.delete(context);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#pollTimer);
+    this.#reportFreed();
+    await Promise.all([...this.#loaded].map(([context, one]) => this.#stop(context, one)));
+  }
+
+  async #start(code: FunctionCode): Promise<FunctionProcess> {
+    const { limits, env, temporary, log, now } = this.#options;
+    const { context, name } = code;
+    const process = new FunctionProcess({ limits, env, temporary, code: code.code, name, log });
+    const loaded: Loaded = { process, state: 'loading', users: 1, usedMs: now() };
+    this.#loaded.set(context, loaded);
+    log(`function ${context.slice(0, 12)}: loading`);
+    const began = now();
+    const why = await process.load();
+    if (why !== undefined) {
+      log(`function ${context.slice(0, 12)}: not loaded: ${why}`);
+      await this.#stop(context, loaded);
+      throw new LoadError(why);
+    }
+    loaded.state = 'ready';
+    log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s`);
+    this.#reportFreed();
+    return process;
+  }
+
+  #leastUsed(): readonly [string, Loaded] | undefined {
+    return [...this.#loaded].filter(([, { users }]) => users === 0).sort(([, a], [, b]) => a.usedMs - b.usedMs)[0];
+  }
+
+  async #stop(context: string, loaded: Loaded): Promise<void> {
+    await loaded.process.stop();
+    if (this.#loaded.get(context) === loaded) this.#loaded.delete(context);
+    this.#reportFreed();
+  }
+
+  #reportFreed(): void {
+    for (const tell of [...this.#freed]) tell();
+    this.#freed.clear();
+  }
+
+  #stopIdle(): void {
+    const { idleMs = IDLE_MS, now, log } = this.#options;
+    for (const [context, one] of this.#loaded)
+      if (one.users === 0 && (one.process.broken !== undefined || now() - one.usedMs >= idleMs))
+        inBackground('functions', this.#stop(context, one), log);
+  }
+}

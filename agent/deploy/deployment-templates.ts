@@ -1,0 +1,163 @@
+/**
+ * The commands that may be deployed on this node: the operator's templates, DIR/NAME.json, read once when the agent
+ * starts. The network chooses among them and sets their parameters; it never sends a command.
+ */
+import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
+import { DEPLOYMENT_ANSWER_MAX_BYTES, OFFERS_MAX, type TemplateOffer } from '../../shared/deployment/order-reply.ts';
+import {
+  bindParameters,
+  type Parameters,
+  parameterSpecsSchema,
+  TEMPLATE_NAME_PATTERN,
+} from '../../shared/deployment/template-parameters.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+
+const FILE_MAX_BYTES = 64 * 1024;
+const ARGUMENTS_MAX = 256;
+/** The descriptions of all templates are sent in one frame. */
+const OFFERS_MAX_BYTES = DEPLOYMENT_ANSWER_MAX_BYTES - 8 * 1024;
+
+/** The free port that the agent chose, unless the template sets one. */
+const PORT = 'port';
+const PLACEHOLDER = /\{\{\s*([^{}]*?)\s*\}\}/g;
+
+/** A model of 400 GB from a busy file system takes half an hour. */
+const READY_WITHIN_S = 3600;
+
+const templateSchema = z.strictObject({
+  about: z.string().max(1024).optional(),
+  argv: z
+    .array(z.string().max(4096))
+    .min(1)
+    .max(ARGUMENTS_MAX)
+    .refine(([file = '']) => file.trim() !== '', 'the command is empty')
+    .refine(([file = '']) => !file.includes('{{'), 'the program itself cannot be a parameter'),
+  parameters: parameterSpecsSchema.default({}),
+  /** The engine's port; absent: a free one, `{{port}}`. */
+  port: z.number().int().min(1).max(65_535).optional(),
+  /** An engine that serves nothing by then has failed. */
+  ready_within_s: z.number().int().min(1).max(86_400).default(READY_WITHIN_S),
+});
+
+interface Template extends z.infer<typeof templateSchema> {
+  name: string;
+}
+
+/** A command that is ready to run. */
+export interface EngineLaunch {
+  argv: string[];
+  port: number;
+  readyWithinMs: number;
+}
+
+export class Templates {
+  readonly #templates: ReadonlyMap<string, Template>;
+
+  /** @throws Error with a sentence for the operator */
+  constructor(templates: readonly Template[]) {
+    this.#templates = new Map(templates.map((template) => [template.name, template]));
+    const bytes = Buffer.byteLength(JSON.stringify(this.offers));
+    if (bytes > OFFERS_MAX_BYTES)
+      throw new Error(`the templates allow too much: ${bytes} bytes of names, at most ${OFFERS_MAX_BYTES}`);
+  }
+
+  get names(): string[] {
+    return [...this.#templates.keys()];
+  }
+
+  get offers(): TemplateOffer[] {
+    return [...this.#templates.values()].map(({ name, parameters }) => ({ template: name, parameters }));
+  }
+
+  /** @throws DeploymentError unknown_template */
+  find(name: string): Template {
+    const template = this.#templates.get(name);
+    if (template !== undefined) return template;
+    throw new DeploymentError(
+      'unknown_template',
+      `there is no template ${name} here (there are: ${this.names.join(', ')})`,
+    );
+  }
+}
+
+/** @throws DeploymentError bad_parameters */
+export function bindTemplate(template: Template, given: Parameters, port: number): EngineLaunch {
+  const values: Record<string, string> = { ...bindParameters(template.parameters, given), [PORT]: String(port) };
+  const argv = template.argv.map((argument) =>
+    // Every placeholder was checked against the names when the template was read.
+    argument.replace(PLACEHOLDER, (_, name: string) => values[name] ?? ''),
+  );
+  return { argv, port, readyWithinMs: template.ready_within_s * 1000 };
+}
+
+/** @throws Error with a sentence for the operator */
+export function readTemplates(directory: string): Templates {
+  const mine = (what: string, { uid, mode }: { uid: number; mode: number }) => {
+    // A user with write access there could run any command as this user.
+    if (uid !== process.getuid?.() && uid !== 0) throw new Error(`${what} belongs to another user`);
+    if ((mode & 0o022) !== 0) throw new Error(`others may write ${what}: chmod go-w`);
+  };
+  const stat = statSync(directory);
+  if (!stat.isDirectory()) throw new Error(`${directory} is no directory`);
+  mine(directory, stat);
+  const files = readdirSync(directory)
+    .filter((name) => name.endsWith('.json') && !name.startsWith('.'))
+    .sort();
+  if (files.length === 0) throw new Error(`no template in ${directory}: NAME.json`);
+  if (files.length > OFFERS_MAX) throw new Error(`${files.length} templates in ${directory}, at most ${OFFERS_MAX}`);
+  return new Templates(files.map((name) => readTemplate(join(directory, name), name.slice(0, -'.json'.length), mine)));
+}
+
+function readTemplate(
+  path: string,
+  name: string,
+  check: (what: string, stat: { uid: number; mode: number }) => void,
+): Template {
+  if (!TEMPLATE_NAME_PATTERN.test(name))
+    throw new Error(`${path}: a template is named by lower-case letters, digits and . _ -`);
+  const text = readSmall(path, check);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new Error(`${path} is no JSON: ${errorText(cause)}`, { cause });
+  }
+  return templateFrom(path, name, value);
+}
+
+/** Reads the opened file, because the path may point to another file by the time of reading. */
+function readSmall(path: string, check: (what: string, stat: { uid: number; mode: number }) => void): string {
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stat = fstatSync(file);
+    if (!stat.isFile()) throw new Error(`${path} is no file`);
+    check(path, stat);
+    if (stat.size > FILE_MAX_BYTES) throw new Error(`${path} has ${stat.size} bytes, at most ${FILE_MAX_BYTES}`);
+    return readFileSync(file, 'utf8');
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** @throws Error with a sentence for the operator */
+export function templateFrom(what: string, name: string, value: unknown): Template {
+  const read = templateSchema.safeParse(value);
+  if (!read.success) throw new Error(`${what}: ${z.prettifyError(read.error)}`);
+  const template = { ...read.data, name };
+  if (Object.hasOwn(template.parameters, PORT))
+    throw new Error(`${what}: ${PORT} is not a parameter, the agent fills it`);
+  const known = new Set([...Object.keys(template.parameters), PORT]);
+  const used = new Set(
+    template.argv.flatMap((argument) => [...argument.matchAll(PLACEHOLDER)].map(([, one = '']) => one)),
+  );
+  for (const one of used)
+    if (!known.has(one)) throw new Error(`${what}: argv names {{${one}}}; there are ${[...known].join(', ')}`);
+  for (const one of Object.keys(template.parameters))
+    if (!used.has(one)) throw new Error(`${what}: the parameter ${one} is nowhere in argv`);
+  if (template.port === undefined && !used.has(PORT))
+    throw new Error(`${what}: the engine must be told where to listen: {{${PORT}}} in argv, or its own "port"`);
+  return template;
+}

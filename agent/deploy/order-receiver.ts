@@ -1,0 +1,95 @@
+/**
+ * Orders of gateways: checks their sender, and whether they are repeated. Every agent accepts orders to drain and
+ * restart; it deploys only if its operator allows that.
+ */
+
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
+import { type DeploymentRequest, openOrder } from '../../shared/deployment/deployment-order.ts';
+import type { DeploymentAnswer, Inspection } from '../../shared/deployment/order-reply.ts';
+import type { Crypto } from '../../shared/lattice/crypto-interface.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { type Deployments, type OrderOutcome, REASON_MAX } from './deployment-decider.ts';
+
+interface OrdersOptions {
+  /** Undefined: this agent was not started to accept deployments. */
+  deployments(): Deployments | undefined;
+  /** Drains like `otela-agent drain`. */
+  drain(why: string): void;
+  /**
+   * Drains, then starts the installed program. Rejects with DeploymentError if that is not `version`, or cannot run.
+   */
+  restart(version: string): Promise<{ from: string; act: () => void }>;
+  /** The engine's output and the utilization of the GPUs. */
+  inspect(): Promise<Inspection>;
+  /** Requests that run here. */
+  inFlight(): number;
+  crypto: Crypto;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** True if the institution revoked that key. */
+  revoked(issuer: string, keyName: string): boolean;
+  log(line: string): void;
+}
+
+/** Orders that are remembered until they expire; none is valid for more than ten minutes. */
+const NONCES_MAX = 1024;
+
+const NO_DEPLOYMENTS = {
+  kind: 'refused',
+  code: 'cannot_start',
+  message: 'this agent was not started with --accept-deployments',
+} as const satisfies DeploymentAnswer;
+
+export class Orders {
+  readonly #options: OrdersOptions;
+  /** End of validity by nonce, in seconds since 1970. */
+  readonly #seen = new Map<string, number>();
+
+  constructor(options: OrdersOptions) {
+    this.#options = options;
+  }
+
+  /** Answers an order to the session of `ticket`. An empty order asks for the templates. Never rejects. */
+  async answer(ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
+    if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
+    try {
+      return await this.#decide(this.#open(ticket, order));
+    } catch (error) {
+      const { code, message } =
+        error instanceof DeploymentError ? error : new DeploymentError('cannot_start', String(error));
+      this.#options.log(`an order was refused: ${code}: ${message}`);
+      return { answer: { kind: 'refused', code, message: message.slice(0, REASON_MAX) } };
+    }
+  }
+
+  /** @throws DeploymentError */
+  #decide(request: DeploymentRequest): Promise<OrderOutcome> | OrderOutcome {
+    const { deployments, drain, inFlight, inspect, restart } = this.#options;
+    if (request.action === 'inspect') return inspect().then((answer) => ({ answer }));
+    if (request.action === 'drain')
+      return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
+    if (request.action === 'restart')
+      return restart(request.version).then(({ from, act }) => ({
+        answer: { kind: 'restarting', running: inFlight(), from },
+        act,
+      }));
+    return deployments()?.decide(request) ?? { answer: NO_DEPLOYMENTS };
+  }
+
+  /** @throws DeploymentError */
+  #open(ticket: Ticket, bytes: Uint8Array): DeploymentRequest {
+    const { crypto, now, revoked } = this.#options;
+    const nowS = Math.floor(now() / 1000);
+    const { session, issuer } = ticket;
+    const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
+    const { nonce, notAfter, wish: request } = openOrder(bytes, context);
+    // It changes nothing, and pages send it every few seconds; remembering each would leave no space for other orders.
+    if (request.action === 'inspect') return request;
+    for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
+    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
+    // Only the holder of the institution's key can reach this limit, so it means a fault there.
+    if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
+    this.#seen.set(nonce, notAfter);
+    return request;
+  }
+}

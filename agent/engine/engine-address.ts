@@ -1,0 +1,95 @@
+/** The engine's address, from flags and from the engine's command line. */
+import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
+
+/** Where requests are sent on this machine. */
+export interface EngineTarget {
+  /** Scheme, host and port, such as `http://127.0.0.1:8000`. */
+  origin: string;
+  /** '' or a path without a trailing slash, such as `/llm`. */
+  pathPrefix: string;
+  /** The engine's API key, sent as `Authorization: Bearer`. */
+  key?: string;
+  /** Type of the engine, because paths differ; absent: not known before it answers. */
+  engine?: string;
+  /** The engine that computes the prompts of this engine's requests: the two are one replica. */
+  prefill?: PrefillTarget;
+}
+
+/** The prefill engine of a disaggregated pair. */
+export interface PrefillTarget {
+  origin: string;
+  pathPrefix: string;
+  key?: string;
+  /** SGLang's --disaggregation-bootstrap-port, at which the decode engine asks for keys and values. */
+  bootstrapPort: number;
+}
+
+/** SGLang's default. */
+export const BOOTSTRAP_PORT = 8998;
+
+const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
+
+interface AddressHints {
+  url?: string | undefined;
+  port?: number | undefined;
+  key?: string | undefined;
+  command?: readonly string[] | undefined;
+  /** Address of the prefill engine. */
+  prefillUrl?: string | undefined;
+  bootstrapPort?: number | undefined;
+}
+
+/** Throws Error with a sentence for the user. Undefined if there is no engine. */
+export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
+  const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
+  const key = hints.key === undefined ? {} : { key: hints.key };
+  const address = engineAddress(hints);
+  if (prefillUrl === undefined) return address && { ...address, ...key };
+  if (address === undefined)
+    throw new Error('--prefill-url: there is no decode engine; give a command or --engine-url');
+  const prefill = { ...parseEngineUrl('--prefill-url', prefillUrl), ...key, bootstrapPort };
+  if (prefill.origin === address.origin && prefill.pathPrefix === address.pathPrefix)
+    throw new Error(`--prefill-url: ${prefillUrl} is the engine itself; a pair is two engines`);
+  return { ...address, ...key, prefill };
+}
+
+function engineAddress(hints: AddressHints): { origin: string; pathPrefix: string } | undefined {
+  if (hints.url !== undefined) return parseEngineUrl('--engine-url', hints.url);
+  if (!hints.command) {
+    return hints.port === undefined ? undefined : { origin: `http://127.0.0.1:${hints.port}`, pathPrefix: '' };
+  }
+  const words = commandWords(hints.command);
+  const port = hints.port ?? commandPort(words);
+  return { origin: `http://${reachableHost(flagValue(words, '--host'))}:${port}`, pathPrefix: '' };
+}
+
+function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefix: string } {
+  const url = URL.parse(text);
+  if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw new Error(`${flag}: "${text}" is not an http:// or https:// address`);
+  }
+  if (url.username !== '' || url.password !== '') throw new Error(`${flag}: give a key with --engine-key-file`);
+  if (url.search !== '' || url.hash !== '') throw new Error(`${flag}: only a path may follow the address`);
+  // Users copy the address from an OpenAI client; it then ends in /v1. The prefix here is the path above /v1.
+  return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
+}
+
+function commandPort(words: readonly string[]): number {
+  const own = flagValue(words, '--port');
+  if (own !== undefined) {
+    if (!/^\d{1,5}$/.test(own) || Number(own) < 1 || Number(own) > 65_535) {
+      throw new Error(`the command's --port "${own}" is not a number here; say --engine-port N as well`);
+    }
+    return Number(own);
+  }
+  const engine = engineName(words);
+  if (engine) return DEFAULT_PORTS[engine];
+  throw new Error(`cannot tell on which port "${words[0] ?? ''}" answers: say --engine-port N (before the --)`);
+}
+
+/** An engine that listens on one address only does not answer on loopback. */
+function reachableHost(host: string | undefined): string {
+  if (host === undefined || host === '' || host === '0.0.0.0' || host.includes('$')) return '127.0.0.1';
+  if (host === '::' || host === '[::]') return '[::1]';
+  return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
+}

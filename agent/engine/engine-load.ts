@@ -1,0 +1,286 @@
+/** The engine's load, from its `/metrics` if it has that, and from the requests that this agent sent to it. */
+import { Agent, request } from 'undici';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
+import type { EngineLoad } from '../../shared/routing/node-load.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { waitClock } from '../wait-clock.ts';
+import type { EngineTarget } from './engine-address.ts';
+import { metricPattern, metricValues, sum } from './prometheus-text.ts';
+import { type EngineLimits, Saturation } from './saturation.ts';
+import { TokenRate } from './token-rate.ts';
+
+/** Shortest time between two readings. Gateways get the load at most twice a second. */
+const POLL_MS = 500;
+/** An older reading is less exact than our own count. */
+const READING_MS = 2_000;
+/** An engine without metrics is asked again after this. */
+const ABSENT_MS = 60_000;
+const METRICS = { leastMs: 1_000, mostMs: 20_000 };
+/** vLLM's histograms are about 200 KiB. */
+const METRICS_MAX_BYTES = 4 * 1024 * 1024;
+
+const RUNNING = metricPattern(
+  'vllm:num_requests_running',
+  'sglang:num_running_reqs',
+  'lmdeploy:num_requests_running',
+  'trtllm:num_requests_running',
+  'llamacpp:requests_processing',
+  'tgi_batch_current_size',
+);
+const WAITING = metricPattern(
+  'vllm:num_requests_waiting',
+  'sglang:num_queue_reqs',
+  'lmdeploy:num_requests_waiting',
+  'trtllm:num_requests_waiting',
+  'llamacpp:requests_deferred',
+  'tgi_queue_size',
+);
+/** From 0 to 1; includes vLLM's older name. */
+const KV_USE = metricPattern(
+  'vllm:kv_cache_usage_perc',
+  'vllm:gpu_cache_usage_perc',
+  'sglang:token_usage',
+  'lmdeploy:gpu_cache_usage_perc',
+  'llamacpp:kv_cache_usage_ratio',
+);
+
+/**
+ * Sequences that lost their place in the cache. vLLM counts them; SGLang has a gauge of the ones that wait to get it
+ * back.
+ */
+const PREEMPTIONS = metricPattern('vllm:num_preemptions(?:_total)?');
+
+/**
+ * Reads Prometheus text. For an engine that runs several times behind one port: the sum, and the fullest cache.
+ * Undefined: not reported.
+ */
+export function readLoad(text: string): EngineLoad | undefined {
+  const running = metricValues(text, RUNNING);
+  if (running.length === 0) return undefined;
+  const kv = metricValues(text, KV_USE);
+  return {
+    running: Math.round(sum(running)),
+    waiting: Math.round(sum(metricValues(text, WAITING))),
+    ...(kv.length === 0 ? {} : { kvUse: Math.min(1, Math.max(...kv)) }),
+  };
+}
+
+/**
+ * Counters that grow with every step of an engine, so that a long prefill is visible: vLLM counts each step, SGLang the
+ * tokens of a chunk.
+ */
+const COMPUTED = [
+  'vllm:iteration_tokens_total_count',
+  'vllm:prompt_tokens_total',
+  'vllm:generation_tokens_total',
+  'sglang:prompt_tokens_total',
+  'sglang:generation_tokens_total',
+  'lmdeploy:prompt_tokens_total',
+  'lmdeploy:generation_tokens_total',
+  'llamacpp:n_decode_total',
+].map((name) => metricPattern(name));
+
+interface Reading {
+  load: EngineLoad;
+  /** Requests of this agent at that time. */
+  own: number;
+  /** Lines of batches at that time. */
+  background: number;
+  at: number;
+}
+
+/**
+ * The load meter that all paths to the engine share: every gateway's tunnel and the mesh. It reads only while requests
+ * run.
+ */
+export class LoadMeter {
+  readonly #engine: () => EngineTarget | undefined;
+  readonly #limits: EngineLimits;
+  readonly #saturation = new Saturation();
+  readonly #rate = new TokenRate();
+  /**
+   * Timeout of `/metrics`. The client below has its own connection, so that a proxy in the agent's environment is never
+   * used for its engine.
+   */
+  readonly #answers = new AdaptiveTimeout(METRICS);
+  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: METRICS.mostMs });
+  /** Requests of this agent at the engine. */
+  #own = 0;
+  /** Lines of batches at the engine. They yield to requests, so the load that gateways get excludes them. */
+  #background: () => number = () => 0;
+  #onLost: () => void = () => {};
+  #reading: Reading | undefined;
+  #preemptions: number | undefined;
+  /** The slowest since the last `takeFirstTokenMs`. */
+  #firstTokenMs = 0;
+  #receivedAt = Number.NEGATIVE_INFINITY;
+  /** True if its last answer reported its number of requests. */
+  #reportsQueue = false;
+  /** True if it reported any counter of its work. */
+  #counts = false;
+  /** Sum of the engine's counters of work. */
+  #computed = 0;
+  #nextLook = 0;
+  #looking: Promise<void> | undefined;
+
+  /** `engine`: undefined while no engine answers. */
+  constructor(engine: () => EngineTarget | undefined, limits: EngineLimits = {}) {
+    this.#engine = engine;
+    this.#limits = limits;
+  }
+
+  /** Work at the engine that does not count as load; it is subtracted from every reading. */
+  leaveOut(background: () => number): void {
+    this.#background = background;
+  }
+
+  begin(): void {
+    this.#own++;
+    this.look();
+  }
+
+  end(): void {
+    this.#own--;
+    this.look();
+  }
+
+  /** A stream of a request has begun, after `ms`. */
+  firstToken(ms: number): void {
+    this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
+  }
+
+  heard(): void {
+    this.#receivedAt = performance.now();
+  }
+
+  /** `look`: called if a response suggests that the engine may have lost its model. */
+  onLost(look: () => void): void {
+    this.#onLost = look;
+  }
+
+  lost(): void {
+    this.#onLost();
+  }
+
+  /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now`. */
+  get heardAt(): number {
+    return this.#receivedAt;
+  }
+
+  /** True if the engine reported its running and waiting requests in the last reading. */
+  get tellsQueue(): boolean {
+    return this.#reportsQueue;
+  }
+
+  /** True if the engine reported counters of its work in the last reading. */
+  get counts(): boolean {
+    return this.#counts;
+  }
+
+  /** Requests and lines of batches of this agent at the engine. */
+  get waiting(): number {
+    return this.#own + this.#background();
+  }
+
+  /** Requests and lines in the engine's own queue; 0 if it does not report them. */
+  get queued(): number {
+    return this.#known?.load.waiting ?? 0;
+  }
+
+  /** The slowest first token of requests since the last call, in milliseconds; 0: there was none. */
+  takeFirstTokenMs(): number {
+    const ms = this.#firstTokenMs;
+    this.#firstTokenMs = 0;
+    return ms;
+  }
+
+  /** Preemptions since the engine's start; undefined: not reported. */
+  get preemptions(): number | undefined {
+    return this.#preemptions;
+  }
+
+  /** The current load: the last reading, corrected by the requests since then. */
+  get current(): EngineLoad {
+    const reading = this.#known;
+    const total = this.#total(reading);
+    const load = { ...reading?.load, ...this.#saturation.split(total) };
+    // The rate of the last reading is from a time when requests ran.
+    return total > 0 || load.tokensPerSecond === undefined ? load : { ...load, tokensPerSecond: 0 };
+  }
+
+  /** Why the engine should get no more requests now; undefined: it may get more. */
+  get full(): string | undefined {
+    const why = this.#saturation.full(this.#total(this.#known), this.#limits);
+    if (why !== undefined) this.look();
+    return why;
+  }
+
+  get #known(): Reading | undefined {
+    const reading = this.#reading;
+    return reading === undefined || performance.now() - reading.at > READING_MS ? undefined : reading;
+  }
+
+  /** Other clients may send requests to the engine without this agent. */
+  #total(reading: Reading | undefined): number {
+    if (reading === undefined) return this.#own;
+    const { load, own, background } = reading;
+    return Math.max(this.#own, load.running + load.waiting + this.#own - own - background);
+  }
+
+  /** Resolves when the current reading has ended. */
+  async settled(): Promise<void> {
+    await this.#looking;
+  }
+
+  /** Reads the engine's metrics, unless it did a moment ago; no caller waits for the answer. */
+  look(): void {
+    const target = this.#engine();
+    if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
+    this.#nextLook = performance.now() + POLL_MS;
+    this.#looking = this.#read(target).finally(() => {
+      this.#looking = undefined;
+    });
+  }
+
+  async #read({ origin, pathPrefix, key }: EngineTarget): Promise<void> {
+    const own = this.#own;
+    const background = this.#background();
+    try {
+      const { statusCode, text } = await waitClock.call(this.#answers, async (signal) => {
+        const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+        const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
+        return {
+          statusCode: response.statusCode,
+          text: (await readTextAtMost(response.body, METRICS_MAX_BYTES)) ?? '',
+        };
+      });
+      const load = statusCode === 200 ? readLoad(text) : undefined;
+      this.#reportsQueue = load !== undefined;
+      if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
+      else {
+        const at = performance.now();
+        const tokensPerSecond = this.#rate.observe(text, at);
+        const counters = COMPUTED.flatMap((counter) => metricValues(text, counter));
+        this.#counts = counters.length > 0;
+        const computed = sum(counters);
+        if (computed !== this.#computed) this.heard();
+        this.#computed = computed;
+        const preemptions = metricValues(text, PREEMPTIONS);
+        this.#preemptions = preemptions.length === 0 ? undefined : sum(preemptions);
+        this.#reading = {
+          load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) },
+          own,
+          background,
+          at,
+        };
+        this.#saturation.observe(load);
+      }
+    } catch {
+      // during a prefill the engine's HTTP server may not answer: the agent's own count is used
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+}

@@ -1,0 +1,159 @@
+/** One probe of an engine's `/v1/models`. */
+import { Agent, request } from 'undici';
+import { z } from 'zod';
+import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { waitClock } from '../wait-clock.ts';
+import type { EngineTarget } from './engine-address.ts';
+
+/**
+ * Result of one probe; `unnameable`: models with ids that the registry refuses. Only `refused` shows that nothing
+ * listens; `unknown` shows nothing.
+ */
+export type EngineProbeResult =
+  | { kind: 'models'; models: ServedModel[]; unnameable: number }
+  /** It lists these models and does not answer requests yet. */
+  | { kind: 'loading'; models: ServedModel[] }
+  | { kind: 'refused'; where?: string }
+  | { kind: 'unknown'; reason: string };
+
+/** During a prefill an engine's HTTP server may not answer for seconds. */
+const ANSWER = { leastMs: 5_000, mostMs: 60_000 };
+
+/** A list of models is a few KiB; a server that sends more is not an engine. */
+const ANSWER_MAX_BYTES = 1024 * 1024;
+
+/** The registry's bound, above which it refuses the record. */
+const MODELS_MAX = 64;
+
+const modelListSchema = z.object({
+  /** Ollama's list is null while it has no model. */
+  data: z.preprocess(
+    (data) => (data === null ? [] : data),
+    z.array(
+      z.object({
+        id: z.string(),
+        /** vLLM and SGLang: the longest prompt plus response in tokens. */
+        max_model_len: z.number().int().positive().nullish().catch(undefined),
+        /** The name in other engines. */
+        context_length: z.number().int().positive().nullish().catch(undefined),
+        owned_by: z.string().nullish().catch(undefined),
+        /** llama.cpp: facts of the model, null while it loads. */
+        meta: z.unknown().optional(),
+      }),
+    ),
+  ),
+});
+
+export class EngineProbe {
+  /** The engine was ready in an earlier probe. */
+  #served = false;
+  readonly #target: EngineTarget;
+  /** Its own connection, so that a proxy in the agent's environment is never used for its engine. */
+  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
+  readonly #answers = new AdaptiveTimeout(ANSWER);
+
+  constructor(target: EngineTarget) {
+    this.#target = target;
+  }
+
+  get url(): string {
+    return `${this.#target.origin}${this.#target.pathPrefix}/v1/models`;
+  }
+
+  /** Never rejects. */
+  async look(): Promise<EngineProbeResult> {
+    try {
+      const answer = await waitClock.call(this.#answers, (signal) => this.#get('/v1/models', signal));
+      if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
+      const found = readAnswer(answer.status, answer.text);
+      if (found.result.kind !== 'models') return found.result;
+      // A list is not enough: llama.cpp has one while it loads, SGLang before its first warm-up.
+      if (this.#served && !found.withoutFacts) return found.result;
+      if (await this.#isLoading()) return { kind: 'loading', models: loading(found.result.models) };
+      this.#served = true;
+      return found.result;
+    } catch (error) {
+      return readFailure(error);
+    }
+  }
+
+  /** According to its `/health`, if it has that. */
+  async #isLoading(): Promise<boolean> {
+    try {
+      const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));
+      return answer?.status === 503;
+    } catch {
+      return false; // without an answer, the list counts
+    }
+  }
+
+  /** Undefined: the answer is longer than 1 MiB. */
+  async #get(path: string, signal: AbortSignal): Promise<{ status: number; text: string } | undefined> {
+    const response = await request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
+      dispatcher: this.#agent,
+      signal,
+      headers: {
+        accept: 'application/json',
+        ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
+      },
+    });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of response.body) {
+      bytes += chunk.length;
+      if (bytes > ANSWER_MAX_BYTES) return undefined;
+      chunks.push(chunk);
+    }
+    return { status: response.statusCode, text: Buffer.concat(chunks).toString('utf8') };
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+}
+
+interface ListAnswer {
+  result: EngineProbeResult;
+  /** True if a model has `meta: null`. */
+  withoutFacts: boolean;
+}
+
+const unknown = (reason: string): ListAnswer => ({ result: { kind: 'unknown', reason }, withoutFacts: false });
+
+function loading(models: readonly ServedModel[]): ServedModel[] {
+  return models.map((model) => ({ ...model, state: 'loading' as const }));
+}
+
+function readAnswer(status: number, body: string): ListAnswer {
+  if (status === 401 || status === 403)
+    return unknown(`the engine wants its API key (${status}): give --engine-key-file`);
+  if (status !== 200) return unknown(`the engine answered ${status}`);
+  const parsed = modelListSchema.safeParse(tryParseJson(body));
+  if (!parsed.success) return unknown('the answer is not a list of models');
+  const { data } = parsed.data;
+  // One such id must not exclude the other models: the registry would refuse the whole record.
+  const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
+  const models = new Map<string, ServedModel>();
+  for (const { id, max_model_len, context_length, owned_by } of nameable.slice(0, MODELS_MAX)) {
+    const context = max_model_len ?? context_length;
+    models.set(id, {
+      id,
+      state: 'ready',
+      ...(context ? { context_length: context } : {}),
+      ...(owned_by === 'vllm' || owned_by === 'sglang' ? { engine: owned_by } : {}),
+    });
+  }
+  const unnameable = data.length - nameable.length;
+  const result: EngineProbeResult = { kind: 'models', models: [...models.values()], unnameable };
+  return { result, withoutFacts: data.some(({ meta }) => meta === null) };
+}
+
+function readFailure(error: unknown): EngineProbeResult {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  // A connection is also reset by an engine that has just begun to listen, or is about to stop.
+  if (code === 'ECONNREFUSED') return { kind: 'refused' };
+  return { kind: 'unknown', reason: errorText(error) };
+}

@@ -1,0 +1,87 @@
+/** Facts about models that the engine does not report: from `--fact`, and from the engine's command line. */
+import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
+import { commandWords, engineName, flagValue } from './engine-command.ts';
+
+export interface ModelFact {
+  /** Undefined: the fact applies to every model. */
+  model: string | undefined;
+  key: FactKey;
+  value: string;
+}
+
+const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
+type FactKey = (typeof FACT_KEYS)[number];
+
+/** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the user. */
+export function parseFact(text: string): ModelFact {
+  const equals = text.indexOf('=');
+  if (equals < 1) throw new Error(`--fact: "${text}" is not [MODEL:]KEY=VALUE`);
+  // Model names may contain colons (`llama3:8b`), keys may not.
+  const colon = text.lastIndexOf(':', equals);
+  const name = text.slice(colon + 1, equals);
+  const key = FACT_KEYS.find((known) => known === (name === 'context_length' ? 'context' : name));
+  if (!key) throw new Error(`--fact: unknown key "${name}"; known are ${FACT_KEYS.join(', ')}`);
+  const fact: ModelFact = {
+    model: colon < 0 ? undefined : text.slice(0, colon),
+    key,
+    value: text.slice(equals + 1).trim(),
+  };
+  if (fact.model === '') throw new Error(`--fact: no model before the colon in "${text}"`);
+  const checked = modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, fact));
+  if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is no value for ${key}`);
+  return fact;
+}
+
+/** Facts from the command line of a known engine. */
+export function commandFacts(command: readonly string[] | undefined): ModelFact[] {
+  const words = commandWords(command ?? []);
+  const engine = engineName(words);
+  if (!engine) return [];
+  const told: [FactKey, string | undefined][] = [
+    ['engine', engine],
+    ['quantization', flagValue(words, '--quantization', '-q')],
+    ['revision', flagValue(words, '--revision')],
+  ];
+  return told.flatMap(([key, value]) =>
+    value === undefined ||
+    value.includes('$') ||
+    !modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, { model: undefined, key, value })).success
+      ? []
+      : [{ model: undefined, key, value }],
+  );
+}
+
+/**
+ * Later facts take precedence. The order is: the command line's, then the flags without a model, then the flags that
+ * name a model.
+ */
+export function applyFacts(
+  models: readonly ServedModel[],
+  command: readonly ModelFact[],
+  flags: readonly ModelFact[],
+): ServedModel[] {
+  const general = flags.filter(({ model }) => model === undefined);
+  const particular = flags.filter(({ model }) => model !== undefined);
+  return models.map((model) => {
+    // The engine's report takes precedence over its command line, and a user's statement over both.
+    let told = model;
+    for (const fact of command) told = { ...applied(told, fact), ...model };
+    for (const fact of [...general, ...particular]) {
+      if (fact.model === undefined || fact.model === model.id) told = applied(told, fact);
+    }
+    return told;
+  });
+}
+
+function applied(model: ServedModel, { key, value }: ModelFact): ServedModel {
+  switch (key) {
+    case 'context':
+      return { ...model, context_length: Number(value) };
+    case 'quantization':
+      return { ...model, quantization: value };
+    case 'engine':
+      return { ...model, engine: value };
+    case 'revision':
+      return { ...model, revision: value };
+  }
+}

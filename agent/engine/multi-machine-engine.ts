@@ -1,0 +1,62 @@
+/**
+ * An engine over several nodes of a job is one session. The agent next to the engine's HTTP server registers it with
+ * the hardware of all its nodes; the agents on the other ranks only supervise their part.
+ */
+import { commandWords, flagValue } from './engine-command.ts';
+
+export interface EngineSpan {
+  /**
+   * `supervise`: this agent does not register the engine. It has a session only if it stores weights, as a node without
+   * models and hardware.
+   */
+  role: 'register' | 'supervise';
+  /** Number of nodes that the engine runs on. */
+  nodes: number;
+  /** Text for the log. */
+  reason?: string;
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const ALONE: EngineSpan = { role: 'register', nodes: 1 };
+
+/**
+ * Checked in this order: `--span-nodes` (rank from SLURM_PROCID, one task per node), vLLM's `--headless`, vLLM's and
+ * SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on ray inside a job of several nodes.
+ */
+export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): EngineSpan {
+  const words = commandWords(command ?? []);
+  const nodes = positive(flagValue(words, '--nnodes')) ?? jobNodes(env);
+  if (spanNodes) {
+    const rank = integer(env.SLURM_PROCID) ?? integer(env.SLURM_NODEID) ?? 0;
+    return { role: rank === 0 ? 'register' : 'supervise', nodes, reason: `--span-nodes, rank ${rank} of ${nodes}` };
+  }
+  if (words.includes('--headless')) return { role: 'supervise', nodes, reason: '--headless serves no HTTP' };
+  const nnodes = positive(flagValue(words, '--nnodes'));
+  if (nnodes !== undefined && nnodes > 1) {
+    const rank = integer(flagValue(words, '--node-rank')) ?? 0;
+    return { role: rank === 0 ? 'register' : 'supervise', nodes: nnodes, reason: `--node-rank ${rank} of ${nnodes}` };
+  }
+  const ray = words.findIndex((word) => word === 'ray' || word.endsWith('/ray'));
+  const startsRay = ray >= 0 && words[ray + 1] === 'start';
+  const serves = words.includes('serve') || words.some((word) => word.includes('api_server'));
+  if (startsRay && !serves) return { role: 'supervise', nodes, reason: 'ray start serves no model' };
+  if (flagValue(words, '--distributed-executor-backend') === 'ray' && nodes > 1) {
+    return { role: 'register', nodes, reason: `an engine on ray over the ${nodes} nodes of the job` };
+  }
+  return ALONE;
+}
+
+function jobNodes(env: Env): number {
+  // The step's number of nodes takes precedence, because a job of 4 nodes may run two engines of 2 nodes each.
+  return positive(env.SLURM_STEP_NUM_NODES) ?? positive(env.SLURM_JOB_NUM_NODES) ?? positive(env.SLURM_NNODES) ?? 1;
+}
+
+function positive(text: string | undefined): number | undefined {
+  const value = integer(text);
+  return value !== undefined && value > 0 ? value : undefined;
+}
+
+function integer(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,5}$/.test(text) ? Number(text) : undefined;
+}

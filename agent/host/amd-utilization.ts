@@ -1,0 +1,97 @@
+/** Utilization of AMD GPUs from `rocm-smi`, or from `amd-smi` if ROCm does not include that tool any more. */
+import * as z from 'zod';
+import type { GpuUse } from '../../shared/deployment/order-reply.ts';
+import { visibleToRocm } from './amd-gpus.ts';
+import type { RunTool } from './run-tool.ts';
+import type { VisibleDevice } from './visible-devices.ts';
+
+interface UsedDevice extends VisibleDevice<UsedDevice> {
+  use: GpuUse;
+  slices: UsedDevice[];
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const MIB_BYTES = 1024 * 1024;
+
+/** `{"card0": {"GPU use (%)": "12", "VRAM Total Memory (B)": "25753026560", …}, "system": {…}}` */
+const rocmSchema = z.record(z.string(), z.record(z.string(), z.unknown()));
+
+/** Undefined: the tool is missing, or its output is not understood. */
+export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
+  const asked = ['--showuse', '--showmeminfo', 'vram', '--showuniqueid', '--json'];
+  const cards = read(rocmSchema, await run('rocm-smi', asked));
+  const named = Object.entries(cards ?? {}).filter(([name]) => /^card\d+$/.test(name));
+  if (named.length === 0) return undefined;
+  const devices = named
+    .sort(([a], [b]) => Number(a.slice(4)) - Number(b.slice(4)))
+    .map(([, card]) => {
+      const id = /^0x([0-9a-f]+)$/i.exec(String(card['Unique ID']))?.[1];
+      const use = share(card['GPU use (%)']);
+      return device(id === undefined ? '' : `GPU-${id}`, {
+        use,
+        memory_used_mib: mib(card['VRAM Total Used Memory (B)']),
+        memory_total_mib: mib(card['VRAM Total Memory (B)']),
+      });
+    });
+  return visibleToRocm(devices, env);
+}
+
+/** `"N/A"` if a partition does not report it. */
+const amountSchema = z
+  .object({ value: z.union([z.number(), z.string()]), unit: z.string().optional() })
+  .optional()
+  .catch(undefined);
+const metricSchema = z.object({
+  usage: z.object({ gfx_activity: amountSchema }).optional().catch(undefined),
+  mem_usage: z.object({ total_vram: amountSchema, used_vram: amountSchema }).optional().catch(undefined),
+});
+/** A list, which newer versions put into `gpu_data`. */
+const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(metricSchema) })]);
+
+/**
+ * Undefined: the tool is missing, or its output is not understood. It prints no UUIDs, so if a variable selects devices
+ * by UUID, none are shown.
+ */
+export async function amdUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
+  const told = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
+  if (told === undefined) return undefined;
+  const devices = (Array.isArray(told) ? told : told.gpu_data).map(({ usage, mem_usage: memory }) =>
+    device('', {
+      use: share(usage?.gfx_activity?.value),
+      memory_used_mib: amount(memory?.used_vram?.value),
+      memory_total_mib: amount(memory?.total_vram?.value),
+    }),
+  );
+  return visibleToRocm(devices, env);
+}
+
+function read<T>(schema: z.ZodType<T>, answer: Awaited<ReturnType<RunTool>>): T | undefined {
+  if (!answer.ok) return undefined;
+  try {
+    return schema.parse(JSON.parse(answer.stdout));
+  } catch {
+    return undefined;
+  }
+}
+
+function device(uuid: string, use: GpuUse): UsedDevice {
+  return { uuid, slices: [], use };
+}
+
+/** Parses numbers and numeric text; null for words, and for values that no device has. */
+function amount(told: unknown): number | null {
+  const number =
+    typeof told === 'number' ? told : typeof told === 'string' && /^\d+(\.\d+)?$/.test(told) ? Number(told) : -1;
+  return Number.isSafeInteger(Math.floor(number)) && number >= 0 ? number : null;
+}
+
+function share(percent: unknown): number | null {
+  const told = amount(percent);
+  return told === null ? null : Math.min(1, told / 100);
+}
+
+function mib(bytes: unknown): number | null {
+  const told = amount(bytes);
+  return told === null ? null : Math.floor(told / MIB_BYTES);
+}

@@ -1,0 +1,86 @@
+/** Utilization of NVIDIA GPUs and their MIG slices, from `nvidia-smi`. */
+import type { GpuUse } from '../../shared/deployment/order-reply.ts';
+import type { RunTool } from './run-tool.ts';
+import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
+
+interface UsedDevice extends VisibleDevice<UsedDevice> {
+  use: GpuUse;
+  slices: UsedDevice[];
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Undefined: the tool is missing or fails. */
+export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
+  const query = [
+    '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,mig.mode.current',
+    '--format=csv,noheader,nounits',
+  ];
+  const listed = await run('nvidia-smi', query);
+  if (!listed.ok) return undefined;
+  const devices = listed.stdout.split('\n').flatMap(deviceOf);
+  if (/,\s*Enabled\s*$/m.test(listed.stdout)) await addSlices(devices, run);
+  return visibleDevices(devices, env.CUDA_VISIBLE_DEVICES);
+}
+
+/** `GPU-5d5b…, 87, 60211, 81920, 412.08, Disabled`; words such as `[N/A]` are null. */
+function deviceOf(line: string): UsedDevice[] {
+  const [uuid = '', use = '', used = '', total = '', power = ''] = line.split(',').map((field) => field.trim());
+  if (!/^GPU-/i.test(uuid)) return [];
+  const percent = amount(use);
+  return [
+    {
+      uuid,
+      slices: [],
+      use: {
+        use: percent === null ? null : Math.min(1, percent / 100),
+        memory_used_mib: amount(used),
+        memory_total_mib: amount(total),
+        ...(/^\d+(\.\d+)?$/.test(power) ? { power_w: Number(power) } : {}),
+      },
+    },
+  ];
+}
+
+function amount(text: string): number | null {
+  return /^\d+$/.test(text) ? Number(text) : null;
+}
+
+/**
+ * The XML report has each slice's memory by its number, and the listing has its UUID. Neither has a slice's
+ * utilization.
+ */
+async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<void> {
+  const [report, listing] = [await run('nvidia-smi', ['-q', '-x']), await run('nvidia-smi', ['-L'])];
+  if (!report.ok || !listing.ok) return;
+  const memory = sliceMemory(report.stdout);
+  let parent: UsedDevice | undefined;
+  for (const line of listing.stdout.split('\n')) {
+    const uuid = /\(UUID:\s*([^)\s]+)\)/.exec(line)?.[1];
+    if (uuid === undefined) continue;
+    if (/^\s*GPU\s/.test(line)) {
+      parent = devices.find((device) => device.uuid === uuid);
+      continue;
+    }
+    const number = /^\s*MIG\s.*Device\s+(\d+):/.exec(line)?.[1];
+    if (parent === undefined || number === undefined) continue;
+    const { used = null, total = null } = memory.get(`${parent.uuid} ${number}`) ?? {};
+    parent.slices.push({ uuid, slices: [], use: { use: null, memory_used_mib: used, memory_total_mib: total } });
+  }
+}
+
+/** Memory in MiB, by the GPU's UUID and the slice's number. */
+function sliceMemory(xml: string): Map<string, { used: number | null; total: number | null }> {
+  const found = new Map<string, { used: number | null; total: number | null }>();
+  for (const gpu of xml.split(/<gpu id=/).slice(1)) {
+    const uuid = /<uuid>(GPU-[^<]+)<\/uuid>/.exec(gpu)?.[1];
+    for (const [, slice = ''] of gpu.matchAll(/<mig_device>(.*?)<\/mig_device>/gs)) {
+      const number = /<index>(\d+)<\/index>/.exec(slice)?.[1];
+      const memory = /<fb_memory_usage>(.*?)<\/fb_memory_usage>/s.exec(slice)?.[1] ?? '';
+      const mib = (name: string) => amount(new RegExp(`<${name}>(\\d+) MiB</${name}>`).exec(memory)?.[1] ?? '');
+      if (uuid !== undefined && number !== undefined)
+        found.set(`${uuid} ${number}`, { used: mib('used'), total: mib('total') });
+    }
+  }
+  return found;
+}

@@ -1,0 +1,58 @@
+/**
+ * The release of this program. Its manifest and signature are in the program's directory, one directory above, or where
+ * a setting points.
+ */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
+import {
+  MANIFEST_FILE,
+  MANIFEST_MAX_CHARS,
+  type Release,
+  SIGNATURE_FILE,
+} from '../../shared/release/release-manifest.ts';
+
+export interface OwnRelease extends Release {
+  /** SHA-256 of the file that this program was started from, in hex. */
+  digest: string;
+}
+
+let started: Promise<OwnRelease | undefined> | undefined;
+
+/**
+ * Read once, at the first call, because an installation that is replaced later is not the running program. `directory`:
+ * location of manifest and signature, if they are not with the program.
+ */
+export function ownRelease(directory?: string): Promise<OwnRelease | undefined> {
+  // The bundle's file or, in a single executable, the executable.
+  started ??= releaseOf(fileURLToPath(import.meta.url), directory);
+  return started;
+}
+
+/** Undefined in a clone, or if there is no manifest. `program`: the running file. */
+async function releaseOf(program: string, directory: string | undefined): Promise<OwnRelease | undefined> {
+  if (program.endsWith('.ts')) return undefined;
+  const beside = dirname(program);
+  for (const place of directory === undefined ? [beside, dirname(beside)] : [directory]) {
+    try {
+      const [manifest, signature] = await Promise.all(
+        [MANIFEST_FILE, SIGNATURE_FILE].map((name) => readFile(join(place, name), 'utf8')),
+      );
+      if (manifest === undefined || signature === undefined || manifest.length > MANIFEST_MAX_CHARS) continue;
+      return { manifest, signature: signature.trim(), digest: await digestOf(program) };
+    } catch {
+      // Not installed from a release: a gateway that requires a release then refuses.
+    }
+  }
+  return undefined;
+}
+
+/** In chunks, because a single executable is 100 MiB. */
+async function digestOf(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(file), hash);
+  return hash.digest('hex');
+}

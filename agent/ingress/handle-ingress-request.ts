@@ -1,0 +1,151 @@
+/**
+ * Requests to the ingress: `GET` views of the registry, and requests to models, which go through the pipeline of
+ * `shared/proxy`.
+ */
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
+import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
+import { clientRequestId } from '../../shared/proxy/client-request-id.ts';
+import { discardBody } from '../../shared/proxy/discard-body.ts';
+import { errorResponse } from '../../shared/proxy/error-response.ts';
+import { handleRequest as proxy } from '../../shared/proxy/handle-request.ts';
+import type { ProxyRequest, ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
+import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates-route.ts';
+import { serverSink } from '../../shared/proxy/server-response-sink.ts';
+import type { Trust } from '../../shared/routing/trusted-providers.ts';
+import type { IngressHost } from './ingress-host.ts';
+import type { IngressKey } from './ingress-key.ts';
+import { IngressRequest } from './ingress-request.ts';
+import type { ReadableRegistry } from './readable-registry.ts';
+import { answerView, isView } from './registry-views.ts';
+import type { RegistryWatchers } from './registry-watchers.ts';
+import type { RunningRequests } from './running-requests.ts';
+import type { UnauthenticatedLimit } from './unauthenticated-limit.ts';
+
+/** Writes the pipeline's response to its client; resolves when that has ended, even if the client disconnected. */
+async function writeResponse(
+  message: IncomingMessage,
+  response: ServerResponse,
+  { status, headers, body }: ProxyResponse,
+): Promise<void> {
+  const sink = serverSink(response);
+  if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
+  // Otherwise the unread rest of the body would be taken for the next request.
+  if (!message.complete) response.setHeader('connection', 'close');
+  if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
+  if (typeof body === 'function') {
+    response.writeHead(status, headers);
+    return body(sink);
+  }
+  const length = body === null ? {} : { 'content-length': Buffer.byteLength(body) };
+  response.writeHead(status, { ...headers, ...length });
+  response.end(body ?? undefined);
+}
+
+/** `GET /v1/otela/seal` at the ingress: nodes that a client may seal a request to, as at a gateway. */
+const SEAL_PATH = '/v1/otela/seal';
+
+/** @throws ApiError for the reasons for which an unsealed request is refused */
+function answerSeal(
+  request: ProxyRequest,
+  query: URLSearchParams,
+  host: IngressHost,
+  requestId: string,
+): ProxyResponse {
+  if (request.method !== 'GET') throw methodNotAllowed(request.method, SEAL_PATH, ['GET']);
+  const route = host.resolve(request, host.identify(request), sealCandidatesRequest(query.get('model')));
+  const listed = sealCandidates({ ...route, waitMs: 0 }, host, query.getAll('provider'));
+  const body = Buffer.from(JSON.stringify(listed));
+  const headers = {
+    'content-type': 'application/json',
+    'cache-control': `private, max-age=${SEAL_MAX_AGE_S}`,
+    'x-request-id': requestId,
+  };
+  return { status: 200, headers, body };
+}
+
+/** Bytes of a refused body that are read from a client without a valid key. */
+const UNAUTHENTICATED_MAX_BYTES = 1024 * 1024;
+
+/** Services for answering requests at the ingress. */
+export interface IngressServices {
+  key: IngressKey;
+  unauthenticated: UnauthenticatedLimit;
+  running: RunningRequests;
+  watchers: RegistryWatchers;
+  registry: ReadableRegistry;
+  host: IngressHost;
+  /** Trust for requests without provider lists. */
+  trust(): Trust;
+  log(line: string): void;
+}
+
+/** Handles every request to the ingress. Never rejects. */
+export async function handleIngressRequest(
+  message: IncomingMessage,
+  response: ServerResponse,
+  services: IngressServices,
+): Promise<void> {
+  const url = urlOf(message);
+  const request = new IngressRequest(message, response, url?.pathname ?? '');
+  try {
+    services.key.require(message.headers); // before any information is disclosed
+    services.unauthenticated.greet(message.socket);
+    if (url === null) throw new ApiError('not_found', `There is no ${quoteForMessage(message.url ?? '')} here.`);
+    if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
+    if (url.pathname === SEAL_PATH) {
+      const answer = answerSeal(request, url.searchParams, services.host, requestIdOf(request));
+      return await writeResponse(message, response, answer);
+    }
+    const over = services.running.begin();
+    await proxy(request, services.host)
+      .then((answer) => writeResponse(message, response, answer))
+      .finally(over);
+  } catch (error) {
+    await refuse(error, { message, response, request, desk: services });
+  }
+}
+
+function view(
+  message: IncomingMessage,
+  response: ServerResponse,
+  url: URL,
+  services: IngressServices,
+  requestId: string,
+): void {
+  const { registry, watchers } = services;
+  answerView(message, response, url, { registry, watchers, requestId, trust: services.trust(), now: Date.now() });
+}
+
+interface Refused {
+  message: IncomingMessage;
+  response: ServerResponse;
+  request: IngressRequest;
+  desk: IngressServices;
+}
+
+async function refuse(error: unknown, { message, response, request, desk: services }: Refused): Promise<void> {
+  if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
+  const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
+  await discardBody(request.body, services.host, stranger ? UNAUTHENTICATED_MAX_BYTES : undefined);
+  // After the head was sent, no error can be sent.
+  if (response.headersSent) return void response.destroy();
+  await writeResponse(message, response, errorResponse(error, requestIdOf(request), endpointOf(request)));
+}
+
+function requestIdOf(request: IngressRequest): string {
+  return clientRequestId(request) ?? randomUUID();
+}
+
+/** The endpoint decides the error's format. */
+function endpointOf({ method, path }: IngressRequest): Endpoint | undefined {
+  const endpoint = findEndpoint(method, path);
+  return endpoint === undefined || 'methodNotAllowed' in endpoint ? undefined : endpoint;
+}
+
+/** The host is always this ingress, regardless of the client's Host header. */
+function urlOf({ url = '/' }: IncomingMessage): URL | null {
+  return URL.parse(url.startsWith('/') ? `http://ingress${url}` : url);
+}

@@ -1,0 +1,103 @@
+/** Requests of one ingress that find no free node: a bounded, fair queue for each model, as at a gateway. In memory. */
+
+import { startTimer } from '../../node/timers.ts';
+import { AttemptError } from '../../shared/attempts/attempt-error.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import type { QueueRequest } from '../../shared/proxy/proxy-host.ts';
+import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
+import { BusyNodeMemory } from '../../shared/routing/busy-nodes.ts';
+
+export interface QueueLimits {
+  /** Longest wait of a non-streaming request and of a streaming one, in milliseconds; 0: none. */
+  unaryMs: number;
+  streamMs: number;
+  /** Requests that may wait for one model. */
+  places: number;
+}
+
+/** The waits of a gateway; each place uses one of the ingress's connections. */
+export const QUEUE_LIMITS: QueueLimits = { unaryMs: 60_000, streamMs: 600_000, places: 256 };
+
+/** Fairness is by address: clients at different addresses take turns. */
+export interface IngressCaller {
+  readonly address: string;
+}
+
+export class IngressQueues {
+  readonly busyNodes = new BusyNodeMemory();
+  readonly #limits: QueueLimits;
+  /** Queues by model: models with a waiting request, now or a moment ago. */
+  readonly #lines = new Map<string, WaitQueue>();
+  #closed = false;
+
+  constructor(limits: QueueLimits) {
+    this.#limits = limits;
+  }
+
+  longestWait(streaming: boolean): number {
+    return streaming ? this.#limits.streamMs : this.#limits.unaryMs;
+  }
+
+  /** Requests that wait now, over all models. */
+  get waiting(): number {
+    let sum = 0;
+    for (const { depth } of this.#lines.values()) sum += depth.waiting;
+    return sum;
+  }
+
+  /** True if a request already waits for the same nodes. */
+  isQueued(model: string, scope: () => string): boolean {
+    return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
+  }
+
+  /** Position in the queue, from 1; undefined: it does not wait now. */
+  position(model: string, name: string): number | undefined {
+    return this.#lines.get(model)?.position(name);
+  }
+
+  /**
+   * Waits for one turn.
+   * @throws ApiError 503 if this ingress is closing, AttemptError `cancelled` if the client disconnected
+   */
+  async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
+    if (this.#closed) throw closing();
+    const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
+    const waitMs = until - performance.now();
+    if (waitMs <= 0) return { kind: 'late' };
+    const place = { name, project: '', key: caller.address, scope, priority, weight: 1, busy };
+    const asked = { ...place, waitMs, back, places: this.#limits.places, begun };
+    const answer = await this.#lineOf(model).wait(asked, (leave) => {
+      let waits = true;
+      client.on(() => waits && leave());
+      return () => {
+        waits = false;
+      };
+    });
+    if (client.left) throw new AttemptError('cancelled', 'the client left');
+    if (this.#closed) throw closing();
+    return answer;
+  }
+
+  #lineOf(model: string): WaitQueue {
+    for (const [name, line] of this.#lines) if (line.idle) this.#lines.delete(name);
+    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => performance.now(), after: startTimer });
+    this.#lines.set(model, line);
+    return line;
+  }
+
+  /** One of our requests ended at this node, so a waiting request may take its place. */
+  ended(session: string): void {
+    for (const line of this.#lines.values()) if (line.wants(session)) line.freed(session, 1);
+  }
+
+  /** Refuses all waiting requests, because this ingress is closing. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    for (const line of this.#lines.values()) line.close();
+    this.#lines.clear();
+  }
+}
+
+function closing(): ApiError {
+  return new ApiError('no_capacity', 'The agent behind this endpoint is leaving; ask another one.');
+}

@@ -1,0 +1,243 @@
+import { join } from 'node:path';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import { breakerStateFor } from '../../shared/routing/hang/hang-suspicion.ts';
+import type { ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import type { Policy } from '../../shared/routing/routing-policy.ts';
+import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
+import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
+import type { AttemptCourse, UsageRecord } from '../../shared/usage/usage-record.ts';
+import type { LoadCounter } from '../attempts/load-reports.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import type { Mesh } from '../mesh/mesh.ts';
+import { MeshRequests } from '../mesh/requests/mesh-requests.ts';
+import type { SealOpener } from '../seal/seal-opener.ts';
+import { Ingress } from './ingress.ts';
+import { ReplicaNodes } from './replica-nodes.ts';
+import { NO_RECEIPT } from './resolve-route.ts';
+import { UsageDelivery } from './usage-delivery.ts';
+import { UsageQueue } from './usage-queue.ts';
+
+/** The record as a gateway stores it; `provider` of the session that served it, if the registry still has that. */
+export function toIngressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
+  return {
+    request_id: record.requestId,
+    attempt: record.attempt,
+    model: record.receipt,
+    session: record.session,
+    ...(provider !== undefined && PROVIDER_ID_PATTERN.test(provider) ? { provider } : {}),
+    prompt_tokens: tokens(record.prompt),
+    completion_tokens: tokens(record.completion),
+    cached_tokens: tokens(record.cached),
+    reasoning_tokens: tokens(record.reasoning),
+    estimated: record.estimated,
+    complete: record.complete,
+    aborted: record.aborted,
+    answer_bytes: record.answerBytes,
+    ...(record.course === undefined ? {} : { course: courseOf(record.course) }),
+    at: record.at,
+  };
+}
+
+/** Missing values become 0. An attempt that the ingress has forgotten has no course at all. */
+function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCourse) {
+  const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
+  return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
+}
+
+function tokens(said: number): number {
+  return Math.min(TOKENS_MAX, said);
+}
+
+/** Session name of a node that no gateway has admitted yet; only its own ingress knows it. */
+const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
+
+/** Not a valid provider id, so that no list can contain it. */
+const UNADMITTED_PROVIDER = '(unadmitted)';
+
+/** The ingress's address, the providers that it trusts, and the providers that this node serves over the mesh. */
+export interface IngressConfig {
+  /** Undefined: no ingress. */
+  listen: { host: string; port: number } | undefined;
+  /** Providers that may receive requests; undefined: only this node's provider. */
+  trust: string[] | undefined;
+  /** Providers of the agents that this node serves; undefined: only this node's provider. */
+  serveTo: string[] | undefined;
+  /** How the ingress chooses among nodes; undefined: by load, and by conversation if a request names one. */
+  policy: ShippedPolicy | Policy | undefined;
+}
+
+interface RequestServiceOptions {
+  config: IngressConfig;
+  /** Outlives sessions. */
+  replica: RegistryReplica;
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  issuerName(issuer: string): string | undefined;
+  /** Nodes that LEFT are shown for this long. */
+  retentionMs(): number;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+  load?: LoadCounter | undefined;
+  seals?: SealOpener | undefined;
+  /** The agent's current state directory. */
+  directory(): string;
+  /** Directory in which usage waits for the next agent if this one ends first; outlives the state directory. */
+  usageDirectory: string | undefined;
+  log(line: string): void;
+}
+
+/** Facts about this node before any gateway has admitted it. */
+export type LocalNodeFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
+
+/** This node's current identity in the mesh. */
+interface Self {
+  mesh: Mesh;
+  session: string;
+  provider: string;
+}
+
+/**
+ * Requests over the mesh in both directions, for one agent through all its sessions: pass `requests` to each mesh, pass
+ * the current one to `join`, and give `usage` to the tunnels.
+ */
+export class RequestService {
+  readonly requests: MeshRequests;
+  readonly usage: UsageDelivery;
+  readonly #options: RequestServiceOptions;
+  readonly #nodes: ReplicaNodes;
+  readonly #queue: UsageQueue;
+  readonly #ingress: Ingress | undefined;
+  #self: Self | undefined;
+  #unwatch: () => void = () => {};
+
+  constructor(options: RequestServiceOptions) {
+    const { config, replica, log, engine, load, seals, directory, usageDirectory } = options;
+    this.#options = options;
+    this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
+    this.usage = new UsageDelivery(this.#queue);
+    this.#nodes = new ReplicaNodes({
+      replica,
+      liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
+      issuerName: (issuer) => options.issuerName(issuer) ?? LOCAL_ISSUER,
+      own: LOCAL_ISSUER,
+      retentionMs: options.retentionMs,
+      now: () => Date.now(),
+    });
+    this.requests = new MeshRequests({
+      channels: {
+        channelTo: (session) => this.#channelTo(session),
+        stalled: (session) => this.#self?.mesh.stalled(session) ?? false,
+      },
+      own: () => this.#session,
+      engine,
+      load,
+      seals,
+      onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
+      onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerStateFor(pauseMs, Date.now())),
+      serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
+      onSilent: (session) => log(`${session} does not answer`),
+      onUsage: (records) => this.#keep(records),
+      log,
+    });
+    this.#ingress = config.listen && this.#makeIngress(config.listen, directory);
+  }
+
+  #makeIngress(listen: { host: string; port: number }, directory: () => string): Ingress {
+    return new Ingress({
+      ...listen,
+      directory,
+      registry: this.#nodes,
+      self: () => ({ issuer: LOCAL_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
+      trust: this.#options.config.trust,
+      policy: this.#options.config.policy,
+      requests: this.requests,
+      log: this.#options.log,
+    });
+  }
+
+  get #session(): string {
+    return this.#self?.session ?? UNADMITTED_SESSION;
+  }
+
+  async #channelTo(session: string) {
+    if (this.#self === undefined) throw new Error('this node is in no mesh yet');
+    return this.#self.mesh.channelTo(session);
+  }
+
+  /** Listens, if an address is configured. Rejects if the address cannot be used. */
+  async open(): Promise<void> {
+    this.requests.open();
+    this.#queue.open();
+    await this.#ingress?.open();
+  }
+
+  /** Facts of the node that serves our ingress while no gateway has admitted us; undefined: there is none. */
+  unadmitted(facts: LocalNodeFacts | undefined): void {
+    if (this.#self !== undefined) return;
+    this.#nodes.delete(UNADMITTED_SESSION);
+    if (facts === undefined) return;
+    const now = new Date().toISOString();
+    this.#nodes.put({
+      ...facts,
+      session: UNADMITTED_SESSION,
+      issuer: LOCAL_ISSUER,
+      provider: UNADMITTED_PROVIDER,
+      cluster: 'default',
+      state: 'SERVING',
+      version: 0,
+      connected: true,
+      suspected: false,
+      joined_at: now,
+      updated_at: now,
+    });
+  }
+
+  /** A session was admitted and has this mesh; from now on requests are sent under its name. */
+  join(mesh: Mesh, ticket: { session: string; provider: string }): void {
+    this.#unwatch();
+    this.#nodes.delete(UNADMITTED_SESSION);
+    this.#self = { mesh, session: ticket.session, provider: ticket.provider };
+    this.#unwatch = mesh.watch((sessions) => this.#nodes.changed(sessions));
+    const known = [...this.#options.replica.entries()].map(({ session }) => session);
+    this.#nodes.changed(known);
+  }
+
+  #keep(records: readonly UsageRecord[]): void {
+    const provider = (session: string) => {
+      const known = this.#nodes.index.get(session)?.provider;
+      return known === UNADMITTED_PROVIDER ? undefined : known;
+    };
+    const charged = records.filter(({ receipt }) => receipt !== NO_RECEIPT);
+    this.#queue.add(charged.map((record) => toIngressUsage(record, provider(record.session))));
+  }
+
+  /** Requests at our engine, for other agents and our own ingress, and our requests at other nodes. */
+  get inFlight(): number {
+    return this.requests.serving.inFlight + this.requests.askedElsewhere;
+  }
+
+  status(): { url: string; key_file: string; usage_waiting: number; policy_faults: number } | undefined {
+    const { url, keyFile, policyFaults = 0 } = this.#ingress ?? {};
+    if (url === undefined || keyFile === undefined) return undefined;
+    return { url, key_file: keyFile, usage_waiting: this.#queue.size, policy_faults: policyFaults };
+  }
+
+  /** The engine and the ingress refuse new requests; resolves when both have none left. */
+  async drain(): Promise<void> {
+    await Promise.all([this.#ingress?.drain(), this.requests.serving.drain()]);
+  }
+
+  /** Call before the meshes close, so that running requests are reported as ended. Idempotent. */
+  async close(): Promise<void> {
+    await this.#ingress?.close();
+    await this.requests.close();
+    this.#unwatch();
+    this.usage.close();
+    this.#queue.close();
+  }
+}
+
+/** Next to the state directories of all agents of this user. */
+export function usageDirectoryOf(stateDirectory: string): string {
+  return join(stateDirectory, '..', 'usage');
+}

@@ -1,0 +1,84 @@
+/** The routing data of one request to the ingress. */
+
+import { AttemptError } from '../../shared/attempts/attempt-error.ts';
+import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import type { Route } from '../../shared/proxy/proxy-host.ts';
+import { readRequirements } from '../../shared/proxy/read-requirements.ts';
+import { routedRequest } from '../../shared/proxy/routed-request.ts';
+import type { NodeIndex } from '../../shared/routing/node-index.ts';
+import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
+import { isTrusted, requireProviderList, type Trust, trustsNobody } from '../../shared/routing/trusted-providers.ts';
+import type { IngressQueues } from './ingress-queues.ts';
+import type { PolicyFor } from './routing-policies.ts';
+
+const TRUST_HEADER = 'x-otela-trusted-providers';
+const TRUST_METADATA = 'otela_trusted_providers';
+
+/** Receipt of attempts without a client's request; their usage is not recorded. */
+export const NO_RECEIPT = '';
+
+export interface RouteOptions {
+  nodes: NodeIndex;
+  queues: Pick<IngressQueues, 'longestWait'>;
+  policyFor: PolicyFor;
+  /** `lists`: provider lists of the request. */
+  trust(lists: readonly (readonly string[])[]): Trust;
+}
+
+interface Headers {
+  header(name: string): string | null | undefined;
+}
+
+/** @throws ApiError 400 */
+export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, options: RouteOptions): Route {
+  const header = (name: string) => request.header(name);
+  const trust = options.trust(requestedProviders(request, parsed.metadata));
+  const asked = routedRequest(header, parsed, parsed.model, '');
+  const policy = options.policyFor(asked);
+  return {
+    request: asked,
+    fallbacks: [],
+    demand: readRequirements(header, parsed.metadata),
+    policyFor: () => policy,
+    nodes: options.nodes,
+    trust,
+    requireTrust: () => requireTrust(trust),
+    expects: () => false,
+    retriesMax: RETRIES_MAX,
+    timeoutsFor: () => undefined,
+    receiptFor: (model) => model,
+    unpaidReceipt: () => NO_RECEIPT,
+    waitMs: options.queues.longestWait(parsed.streaming),
+    restartGraceMs: options.queues.longestWait(true),
+    resumes: false,
+    // If a node refused, its message is worth more than a wait.
+    mayWait: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
+  };
+}
+
+function requireTrust(trust: Trust): void {
+  if (!trustsNobody(trust)) return;
+  const message = 'No provider is trusted by this ingress (--trust) and this request alike.';
+  throw new ApiError('no_trusted_provider', message);
+}
+
+/** Lists of the header and of the body's `metadata`; if both are given, both apply. @throws ApiError 400 */
+function requestedProviders(request: Headers, metadata: Readonly<Record<string, string>>): string[][] {
+  const said: [string, string | undefined][] = [
+    [TRUST_HEADER, request.header(TRUST_HEADER) ?? undefined],
+    [`metadata.${TRUST_METADATA}`, metadata[TRUST_METADATA]],
+  ];
+  return said.flatMap(([param, text]) => (text === undefined ? [] : [requireProviderList(text, param)]));
+}
+
+/** Why no node that serves the model may be asked. */
+export function noTrustedNodeError({ nodes, trust, request: { model } }: Route): ApiError {
+  const { ready = [], suspected = [] } = nodes.model(model) ?? {};
+  const serving = [...ready, ...suspected];
+  if (serving.length > 0 && !serving.some((entry) => isTrusted(trust, entry))) {
+    const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
+    return new ApiError('no_capacity', message, { param: 'model' });
+  }
+  return new ApiError('no_capacity', `No node that may be asked serves '${model}' at this moment; try again shortly.`);
+}

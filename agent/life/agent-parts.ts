@@ -1,0 +1,29 @@
+import type { Deployments } from '../deploy/deployment-decider.ts';
+import type { Orders } from '../deploy/order-receiver.ts';
+import type { Engine } from '../engine/engine.ts';
+import type { RequestService } from '../ingress/request-service.ts';
+import type { NodeWeights } from './node-weights.ts';
+import type { Sessions } from './session/sessions.ts';
+
+/** Runs lines of batches on this node. */
+export interface BatchService {
+  /** Takes no new leases; returns the current ones when their lines have ended, or at `signal`. */
+  drain(signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The parts of an agent that come and go. An agent that ends early has only some of them. */
+export interface AgentParts {
+  engine?: Engine;
+  sessions?: Sessions;
+  /** Orders of gateways. */
+  orders?: Orders;
+  /** The deployments, if this agent accepts any. */
+  deployments?: Deployments;
+  /** Requests of other agents, and this agent's own ingress. */
+  requests?: RequestService;
+  /** Weights that this node stores. */
+  weights?: NodeWeights;
+  /** Lines of batches. */
+  batches?: BatchService;
+}

@@ -1,0 +1,142 @@
+/** Creates the parts of an agent and connects them. None of them starts anything before `Lifecycle.run`. */
+import { hostname } from 'node:os';
+import type { Writable } from 'node:stream';
+import { formatDuration } from '../config/duration.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import { Orders } from '../deploy/order-receiver.ts';
+import { LoadMeter } from '../engine/engine-load.ts';
+import { AGENT_VERSION } from '../host/agent-version.ts';
+import { GpuUseReader } from '../host/gpu-utilization.ts';
+import { requireInstalled } from '../host/installed-program.ts';
+import { nodeCrypto } from '../host/node-crypto.ts';
+import { redactor } from '../host/redact-secrets.ts';
+import { toolRunner } from '../host/run-tool.ts';
+import { NodeSeals } from '../seal/agent-sealing.ts';
+import type { AgentParts } from './agent-parts.ts';
+import { acceptDeployments } from './deployed-engine.ts';
+import { Life } from './ending/agent-ending.ts';
+import { EngineStart } from './engine-start.ts';
+import { HangRestart } from './hang-restart.ts';
+import { JobWatch } from './job-watch.ts';
+import { MeshMembership } from './mesh-membership.ts';
+import { RemoteLogs } from './remote-logs.ts';
+import type { JoinOptions } from './session/join.ts';
+import { SessionHealth } from './session/session-health.ts';
+
+export interface AgentOptions extends JoinOptions {
+  config: StartConfig;
+  stdout: Writable;
+  stderr: Writable;
+  /** Default 30 s. */
+  engineGoneMs?: number;
+}
+
+type AgentBase = ReturnType<typeof createBase>;
+export type Agent = ReturnType<typeof createAgent>;
+
+export function createAgent(options: AgentOptions) {
+  const base = createBase(options);
+  const engine = createEngineParts(base);
+  // If an order could drain another rank, its engine would end under the requests of rank 0.
+  if (base.registers) base.parts.orders = createOrders(base);
+  return { ...base, ...engine };
+}
+
+/** The parts that know nothing of the engine. */
+function createBase(options: AgentOptions) {
+  const { config, env } = options;
+  const parts: AgentParts = {};
+  const log = (line: string): void => {
+    logs.line(line);
+    options.log(line);
+  };
+  const seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence, log);
+  const logs = new RemoteLogs({
+    engine: () => parts.engine,
+    allowed: config.remoteLogs,
+    sealed: () => seals.opener.used,
+    redact: redactor([config.token, config.engine?.key], env),
+    directory: config.logDirectory,
+    log,
+  });
+  const registers = config.span.role === 'register';
+  const run = toolRunner(env);
+  const job = new JobWatch({
+    config,
+    env,
+    run,
+    onChange: () => parts.sessions?.change(jobRecord()),
+    onDue: (leftMs) => life.end({ kind: 'drain', cause: 'job-end', why: `the job ends in ${formatDuration(leftMs)}` }),
+    log,
+  });
+  /** The autoscaler takes a node of its job for the serving node, so the other ranks do not publish the job. */
+  const jobRecord = () => (registers ? job.record() : {});
+  const host = job.node ?? hostname().slice(0, 255);
+  const network = new MeshMembership({ config, env, host, log });
+  const life = new Life({ parts, job, logs, registers, stderr: options.stderr, log });
+  return { options: { ...options, log }, log, parts, registers, run, seals, logs, job, jobRecord, host, network, life };
+}
+
+function createEngineParts({ options, parts, network, job, life, log }: AgentBase) {
+  const { config, engineGoneMs } = options;
+  const { ending } = life;
+  const onHealth: SessionHealth['see'] = (seen) => health.see(seen);
+  const load: LoadMeter = new LoadMeter(() => engineStart.target, config.limits);
+  load.onLost(() => parts.engine?.lookSoon());
+  const deployed =
+    config.templates &&
+    acceptDeployments({
+      ...options,
+      templates: config.templates,
+      parts,
+      onHealth,
+      ending,
+      graceMs: () => job.plan('signal').graceMs,
+    });
+  const health = new SessionHealth({
+    config,
+    parts,
+    ending,
+    deployed: () => deployed,
+    ...(engineGoneMs === undefined ? {} : { goneMs: engineGoneMs }),
+    log,
+  });
+  const engineStart: EngineStart = new EngineStart({
+    ...options,
+    parts,
+    network,
+    life,
+    onHealth,
+    onStarted: (engine) => hangs.watch(engine),
+  });
+  const hangs = new HangRestart({
+    config,
+    parts,
+    load,
+    ending,
+    start: () => engineStart.start(),
+    giveUp: (sign) => life.end({ kind: 'fatal', sign }),
+    log,
+  });
+  return { load, deployed, health, engineStart, hangs };
+}
+
+function createOrders({ options, parts, run, logs, network, life, log }: AgentBase): Orders {
+  const gpuUse = new GpuUseReader(run, options.env, () => performance.now());
+  return new Orders({
+    deployments: () => parts.deployments,
+    drain: (why) => life.end({ kind: 'drain', cause: 'request', why }),
+    restart: async (version) => {
+      await requireInstalled(version, options.env);
+      const why = `an order of its gateway to come back as ${version}`;
+      const act = () => life.end({ kind: 'drain', cause: 'request', why, restart: true });
+      return { from: AGENT_VERSION, act };
+    },
+    inspect: () => logs.inspect(gpuUse),
+    inFlight: () => life.inFlight,
+    crypto: nodeCrypto,
+    now: () => Date.now(),
+    revoked: (issuer, key) => network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
+    log,
+  });
+}

@@ -1,0 +1,186 @@
+/** The engine of a deployment. It starts and ends with a session; the agent lives on, idle. */
+
+import { createServer } from 'node:net';
+import type { Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
+import type { DeploymentState } from '../../shared/deployment/order-reply.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import { formatDuration } from '../config/duration.ts';
+import type { Env } from '../config/setting.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import { Deployments, type EngineRunner } from '../deploy/deployment-decider.ts';
+import type { EngineLaunch, Templates } from '../deploy/deployment-templates.ts';
+import { Engine, isOccupied } from '../engine/engine.ts';
+import { parseEngineTarget } from '../engine/engine-address.ts';
+import type { EngineHealth } from '../engine/engine-health.ts';
+import { describeExit } from '../engine/engine-process.ts';
+import type { AgentParts } from './agent-parts.ts';
+import type { Deferred } from './settles-within.ts';
+import { uploadLogTail } from './upload-log-tail.ts';
+
+interface DeployedEngineOptions {
+  parts: AgentParts;
+  /** The operator's labels, and the patterns of output lines that end the engine. */
+  config: Pick<StartConfig, 'labels' | 'fatal'>;
+  env: Env;
+  stdout: Writable;
+  stderr: Writable;
+  log(line: string): void;
+  onHealth(health: EngineHealth): void;
+  /** Settled when the agent begins to leave; from then on the shutdown ends the engine. */
+  ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
+  /** Time from SIGTERM to SIGKILL. */
+  graceMs(): number;
+}
+
+/** Time for responses that were already on their way when the engine ended. */
+const LAST_ANSWERS_MS = 2000;
+/** Interval at which it is checked whether other agents' requests have ended. */
+const POLL_MS = 100;
+
+export class DeployedEngine implements EngineRunner {
+  readonly #options: DeployedEngineOptions;
+  /** Undefined: nothing is deployed, or the deployment ends. */
+  #engine: Engine | undefined;
+  #launch: EngineLaunch | undefined;
+  #readyTimer: NodeJS.Timeout | undefined;
+
+  constructor(options: DeployedEngineOptions) {
+    this.#options = options;
+  }
+
+  get #isEnding(): boolean {
+    return this.#options.ending.settled;
+  }
+
+  /** The command that runs. */
+  get command(): readonly string[] | undefined {
+    return this.#launch?.argv;
+  }
+
+  async port(wanted: number | undefined): Promise<number> {
+    const port = wanted ?? (await freePort());
+    if (wanted === undefined || !(await isOccupied({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' })))
+      return port;
+    throw new DeploymentError('cannot_start', `something answers on port ${port} of this machine already`);
+  }
+
+  begin({ id }: DeploymentState, launch: EngineLaunch): void {
+    const { parts, log } = this.#options;
+    if (this.#isEnding) return;
+    neverRejects(parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels()));
+    this.#launch = launch;
+    this.#start(launch);
+    this.#readyTimer = setTimeout(
+      () => this.#failed(`it served nothing within ${formatDuration(launch.readyWithinMs)}`),
+      launch.readyWithinMs,
+    ).unref();
+    log(`deployment ${id} begins on port ${launch.port}`);
+  }
+
+  #start({ argv, port }: EngineLaunch): void {
+    const { parts, config, env, stdout, stderr, log } = this.#options;
+    const engine: Engine = new Engine({
+      command: argv,
+      target: parseEngineTarget({ command: argv, port }),
+      env,
+      stdout,
+      stderr,
+      log,
+      onLine: (line) => {
+        if (this.#engine !== engine) return;
+        const sign = config.fatal.find(line);
+        if (sign === undefined) return;
+        parts.sessions?.current?.giveUp(); // running requests will never be answered here; other nodes may continue them
+        this.#failed(`it is broken: ${sign}`);
+      },
+      onHealth: (health) => this.#onHealth(engine, health),
+      now: () => performance.now(),
+    });
+    this.#engine = engine;
+    parts.engine = engine;
+    neverRejects(
+      engine.exited.then((exit) => {
+        if (this.#engine === engine) this.#failed(describeExit(exit));
+      }),
+    );
+  }
+
+  #onHealth(engine: Engine, health: EngineHealth): void {
+    if (this.#engine !== engine) return;
+    if (health.everReady) {
+      clearTimeout(this.#readyTimer);
+      this.#options.parts.deployments?.running();
+    }
+    this.#options.onHealth(health);
+  }
+
+  #failed(why: string): void {
+    if (this.#isEnding) return;
+    neverRejects(this.#options.parts.deployments?.failed(why, LAST_ANSWERS_MS));
+  }
+
+  async end(why: string, drainMs: number): Promise<void> {
+    const { parts, ending, graceMs } = this.#options;
+    const engine = this.#engine;
+    this.#engine = undefined;
+    clearTimeout(this.#readyTimer);
+    parts.sessions?.current?.change({ state: 'DOWN' });
+    if (parts.deployments?.current?.reason !== undefined) await uploadLogTail(parts, parts.engine?.tail(), ending);
+    await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#meshRequestsDone(drainMs)]);
+    if (this.#isEnding) return;
+    await engine?.stop(graceMs(), ending.promise);
+    if (parts.engine === engine) delete parts.engine;
+    this.#launch = undefined;
+  }
+
+  /** The session does not wait for requests that arrived over the mesh, so this does. */
+  async #meshRequestsDone(drainMs: number): Promise<void> {
+    const { parts } = this.#options;
+    const until = performance.now() + drainMs;
+    while (!this.#isEnding && (parts.requests?.requests.serving.inFlight ?? 0) > 0 && performance.now() < until)
+      await delay(POLL_MS);
+  }
+
+  tell(): void {
+    this.#options.parts.sessions?.change(this.#labels());
+  }
+
+  #labels(): { labels: Record<string, string> } {
+    const { config, parts } = this.#options;
+    return { labels: { ...config.labels, ...parts.deployments?.labels } };
+  }
+}
+
+interface AcceptingOptions extends DeployedEngineOptions {
+  templates: Templates;
+}
+
+/** From now on this agent accepts orders to deploy; `parts.deployments` decides about them. */
+export function acceptDeployments({ templates, ...options }: AcceptingOptions): DeployedEngine {
+  const keeper = new DeployedEngine(options);
+  options.parts.deployments = new Deployments({
+    templates,
+    keeper,
+    now: () => Date.now(),
+    log: options.log,
+  });
+  return keeper;
+}
+
+/** A port that is free now. If it is taken when the engine starts, the engine reports that and ends. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', (cause) => reject(new DeploymentError('cannot_start', 'no port is free', { cause })));
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() =>
+        typeof address === 'object' && address !== null
+          ? resolve(address.port)
+          : reject(new DeploymentError('cannot_start', 'no port is free')),
+      );
+    });
+  });
+}

@@ -1,0 +1,162 @@
+/**
+ * The life of an agent as a state machine. `stepLife` is pure: it takes the state, an event and what it may read of its
+ * surroundings, and returns the next state and actions. `Life` (../agent-ending.ts) has the only queue of events, carries out the
+ * actions, and sends their results as events.
+ *
+ * The agent is alive until the first reason to end. Then it passes through phases in the order of the reason:
+ *
+ *     drain, fault, refused   draining → closing → reporting → leaving → stopping
+ *     drain of another rank   draining → leaving → stopping      (the agent of rank 0 registers the engine)
+ *     engine ended            answering → asking → leaving → stopping
+ *     engine broken           collecting → reporting → leaving → stopping
+ *
+ * | phase      | begins with                                          | waits for                                   |
+ * | ---------- | ---------------------------------------------------- | ------------------------------------------- |
+ * | draining   | DOWN; new requests are refused                       | running requests and lines, or the engine's end |
+ * | closing    | returns the lines that still run                     | the batch system's reason, if it was asked  |
+ * | answering  | DOWN; repeats and uploads the engine's last output   | responses on their way, the upload          |
+ * | asking     |                                                      | the batch system's reason                   |
+ * | collecting | DOWN; returns running requests to other nodes        | the engine's last output                    |
+ * | reporting  | uploads the end of the log                           | the upload, results of lines                |
+ * | leaving    | LEFT                                                 | its acknowledgment                          |
+ * | stopping   | SIGTERM to the engine, later SIGKILL                 | the engine's processes                      |
+ *
+ * A phase ends if each of its waits is done or past its deadline. The first signal during a drain shortens it. A second
+ * signal forces the end: it ends almost all waits immediately.
+ */
+import { EXIT_DONE } from '../../../shared/command-line/index.ts';
+import { formatDuration } from '../../config/duration.ts';
+import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../../config/exit-codes.ts';
+import { readSignal } from '../ending-signals.ts';
+import { enterPhase, withDrainDeadline, withForcedWaits } from './ending-phases.ts';
+import {
+  type EndReason,
+  type LifeAction,
+  type LifeEvent,
+  type LifePhase,
+  type LifeState,
+  type LifeView,
+  NO_DEADLINE,
+  type SignalWarning,
+  type Wait,
+} from './ending-state.ts';
+
+interface Step {
+  state: LifeState;
+  actions: LifeAction[];
+}
+
+export function stepLife(before: LifeState, event: LifeEvent, view: LifeView): Step {
+  const actions: LifeAction[] = [];
+  const state = receive(before, event, view, actions);
+  const { reason, joined, begun } = state;
+  if (reason === undefined || !joined) return { state, actions };
+  return { state: advance(begun ? state : begin(state, reason, view, actions), reason, view, actions), actions };
+}
+
+function begin(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+  const { graceMs } = view.plan('signal');
+  const phases = phasesOf(reason, view.registers);
+  return enterPhase({ ...state, begun: true, phases, graceMs }, reason, view, actions);
+}
+
+/** Enters phases until one has to wait. */
+function advance(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+  if (state.phases.length === 0 || !isOver(state, view.now)) return state;
+  const next = { ...state, phases: state.phases.slice(1) };
+  if (next.phases.length > 0) return advance(enterPhase(next, reason, view, actions), reason, view, actions);
+  const code = exitCode(reason, state.firstSignalAt !== undefined);
+  actions.push({ kind: 'log', text: 'left' }, { kind: 'ended', code });
+  return next;
+}
+
+/** When the next wait ends; Infinity: none has a deadline. */
+export function nextDeadline({ waits, done }: LifeState): number {
+  return Math.min(NO_DEADLINE, ...[...waits].flatMap(([wait, until]) => (done.has(wait) ? [] : [until])));
+}
+
+function isOver({ waits, done }: LifeState, now: number): boolean {
+  return [...waits].every(([wait, until]) => done.has(wait) || until <= now);
+}
+
+function receive(state: LifeState, event: LifeEvent, view: LifeView, actions: LifeAction[]): LifeState {
+  switch (event.kind) {
+    case 'end':
+      return state.reason === undefined ? { ...state, reason: event.reason } : state;
+    case 'signal':
+      return onSignal(state, event, view, actions);
+    case 'joined':
+      return { ...state, joined: true };
+    case 'done':
+      return onDone(state, event.wait);
+    case 'fate': {
+      if (event.fate !== undefined && !hasLeft(state)) {
+        actions.push({ kind: 'log', text: `the batch system ends this job: ${event.fate}` });
+        actions.push({ kind: 'down', reason: event.fate });
+      }
+      return onDone(state, 'fate');
+    }
+    case 'warning':
+      return onWarning(state, event.warning, view, actions);
+    case 'left':
+      return onDone({ ...state, untold: !event.told }, 'goodbye');
+    case 'time':
+      return state;
+  }
+}
+
+function hasLeft({ begun, phases: [phase] }: LifeState): boolean {
+  return begun && (phase === undefined || phase === 'leaving' || phase === 'stopping');
+}
+
+function onDone(state: LifeState, wait: Wait): LifeState {
+  // Without an engine no request can finish.
+  const waits = wait === 'engine' && state.phases[0] === 'draining' ? new Map<Wait, number>() : state.waits;
+  return { ...state, waits, done: new Set([...state.done, wait]) };
+}
+
+function onSignal(
+  state: LifeState,
+  { signal, at }: Extract<LifeEvent, { kind: 'signal' }>,
+  view: LifeView,
+  actions: LifeAction[],
+): LifeState {
+  const { kind, cause } = readSignal(signal, state.firstSignalAt, at);
+  const next = { ...state, firstSignalAt: state.firstSignalAt ?? at };
+  if (kind === 'echo') return next;
+  if (kind === 'force') {
+    actions.push({ kind: 'log', text: `${signal} again: ending at once` }, { kind: 'hurry' });
+    return withForcedWaits({ ...next, forced: true }, view.now);
+  }
+  if (state.reason === undefined) return { ...next, reason: { kind: 'drain', cause, why: signal } };
+  // The agent already drains without haste. From now on a SIGKILL is near, unless the batch system reports otherwise.
+  if (signal === 'SIGTERM') actions.push({ kind: 'ask-warning' });
+  return withDrainDeadline({ ...next, shortUntil: view.now + view.plan(cause).drainMs });
+}
+
+function onWarning(state: LifeState, warning: SignalWarning, view: LifeView, actions: LifeAction[]): LifeState {
+  if (state.phases[0] !== 'draining') return state;
+  const { plan, reason } = warning;
+  actions.push({
+    kind: 'log',
+    text: `the batch system lets the job run on: waiting at most ${formatDuration(plan.drainMs)}`,
+  });
+  actions.push({ kind: 'down', reason });
+  const until = view.now + plan.drainMs;
+  return state.shortUntil === NO_DEADLINE
+    ? withDrainDeadline({ ...state, drainUntil: until, graceMs: plan.graceMs })
+    : withDrainDeadline({ ...state, shortUntil: until });
+}
+
+function phasesOf({ kind }: EndReason, registers: boolean): readonly LifePhase[] {
+  if (kind === 'engine') return ['answering', 'asking', 'leaving', 'stopping'];
+  if (kind === 'fatal') return ['collecting', 'reporting', 'leaving', 'stopping'];
+  if (kind === 'drain' && !registers) return ['draining', 'leaving', 'stopping'];
+  return ['draining', 'closing', 'reporting', 'leaving', 'stopping'];
+}
+
+function exitCode({ kind }: EndReason, signalled: boolean): number {
+  if (kind === 'refused') return EXIT_REFUSED;
+  if (signalled) return EXIT_SIGNALLED;
+  return kind === 'drain' ? EXIT_DONE : EXIT_ENGINE;
+}

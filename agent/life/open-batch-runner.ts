@@ -1,0 +1,114 @@
+/** Lines of batches, which run next to requests: at this node's engine, and in users' functions. */
+import { tmpdir } from 'node:os';
+import { BatchGateway } from '../batch/batch-gateway-client.ts';
+import { BatchRunner } from '../batch/batch-runner.ts';
+import { FunctionRunner } from '../batch/functions/function-runner.ts';
+import { FunctionHost } from '../batch/functions/loaded-functions.ts';
+import { readLineOptions } from '../batch/line-options.ts';
+import type { StartConfig } from '../config/start-config.ts';
+import type { EngineTarget } from '../engine/engine-address.ts';
+import type { LoadMeter } from '../engine/engine-load.ts';
+import type { AgentParts, BatchService } from './agent-parts.ts';
+import type { MeshMembership } from './mesh-membership.ts';
+import type { Session } from './session/session.ts';
+
+interface BatchesOptions {
+  config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
+  parts: AgentParts;
+  network: Pick<MeshMembership, 'proxy'>;
+  env: Readonly<Record<string, string | undefined>>;
+  engine(): EngineTarget | undefined;
+  /** Command of the engine, if this agent started it. */
+  command(): readonly string[] | undefined;
+  load: LoadMeter;
+  log(line: string): void;
+}
+
+interface GatewaysOfOptions {
+  config: Pick<StartConfig, 'gateways'>;
+  parts: { sessions?: { current: Pick<Session, 'connected'> | undefined } | undefined };
+}
+
+/**
+ * The configured gateways, and the institution's other gateways that admitted the session. A peer institution's gateway
+ * sends no batch work.
+ */
+export function batchGateways({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
+  return () => {
+    const connected = parts.sessions?.current?.connected ?? [];
+    return [...config.gateways, ...connected.flatMap(({ url, own }) => (own ? [url] : []))];
+  };
+}
+
+export function openBatchRunner(options: BatchesOptions): BatchService {
+  const lines = openLines(options);
+  const functions = openFunctions(options);
+  return {
+    drain: async (signal) => {
+      await Promise.all([lines.drain(signal), functions?.drain(signal)]);
+    },
+    close: async () => {
+      await Promise.all([lines.close(), functions?.close()]);
+    },
+  };
+}
+
+function openLines(options: BatchesOptions): BatchRunner {
+  const { config, parts, network, engine, command, load, log } = options;
+  const serving = () => {
+    const { sessions } = parts;
+    return sessions?.state === 'SERVING' ? sessions : undefined;
+  };
+  const runner = new BatchRunner({
+    gateways: batchGateways(options),
+    proxy: (gateway) => network.proxy?.(gateway),
+    speaker: () => serving()?.current,
+    engine,
+    models: () => (serving()?.facts.models ?? []).filter(({ state }) => state === 'ready').map(({ id }) => id),
+    reading: () => {
+      load.look();
+      const { running, waiting, kvUse } = load.current;
+      const { preemptions } = load;
+      return {
+        running,
+        // The engine's queue, lines included, because lines should not make it grow.
+        waiting: Math.max(waiting, load.queued),
+        firstTokenMs: load.takeFirstTokenMs(),
+        ...(kvUse === undefined ? {} : { kvUsed: kvUse }),
+        ...(preemptions === undefined ? {} : { preemptions }),
+      };
+    },
+    computedAt: () => (load.counts ? load.heardAt : undefined),
+    interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
+    lines: () => readLineOptions(command(), config.limits.maxRunning, load.tellsQueue),
+    log,
+  });
+  load.leaveOut(() => runner.running);
+  return runner;
+}
+
+function openFunctions(options: BatchesOptions): BatchService | undefined {
+  const { config, parts, network, env, log } = options;
+  const { functions } = config;
+  if (functions === undefined) return undefined;
+  const { owners, loadedMax, limits } = functions;
+  const session = () => parts.sessions?.current;
+  const host = new FunctionHost({
+    limits,
+    env,
+    loadedMax,
+    temporary: env.TMPDIR ?? tmpdir(),
+    now: () => performance.now(),
+    log,
+  });
+  const runner = new FunctionRunner({
+    gateways: batchGateways(options),
+    open: (url) => new BatchGateway(url, session, network.proxy?.(url)),
+    host,
+    owners,
+    workers: loadedMax,
+    admitted: () => session() !== undefined,
+    log,
+  });
+  return runner;
+}

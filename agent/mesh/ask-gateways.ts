@@ -1,0 +1,29 @@
+import type { PathVerdict } from '../../shared/gossip/gossip-events.ts';
+
+/** Answers of gateways that are pending; the core asks only if it suspects a session. */
+const OPEN_MAX = 64;
+
+/**
+ * Asks gateways whether sessions answer. If they do not know, or cannot be asked now, the verdict is unknown. Never
+ * rejects.
+ */
+export class GatewayProbes {
+  readonly #askRelay: (session: string) => Promise<PathVerdict>;
+  #open = 0;
+
+  constructor(askRelay: (session: string) => Promise<PathVerdict>) {
+    this.#askRelay = askRelay;
+  }
+
+  async ask(session: string): Promise<PathVerdict> {
+    if (this.#open >= OPEN_MAX) return 'unknown';
+    this.#open++;
+    try {
+      return await this.#askRelay(session);
+    } catch {
+      return 'unknown';
+    } finally {
+      this.#open--;
+    }
+  }
+}

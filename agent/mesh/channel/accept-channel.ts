@@ -1,0 +1,68 @@
+import type { Duplex } from 'node:stream';
+import type { SecureContext, TLSSocket } from 'node:tls';
+import { nodeCrypto } from '../../host/node-crypto.ts';
+import { asChannelError, ChannelError } from './channel-error.ts';
+import type { PrefaceFields } from './channel-preface.ts';
+import { peerPublicKey, secureServer } from './channel-tls.ts';
+import { readMessage, waitForEvent } from './handshake-reads.ts';
+import { withLengthPrefix } from './length-prefixed-messages.ts';
+import { checkProof, encodeProof, type PeerReleases, PROOF_MAX_BYTES } from './peer-release.ts';
+
+export interface Credentials {
+  context: SecureContext;
+  /** This session's ticket, encoded. */
+  ticket: Uint8Array;
+  releases: PeerReleases;
+}
+
+/** Flag in the length prefix of the acceptor's ticket: the dialer must show its release. */
+export const RELEASE_REQUIRED = 0x8000_0000;
+
+/** The authenticated peer: its ticket is valid and its TLS key is the ticket's. */
+export interface ChannelPeer {
+  session: string;
+  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
+  provider: string;
+  /** Raw Ed25519 key. */
+  sessionKey: Uint8Array;
+  ticket: Uint8Array;
+}
+
+/** A connection with a proven identity at the other end. */
+export interface ProvenConnection {
+  socket: TLSSocket;
+  peer: ChannelPeer;
+  /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the connection is direct. */
+  through?: string;
+}
+
+/**
+ * The acceptor's side, after a valid ticket: a TLS handshake in which the dialer must prove that it holds the ticket's
+ * key. Then the acceptor sends its own ticket, or an empty message if the dialer has it (`known`). The dialer waits for
+ * that message, because in TLS 1.3 it cannot otherwise see that it was accepted. If the dialer `asks`, the acceptor's
+ * release follows. If this agent requires releases, it then reads the dialer's.
+ * @throws ChannelError
+ */
+export async function acceptSecure(
+  socket: Duplex,
+  peer: ChannelPeer,
+  own: Credentials,
+  { known, asks }: Pick<PrefaceFields, 'known' | 'asks'>,
+): Promise<ProvenConnection> {
+  const { required } = own.releases;
+  const secured = secureServer(socket, own.context);
+  try {
+    await waitForEvent(secured, 'secure');
+    const key = peerPublicKey(secured);
+    if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
+      throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
+    const ticket = withLengthPrefix(known ? new Uint8Array(0) : own.ticket);
+    if (required !== undefined) ticket.writeUInt32BE((ticket.readUInt32BE() | RELEASE_REQUIRED) >>> 0);
+    secured.write(asks ? Buffer.concat([ticket, withLengthPrefix(encodeProof(own.releases.own))]) : ticket);
+    if (required !== undefined) checkProof(await readMessage(secured, PROOF_MAX_BYTES), required, nodeCrypto);
+    return { socket: secured, peer };
+  } catch (error) {
+    secured.destroy();
+    throw asChannelError(error);
+  }
+}

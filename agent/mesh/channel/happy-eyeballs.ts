@@ -1,0 +1,66 @@
+import { connect, type Socket } from 'node:net';
+import { waitClock } from '../../wait-clock.ts';
+import { ChannelError } from './channel-error.ts';
+import { CONNECT_MS } from './channel-limits.ts';
+
+/**
+ * After this long the next address is tried in parallel (RFC 8305 §5), because hosts of clusters have several networks
+ * and not all are reachable.
+ */
+const STAGGER_MS = 250;
+
+export interface Address {
+  host: string;
+  port: number;
+}
+
+/**
+ * The first TCP connection to any of the addresses; the other attempts are abandoned. Removes the addresses that
+ * failed, and the successful one, from `left`, so that another call tries the remaining ones.
+ * @throws ChannelError unreachable: no address accepted a connection; `left` is then empty
+ */
+export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const open = new Map<Socket, Address>();
+    const untried = [...left];
+    let trouble = 'no address';
+    const end = (act: () => void) => {
+      clearInterval(stagger);
+      endWait();
+      signal?.removeEventListener('abort', onAbort);
+      for (const socket of open.keys()) socket.destroy();
+      act();
+    };
+    const fail = (why: string) => {
+      left.length = 0;
+      end(() => reject(new ChannelError('unreachable', why)));
+    };
+    const drop = (address: Address) => {
+      const at = left.indexOf(address);
+      if (at >= 0) left.splice(at, 1);
+    };
+    const next = () => {
+      const address = untried.shift();
+      if (address === undefined) return open.size === 0 ? fail(trouble) : undefined;
+      const socket = connect({ ...address, noDelay: true });
+      open.set(socket, address);
+      socket.on('error', (error) => {
+        if (!open.delete(socket)) return;
+        trouble = `${address.host}:${address.port}: ${error.message}`;
+        drop(address);
+        next();
+      });
+      socket.once('connect', () => {
+        if (!open.delete(socket)) return;
+        drop(address);
+        end(() => resolve(socket));
+      });
+    };
+    const onAbort = () => fail('given up');
+    const stagger = setInterval(() => untried.length > 0 && next(), STAGGER_MS);
+    const endWait = waitClock.after(CONNECT_MS + STAGGER_MS * left.length, () => fail(`nothing for ${CONNECT_MS} ms`));
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    else next();
+  });
+}

@@ -1,0 +1,51 @@
+import type { Crypto } from '../../shared/lattice/crypto-interface.ts';
+import type { CertificateCache } from '../../shared/lattice/gateway-certificate.ts';
+import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import { decodeTicket, type Ticket, verifyTicket } from '../../shared/lattice/ticket.ts';
+import type { ChannelPeer } from './channel/accept-channel.ts';
+import { ChannelError } from './channel/channel-error.ts';
+
+interface TicketsOptions {
+  crypto: Crypto;
+  replica: RegistryReplica;
+  /** This agent's session: a peer must not present it. */
+  session: string;
+  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  issuerName(issuer: string): string | undefined;
+  banned(session: string): boolean;
+}
+
+/** Decides whether a ticket is valid for a channel. */
+export class Tickets {
+  readonly #options: TicketsOptions;
+  readonly #certificates: CertificateCache = new Map();
+
+  constructor(options: TicketsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws ChannelError, LatticeError: the ticket is not valid */
+  open(bytes: Uint8Array): ChannelPeer {
+    const { crypto, replica, session, banned } = this.#options;
+    const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
+    if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
+    if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
+    const state = replica.ticketState(ticket);
+    // A session that LEFT may not know that yet; the channel informs it.
+    if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
+    const issuer = this.#options.issuerName(ticket.issuer);
+    return {
+      session: ticket.session,
+      provider: issuer === undefined ? ticket.provider : `${ticket.provider}@${issuer}`,
+      sessionKey: ticket.sessionKey,
+      ticket: ticket.bytes,
+    };
+  }
+
+  /** A ticket in the replica was verified before, so signatures are checked only for other tickets. */
+  #verified(ticket: Ticket): Ticket {
+    const known = this.#options.replica.get(ticket.session)?.ticket;
+    if (known !== undefined && Buffer.compare(known.bytes, ticket.bytes) === 0) return known;
+    return verifyTicket(ticket, this.#options.crypto, this.#certificates);
+  }
+}

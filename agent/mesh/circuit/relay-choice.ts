@@ -1,0 +1,35 @@
+/** The relays at which a session is reached. Every agent computes the same ones from its replica. */
+import { delegateWeight } from '../../../shared/gossip/gossip-topology.ts';
+import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+
+export interface RelayAgent {
+  session: string;
+  /** As published in the registry. */
+  addresses: readonly string[];
+}
+
+/** A callee keeps reservations at this many relays, the first ones that it reaches. */
+export const RESERVED_MAX = 2;
+
+/** A caller tries at most this many relays, because the callee may not reach the first ones. */
+export const RELAYS_TRIED_MAX = 6;
+
+/**
+ * The agents that agreed to relay, in the order in which callers try them for `callee` (rendezvous hashing): if a relay
+ * joins or leaves, only its own callees move, and no relay has more than its share.
+ */
+export function relaysFor(
+  callee: string,
+  own: string,
+  replica: Pick<RegistryReplica, 'entries' | 'ticketState'>,
+): RelayAgent[] {
+  const relays: RelayAgent[] = [];
+  for (const { session, state, payload, ticket } of replica.entries()) {
+    if (payload?.relay !== true || state === 'LEFT' || session === own || session === callee) continue;
+    if (payload.addresses.length === 0 || replica.ticketState(ticket) !== 'good') continue;
+    relays.push({ session, addresses: payload.addresses });
+  }
+  return relays.sort(
+    (a, b) => delegateWeight(callee, a.session) - delegateWeight(callee, b.session) || (a.session < b.session ? -1 : 1),
+  );
+}

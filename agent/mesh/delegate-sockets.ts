@@ -1,0 +1,79 @@
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import type { WebSocketOptions } from '../tunnel/open-websocket.ts';
+import type { SessionIdentity } from '../tunnel/tunnel-types.ts';
+import { Delegate } from './delegate-socket.ts';
+
+/** A gateway that admitted this session. */
+export interface MeshGateway {
+  /** `gw:` and its key in base32. */
+  id: string;
+  url: URL;
+}
+
+interface DelegatesOptions {
+  identity: SessionIdentity;
+  ticket: Uint8Array;
+  env: NodeJS.ProcessEnv;
+  proxy?: WebSocketOptions['proxy'];
+  onOpened(id: string): void;
+  onGossip(id: string, bytes: Uint8Array): void;
+  onClosed(id: string): void;
+  onDialFailed(id: string): void;
+  log(line: string): void;
+}
+
+const GATEWAYS_MAX = 64;
+
+/** The gossip sockets to gateways, by gateway id. */
+export class Delegates {
+  readonly #options: DelegatesOptions;
+  /** At most GATEWAYS_MAX. */
+  #urls = new Map<string, URL>();
+  /** At most one for each entry of #urls. */
+  readonly #open = new Map<string, Delegate>();
+
+  constructor(options: DelegatesOptions) {
+    this.#options = options;
+  }
+
+  setGateways(gateways: readonly MeshGateway[]): void {
+    this.#urls = new Map(gateways.slice(0, GATEWAYS_MAX).map(({ id, url }) => [id, url]));
+    for (const [id, delegate] of this.#open) if (!this.#urls.has(id)) delegate.close('not a gateway of ours any more');
+  }
+
+  dial(id: string): void {
+    if (this.#open.has(id)) return;
+    const gateway = this.#urls.get(id);
+    if (gateway === undefined) return this.#options.onDialFailed(id);
+    const { identity, ticket, env, proxy, onOpened, onGossip, onClosed, onDialFailed, log } = this.#options;
+    const delegate: Delegate = new Delegate({
+      gateway,
+      identity,
+      ticket,
+      env,
+      proxy,
+      onOpened: () => onOpened(id),
+      onGossip: (bytes) => onGossip(id, bytes),
+      onClosed: (reason, opened) => {
+        if (this.#open.get(id) === delegate) this.#open.delete(id);
+        log(`gossip with ${gateway.host}: ${reason}`);
+        if (opened) onClosed(id);
+        else onDialFailed(id);
+      },
+    });
+    this.#open.set(id, delegate);
+    neverRejects(delegate.open());
+  }
+
+  gossip(id: string, bytes: Uint8Array): boolean {
+    return this.#open.get(id)?.gossip(bytes) ?? false;
+  }
+
+  hangUp(id: string, reason: string): void {
+    this.#open.get(id)?.close(reason);
+  }
+
+  close(reason: string): void {
+    for (const id of [...this.#open.keys()]) this.hangUp(id, reason);
+  }
+}

@@ -1,0 +1,140 @@
+import type { ProvenConnection } from './channel/accept-channel.ts';
+import { Channel, type ChannelEvents } from './channel/channel.ts';
+
+/**
+ * Covers the full mesh of the largest fully connected cluster, the ring and random links of larger ones, and channels
+ * for requests.
+ */
+const CHANNELS_MAX = 256;
+
+/** Time after which this end closes the losing channel, because the end that should close it may be gone. */
+const SPARE_MS = 5_000;
+
+interface MeshChannelsOptions {
+  /** This agent's session. */
+  session: string;
+  max?: number;
+  onGossip: ChannelEvents['onGossip'];
+  onFrame: ChannelEvents['onFrame'];
+  onMessageEnd: ChannelEvents['onMessageEnd'];
+  onFault: ChannelEvents['onFault'];
+  /** Called for each channel, including the loser of two. */
+  onChannel(channel: Channel): void;
+  onChannelClosed(channel: Channel): void;
+  /** There is now a channel to this session, or a new connection replaced the old one (`opened` after `closed`). */
+  onOpened(channel: Channel): void;
+  /** There is no channel to this session any more. */
+  onClosed(session: string, reason: string): void;
+}
+
+interface Pair {
+  primary: Channel;
+  /**
+   * The losing channel, if two agents dialed each other concurrently. It is closed as soon as both ends know the other
+   * channel.
+   */
+  spare?: Channel;
+}
+
+/**
+ * The channels of this agent, one per session. If two agents dial each other concurrently, both keep the direct
+ * channel. If both channels are direct, or neither is, they keep the smaller session's dial. The dialer is the last to
+ * learn that a channel is up. So the dialer of the winning channel closes the other one, and neither end is ever
+ * without a channel.
+ */
+export class MeshChannels {
+  readonly #options: MeshChannelsOptions;
+  readonly #max: number;
+  /** At most #max. */
+  readonly #pairs = new Map<string, Pair>();
+  #closed = false;
+
+  constructor(options: MeshChannelsOptions) {
+    this.#options = options;
+    this.#max = options.max ?? CHANNELS_MAX;
+  }
+
+  get size(): number {
+    return this.#pairs.size;
+  }
+
+  get(session: string): Channel | undefined {
+    return this.#pairs.get(session)?.primary;
+  }
+
+  *[Symbol.iterator](): Iterator<Channel> {
+    for (const { primary } of this.#pairs.values()) yield primary;
+  }
+
+  /** Adds an authenticated connection. Undefined if the limit is reached. */
+  add(proven: ProvenConnection, dialled: boolean): Channel | undefined {
+    const pair = this.#pairs.get(proven.peer.session);
+    if (this.#closed || (pair === undefined && this.#pairs.size >= this.#max)) {
+      proven.socket.destroy();
+      return undefined;
+    }
+    const { onGossip, onFrame, onMessageEnd, onFault } = this.#options;
+    const onClosed = (channel: Channel, reason: string) => this.#onClosed(channel, reason);
+    const channel = new Channel(proven, dialled, {
+      onGossip,
+      onFrame,
+      onMessageEnd,
+      onFault,
+      onClosed,
+    });
+    if (pair === undefined) this.#pairs.set(channel.session, { primary: channel });
+    this.#options.onChannel(channel);
+    if (pair === undefined) this.#options.onOpened(channel);
+    else this.#second(pair, channel);
+    channel.start();
+    return channel;
+  }
+
+  #second(pair: Pair, fresh: Channel): void {
+    const old = pair.primary;
+    const direct = fresh.through === undefined;
+    const sameWay = direct === (old.through === undefined);
+    if (fresh.dialled === old.dialled) {
+      // The dialer has lost the old channel, even if this end has not noticed.
+      pair.primary = fresh;
+      this.#options.onClosed(fresh.session, 'dialled anew');
+      this.#options.onOpened(fresh);
+      old.close('dialled anew');
+      return;
+    }
+    const freshWins = sameWay ? fresh.dialled === this.#options.session < fresh.session : direct;
+    const [winner, loser] = freshWins ? [fresh, old] : [old, fresh];
+    pair.spare?.close('one too many');
+    pair.primary = winner;
+    pair.spare = loser;
+    if (winner.dialled) loser.close('both dialled');
+    else setTimeout(() => loser.close('both dialled'), SPARE_MS).unref();
+  }
+
+  #onClosed(channel: Channel, reason: string): void {
+    const pair = this.#pairs.get(channel.session);
+    this.#options.onChannelClosed(channel);
+    if (pair === undefined) return;
+    if (pair.spare === channel) delete pair.spare;
+    if (pair.primary !== channel) return;
+    if (pair.spare !== undefined && !pair.spare.closed) {
+      pair.primary = pair.spare;
+      delete pair.spare;
+      return;
+    }
+    this.#pairs.delete(channel.session);
+    this.#options.onClosed(channel.session, reason);
+  }
+
+  hangUp(session: string, reason: string): void {
+    const { spare, primary } = this.#pairs.get(session) ?? {};
+    spare?.close(reason);
+    primary?.close(reason);
+  }
+
+  /** Closes all channels and sends the reason. Idempotent. */
+  close(reason: string): void {
+    this.#closed = true;
+    for (const session of [...this.#pairs.keys()]) this.hangUp(session, reason);
+  }
+}

@@ -1,0 +1,68 @@
+/** Sealing for one agent, through all its sessions: its keys, their part of its records, and the opener of requests. */
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { NodePayload } from '../../shared/lattice/node-payload.ts';
+import { type DelegateKey, dayOf } from './delegate-key.ts';
+import type { EvidenceHelper } from './evidence-helper.ts';
+import { KeyRing } from './seal-key-ring.ts';
+import { SealOpener } from './seal-opener.ts';
+
+/** A session's name in records. */
+interface VouchedSession {
+  session: string;
+  provider: string;
+}
+
+/** Time before a delegate's end at which a warning is logged: enough to find the root key. */
+const ENDS_SOON_S = 7 * 86_400;
+
+export class NodeSeals {
+  readonly opener: SealOpener;
+  readonly #ring: KeyRing;
+  readonly #delegate: DelegateKey | undefined;
+  readonly #now: () => number;
+  readonly #log: (line: string) => void;
+  /** Messages that were logged; each is logged once. */
+  readonly #logged = new Set<string>();
+
+  /** Without a delegate no provider vouches for the keys, and clients that pin a provider seal nothing to this node. */
+  constructor(now: () => number, delegate?: DelegateKey, evidence?: EvidenceHelper, log = (_line: string) => {}) {
+    this.#now = now;
+    this.#log = log;
+    this.#ring = new KeyRing(now);
+    this.#delegate = delegate;
+    this.opener = new SealOpener(this.#ring, now, { evidence });
+  }
+
+  /** The session's part of the record; makes the next key if it is time. */
+  word(named: VouchedSession): Pick<NodePayload, 'encryption_key' | 'seal'> {
+    this.#ring.rotate();
+    const { publicKey, kid, until } = this.#ring.current;
+    const seconds = Math.floor(until / 1000);
+    this.#judge(named.provider);
+    const vouch = this.#delegate?.vouch(named, publicKey, seconds);
+    const kinds = this.opener.evidence?.kinds;
+    return {
+      encryption_key: toBase64url(publicKey),
+      seal: {
+        v: 1,
+        kid,
+        until: seconds,
+        ...(vouch !== undefined && { vouch }),
+        ...(kinds && { evidence: [...kinds] }),
+      },
+    };
+  }
+
+  /** Clients that pin a provider skip this node silently, so the log explains that to its operator. */
+  #judge(provider: string): void {
+    if (this.#delegate === undefined) return;
+    const { notAfter } = this.#delegate;
+    const now = this.#now() / 1000;
+    const fault = this.#delegate.whyNot(provider, now);
+    const soon = notAfter - now < ENDS_SOON_S ? `the delegate runs out on ${dayOf(notAfter)}` : undefined;
+    const logged = fault === undefined ? soon : `clients that pin ${provider} seal nothing to this node: ${fault}`;
+    if (logged === undefined || this.#logged.has(logged)) return;
+    this.#logged.add(logged);
+    this.#log(`${logged}; otela-agent vouch makes another one, which counts from the agent's next start`);
+  }
+}

@@ -1,0 +1,160 @@
+/** Seals one response: a SEGMENT, chunks, and a final frame. */
+import { createCipheriv, createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
+import type { SplicedStream } from '../../shared/openai/continuation/spliced-stream.ts';
+import { ChunkNonces } from '../../shared/seal/chunk-nonces.ts';
+import { CONTENT_MAX_BYTES, paddedAnswerSize, padInPlace } from '../../shared/seal/chunk-padding.ts';
+import {
+  AAD_FINAL,
+  AEAD_KEY_BYTES,
+  AEAD_NONCE_BYTES,
+  CHUNK_MAX_BYTES,
+  LABEL_KEY,
+  LABEL_NONCE,
+  RESPONSE_NONCE_BYTES,
+  SEALED_STREAM_TYPE,
+  SEALED_TYPE,
+  TAG_BYTES,
+} from '../../shared/seal/hpke-suite.ts';
+import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { buildFrame, FRAME, frameBytes, writeSealFrame } from '../../shared/seal/response-frames.ts';
+import { ANSWER_HEADERS, type ContinuationPoint, prependHead } from '../../shared/seal/sealed-content.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
+import { expand, extract } from './hpke.ts';
+
+const GCM = { authTagLength: TAG_BYTES };
+const NOTHING = new Uint8Array(0);
+
+/**
+ * The plaintext of the chunk that is being sealed, in memory that is reused. Every buffer outside the heap costs the
+ * allocator as much as a seal, and the garbage collector frees them by the thousand, in pauses that each stream feels.
+ */
+const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
+
+/** Headers that gateways and clients in between must see to obey. */
+const OUTSIDE: ReadonlySet<string> = new Set([
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'openai-processing-ms',
+]);
+
+/**
+ * The secret of a response's keys. Client and node have it; if another candidate may continue the stream, all
+ * candidates have it.
+ */
+export interface AnswerExportSecret {
+  kid: Uint8Array;
+  /** `enc`, or the `kid` if other candidates can make the keys as well. */
+  salt: Uint8Array;
+  secret: Uint8Array;
+}
+
+/** Keys of a response (RFC 9458 §4.4). */
+export function answerKeys({ salt, secret }: AnswerExportSecret, nonce: Uint8Array): AnswerKeys {
+  const prk = extract(concatBytes(salt, nonce), secret);
+  const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
+  return { key: createSecretKey(expand(prk, LABEL_KEY, AEAD_KEY_BYTES)), nonces };
+}
+
+export interface AnswerKeys {
+  key: KeyObject;
+  nonces: ChunkNonces;
+}
+
+export class AnswerSealer {
+  readonly #key: KeyObject;
+  readonly #nonces: ChunkNonces;
+  readonly #continues: ContinuationPoint | undefined;
+  #begun: Uint8Array;
+  #head: Uint8Array = NOTHING;
+  /** Bytes from the engine in this task; at most one read of its socket. */
+  #pendingChunks: Uint8Array[] = [];
+  /**
+   * Passes only whole events, and rewrites the events of an engine that continues a stream as the first engine would
+   * have sent them.
+   */
+  #joined: SplicedStream | undefined;
+
+  constructor(secret: AnswerExportSecret, continues?: ContinuationPoint, random = randomBytes) {
+    const nonce = random(RESPONSE_NONCE_BYTES);
+    const { key, nonces } = answerKeys(secret, nonce);
+    this.#key = key;
+    this.#nonces = nonces;
+    this.#continues = continues;
+    this.#begun = buildFrame(FRAME.segment, secret.kid, nonce);
+  }
+
+  /** From now on gathered bytes go through it. */
+  joins(joined: SplicedStream): void {
+    this.#joined = joined;
+  }
+
+  /** Why the engine's response is not read further: the client must get no more of it. */
+  get fault(): string | undefined {
+    return this.#joined?.fault;
+  }
+
+  /** Puts the engine's head inside. The headers outside reveal no more than the sizes do. */
+  head(status: number, headers: HeaderList, streams: boolean): HeaderList {
+    const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));
+    const continues = this.#continues;
+    this.#head = prependHead({ status, headers: inside, ...(continues !== undefined && { continues }) }, NOTHING);
+    const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;
+    return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
+  }
+
+  /** `flush` is called once for all bytes that are gathered in one task, when the task ends. */
+  gather(pieces: readonly Uint8Array[], flush: () => void): void {
+    const joined = this.#joined;
+    const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));
+    if (whole.length === 0) return;
+    if (this.#pendingChunks.length === 0) queueMicrotask(flush);
+    this.#pendingChunks.push(...whole);
+  }
+
+  /** Frames of the gathered bytes. */
+  gathered(): Uint8Array {
+    const pieces = this.#pendingChunks;
+    this.#pendingChunks = [];
+    return pieces.length === 0
+      ? NOTHING
+      : this.chunk(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));
+  }
+
+  /** The remaining frames and, if the response is complete, the final frame. */
+  last(whole: boolean): Uint8Array {
+    return whole ? concatBytes(this.gathered(), this.final()) : this.gathered();
+  }
+
+  /** Frames of a piece of the response: one chunk for each 16 KiB. */
+  chunk(content: Uint8Array): Uint8Array {
+    const whole = this.#head.length === 0 ? content : concatBytes(this.#head, content);
+    this.#head = NOTHING;
+    const frames = [this.#begun];
+    this.#begun = NOTHING;
+    for (let at = 0; at < whole.length; at += CONTENT_MAX_BYTES)
+      frames.push(this.#seal(FRAME.chunk, whole.subarray(at, at + CONTENT_MAX_BYTES)));
+    return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concatBytes(...frames);
+  }
+
+  /** The final frame: without it a client does not accept the response as complete. */
+  final(): Uint8Array {
+    const before = this.#head.length > 0 || this.#begun.length > 0 ? this.chunk(NOTHING) : NOTHING;
+    return concatBytes(before, this.#seal(FRAME.final, NOTHING));
+  }
+
+  #seal(type: typeof FRAME.chunk | typeof FRAME.final, content: Uint8Array): Uint8Array {
+    const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonces.next(), GCM);
+    if (type === FRAME.final) cipher.setAAD(AAD_FINAL);
+    const plain = PLAIN_ROOM.subarray(0, paddedAnswerSize(content.length));
+    padInPlace(content, plain);
+    const sealed = cipher.update(plain);
+    cipher.final();
+    const bytes = Buffer.allocUnsafe(frameBytes(plain.length + TAG_BYTES));
+    writeSealFrame(bytes, type, [sealed, cipher.getAuthTag()]);
+    return bytes;
+  }
+}
+
+/** Header values that the inside may contain; see shared/seal/sealed-content.ts. */
+const PLAIN = /^[\t\x20-\x7e]{0,4096}$/;

@@ -1,0 +1,170 @@
+/**
+ * Opens requests that clients sealed to this node. All causes of a refusal look the same, because an unauthenticated
+ * client must not learn which check failed.
+ */
+import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
+import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ChunkNonces } from '../../shared/seal/chunk-nonces.ts';
+import { removePadding } from '../../shared/seal/chunk-padding.ts';
+import {
+  AAD_CHUNK,
+  AAD_FINAL,
+  AEAD_KEY_BYTES,
+  AEAD_NONCE_BYTES,
+  CEK_BYTES,
+  CONTINUED_MAX_BYTES,
+  CONTINUES_HEADER,
+  LABEL_BODY_KEY,
+  LABEL_BODY_NONCE,
+  LABEL_RESPONSE,
+  LABEL_RESUMABLE,
+  MODEL_HEADER,
+  RESPONSE_NONCE_BYTES,
+  RESUME_HEADER,
+  SEAL_HEADER,
+  SEAL_TO_HEADER,
+} from '../../shared/seal/hpke-suite.ts';
+import { readEnvelope, readStamp, requestInfo, timingProblem } from '../../shared/seal/request-binding.ts';
+import { SealError } from '../../shared/seal/seal-error.ts';
+import { type Headers, readRequestContent } from '../../shared/seal/sealed-content.ts';
+import { splitChunks } from '../../shared/seal/sealed-request-body.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
+import { type AnswerExportSecret, AnswerSealer } from './answer-sealer.ts';
+import type { EvidenceHelper } from './evidence-helper.ts';
+import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
+import { openReplayedStream, type ReplayedStream } from './replayed-stream.ts';
+import type { KeyRing } from './seal-key-ring.ts';
+
+/** As the gateway sends it. */
+interface SealedOpening {
+  headers: HeaderList;
+  endpoint: Endpoint;
+  streaming: boolean;
+}
+
+export interface OpenedRequest {
+  /** Model that the client named in clear; the seal covers it. */
+  model: string;
+  headers: Headers;
+  body: Buffer;
+  /** The raw key that it was sealed to. */
+  key: Uint8Array;
+  sealer: AnswerSealer;
+  /** True if another candidate may continue its stream. */
+  resume: boolean;
+  /** The part of the stream that the client has, which this node continues. */
+  sent: ReplayedStream | undefined;
+  /** Call it if the request got no response: it may be sent again. */
+  unanswered(): void;
+}
+
+/** All sealed bodies that an agent holds at the same time. */
+const SEALED_BODIES_MAX_BYTES = 256 * 1024 * 1024;
+
+export class SealOpener {
+  readonly #ring: KeyRing;
+  readonly #replay: ReplayMemory;
+  readonly #now: () => number;
+  #heldBytes = 0;
+  /** True if a sealed request was opened here: the engine's output may quote it. */
+  used = false;
+
+  /** Absent: this node has no evidence of its machine. */
+  readonly evidence: EvidenceHelper | undefined;
+
+  constructor(
+    ring: KeyRing,
+    now: () => number,
+    { replay = new ReplayMemory(now), evidence }: { replay?: ReplayMemory; evidence?: EvidenceHelper | undefined } = {},
+  ) {
+    this.#ring = ring;
+    this.#now = now;
+    this.#replay = replay;
+    this.evidence = evidence;
+  }
+
+  /** False if the memory is full; otherwise the caller must give the bytes back. */
+  hold(bytes: number): boolean {
+    if (this.#heldBytes + bytes > SEALED_BODIES_MAX_BYTES) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#heldBytes -= bytes;
+  }
+
+  /** @throws SealError not_opened, for every cause */
+  open(opening: SealedOpening, body: Uint8Array): OpenedRequest {
+    try {
+      return this.#open(opening, body);
+    } catch (cause) {
+      throw new SealError('not_opened', 'cannot be opened here', { cause });
+    }
+  }
+
+  #open({ headers, endpoint, streaming }: SealedOpening, given: Uint8Array): OpenedRequest {
+    const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
+    const stamp = readStamp(value(SEAL_HEADER));
+    const untimely = timingProblem(stamp, this.#now() / 1000);
+    if (untimely !== undefined) throw new SealError('not_opened', untimely);
+    const name = toBase64url(stamp.nonce);
+    // Checked before any key is made, so that a gateway that repeats a request with a long part of its response costs
+    // the node almost nothing.
+    if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
+    const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
+    const key = this.#ring.find(toBase64url(kid));
+    if (key === undefined) throw new SealError('not_opened', 'no such key');
+    const model = value(MODEL_HEADER);
+    const resume = value(RESUME_HEADER) === '1';
+    const { body, frames } = splitGiven(given, resume ? value(CONTINUES_HEADER) : '');
+    const info = requestInfo({ ...stamp, path: endpoint.path, model, stream: streaming, resume });
+    const context = setUpReceiver(key, enc, info);
+    const inside = openChunk(createSecretKey(context.key), context.baseNonce, AAD_CHUNK, sealed);
+    if (!timingSafeEqual(inside.subarray(CEK_BYTES), hash('sha256', body, 'buffer')))
+      throw new SealError('not_opened', 'another body');
+    const cek = inside.subarray(0, CEK_BYTES);
+    const opened = readRequestContent(openBody(cek, stamp.nonce, body));
+    const shared = () => expand(extract(stamp.nonce, cek), LABEL_RESUMABLE, RESPONSE_NONCE_BYTES);
+    const secret: AnswerExportSecret = resume
+      ? { kid, salt: kid, secret: shared() }
+      : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
+    const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
+    // Done last, so that a request that cannot be opened uses no memory here.
+    if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
+    this.used = true;
+    return {
+      model,
+      headers: opened.headers,
+      key: key.publicKey,
+      body: Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.length),
+      sealer: new AnswerSealer(secret, sent?.end),
+      resume,
+      sent,
+      unanswered: () => this.#replay.forget(name),
+    };
+  }
+}
+
+/** The request and, after it, the part of a broken stream that the client has. @throws SealError malformed */
+function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: Uint8Array | undefined } {
+  if (at === '') return { body: given, frames: undefined };
+  const end = Number(at);
+  if (!Number.isInteger(end) || end < 0 || end >= given.length) throw new SealError('malformed', 'no such place');
+  if (given.length - end > CONTINUED_MAX_BYTES) throw new SealError('too_large', 'more than any gateway keeps');
+  return { body: given.subarray(0, end), frames: given.subarray(end) };
+}
+
+/** The chunks of the body, in order and complete. @throws SealError, and errors of node:crypto */
+function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
+  const prk = extract(salt, cek);
+  const key = createSecretKey(expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES));
+  const nonces = new ChunkNonces(expand(prk, LABEL_BODY_NONCE, AEAD_NONCE_BYTES));
+  const sealed = splitChunks(body);
+  const last = sealed.length - 1;
+  return Buffer.concat(
+    sealed.map((chunk, at) => removePadding(openChunk(key, nonces.next(), at === last ? AAD_FINAL : AAD_CHUNK, chunk))),
+  );
+}

@@ -1,0 +1,289 @@
+/**
+ * How an agent is admitted. It sends a new key and its join token to any gateway, which answers with a ticket for that
+ * key. With the ticket the agent connects to all gateways. While it reaches no gateway, it keeps trying.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { type AgentMembership, agentMembershipSchema } from '../../shared/gossip/index.ts';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
+import { sessionSchema } from '../../shared/lattice/node-record.ts';
+import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { attestationMessage } from '../../shared/release/release-manifest.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { Backoff } from '../../shared/timing/backoff.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
+import { AGENT_VERSION } from '../host/agent-version.ts';
+import { nodeCrypto } from '../host/node-crypto.ts';
+import type { OwnRelease } from '../host/own-release.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
+import { errorMessageOf, isRefusal, postToGateway } from './gateway-request.ts';
+import type { TunnelRefusal } from './tunnel-types.ts';
+
+export interface TunnelAdmission {
+  ticket: Ticket;
+  issuers: { name: string; root: Uint8Array }[];
+  /** Other gateways at which the session may serve. */
+  gateways: OtherGateway[];
+  /** Time settings of the mesh, from the operator. */
+  membership: AgentMembership;
+}
+
+/** A gateway that the agent's institution named. */
+export interface OtherGateway {
+  url: URL;
+  /**
+   * True if it belongs to the agent's institution. All other gateways belong to peer institutions, which must not see
+   * the join token.
+   */
+  own: boolean;
+}
+
+export interface AdmissionOptions {
+  /** The join token is sent to each of these. */
+  gateways: readonly URL[];
+  token: string;
+  /**
+   * Issuer of the first admission. A ticket of another issuer is refused, because its institution would own the node.
+   */
+  issuer?: string | undefined;
+  cluster: string | undefined;
+  /** Key of the new session. The ticket is valid only for this key. */
+  key: Signer;
+  jobEndsAt: Date | undefined;
+  /**
+   * The release that this program was installed from; undefined: none. A gateway may restrict admission to signed
+   * releases.
+   */
+  release?: OwnRelease | undefined;
+  /** Alternative paths to a gateway: proxies of known peers, for the case that no gateway answers directly. */
+  detours?: readonly ((gateway: URL) => URL | undefined)[];
+  /** A proxy for all requests, if the node has no egress. */
+  proxy?: ((gateway: URL) => URL | undefined) | undefined;
+  env: NodeJS.ProcessEnv;
+  signal: AbortSignal;
+  log(line: string): void;
+  /** 0 ≤ x < 1. */
+  random(): number;
+}
+
+/** Every gateway refuses, and another try would get the same answer. */
+export class AdmissionRefusedError extends Error {
+  readonly code = 'refused';
+  override readonly name = 'RefusedError';
+  readonly refusal: TunnelRefusal;
+
+  constructor(refusal: TunnelRefusal) {
+    super(`${refusal.status} ${refusal.message}`);
+    this.refusal = refusal;
+  }
+}
+
+/** RFC 6585 §3: the gateway asks the agent to attest its program. */
+const CHALLENGED = 428;
+const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
+
+/** After this long the next gateway is tried, because a gateway may drop packets silently. */
+const NEXT_AFTER_MS = 1000;
+
+/** Waits between tries: GPUs are idle meanwhile, but a thousand agents may arrive together. */
+const BACKOFF = { minMs: 250, maxMs: 10_000 };
+const BACKOFF_SPREAD = 0.5;
+/** Longest wait that a gateway may ask for. */
+const RETRY_AFTER_MAX_MS = 60_000;
+
+/** Gateways that an agent serves concurrently; each costs a socket and a heartbeat. */
+export const GATEWAYS_MAX = 16;
+
+/** A gateway of another version may send a different value; the defaults then apply. */
+export const membershipHintSchema = agentMembershipSchema
+  .catch(() => agentMembershipSchema.parse({}))
+  .default(() => agentMembershipSchema.parse({}));
+
+/** An older gateway does not send `own`; its gateways then count as another institution's. */
+export const otherGatewaySchema = z.object({
+  url: z.url({ protocol: /^https?$/ }),
+  own: z.boolean().default(false),
+});
+
+const answerSchema = z.object({
+  ticket: z.string(),
+  session: sessionSchema,
+  issuers: z.array(z.object({ name: z.string().min(1).max(63), root: z.string() })).max(256),
+  gateways: z.array(otherGatewaySchema).max(64).default([]),
+  membership: membershipHintSchema,
+});
+
+/** Outcome of one try at one gateway. */
+type Outcome =
+  | { kind: 'admitted'; admission: TunnelAdmission }
+  | { kind: 'refused'; refusal: TunnelRefusal }
+  | { kind: 'later'; why: string; afterMs: number }
+  /** No answer. */
+  | { kind: 'away'; why: string };
+
+/** Resolves when admitted. Rejects with AdmissionRefusedError, or with the signal's reason. */
+export async function requestAdmission(options: AdmissionOptions): Promise<TunnelAdmission> {
+  const { gateways, signal, log, random } = options;
+  const refused = new Map<URL, TunnelRefusal>();
+  const backoff = new Backoff(BACKOFF, random, BACKOFF_SPREAD);
+  for (;;) {
+    const outcomes = await round(options, refused);
+    const found = outcomes.find((outcome) => outcome.kind === 'admitted');
+    if (found) return found.admission;
+    signal.throwIfAborted();
+    const last = [...refused.values()].at(-1);
+    if (last !== undefined && gateways.every((gateway) => refused.has(gateway))) throw new AdmissionRefusedError(last);
+    const asked = Math.max(0, ...outcomes.map((outcome) => (outcome.kind === 'later' ? outcome.afterMs : 0)));
+    const pause = Math.max(backoff.next(), asked * (1 + 0.2 * random()));
+    const why = outcomes.flatMap((outcome) => ('why' in outcome ? outcome.why : []));
+    log(`not admitted yet: ${[...new Set(why)].join('; ')}; again in ${Math.round(pause)} ms`);
+    await delay(pause, undefined, { signal });
+  }
+}
+
+/**
+ * Asks every gateway once, each a moment after the previous one. The first ticket wins. If no gateway answers, takes
+ * the detours.
+ */
+async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>): Promise<Outcome[]> {
+  const open = options.gateways.filter((gateway) => !refused.has(gateway));
+  const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
+  const direct = await race(ways, options, refused);
+  if (direct.some(({ kind }) => kind !== 'away')) return direct;
+  // A peer on a detour must not see the token, so a gateway without TLS is only asked directly.
+  const detours = (options.detours ?? []).flatMap((detour) =>
+    open.flatMap((gateway) => {
+      const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
+      return proxy === undefined ? [] : [{ gateway, proxy }];
+    }),
+  );
+  const around = await race(detours, options, refused);
+  return [...direct, ...around];
+}
+
+interface Way {
+  gateway: URL;
+  proxy: URL | undefined;
+}
+
+async function race(
+  ways: readonly Way[],
+  options: AdmissionOptions,
+  refused: Map<URL, TunnelRefusal>,
+): Promise<Outcome[]> {
+  const won = new AbortController();
+  const signal = AbortSignal.any([options.signal, won.signal]);
+  const outcomes: Outcome[] = [];
+  let before: Promise<unknown> = Promise.resolve();
+  const tries = ways.map((way) => {
+    const turn = before;
+    const tried = turn.then(async () => {
+      if (signal.aborted) return;
+      const outcome = await ask(way, options, signal);
+      if (outcome.kind === 'refused') {
+        options.log(
+          `gateway ${way.gateway.host} refuses this agent: ${outcome.refusal.status} ${outcome.refusal.message}`,
+        );
+        refused.set(way.gateway, outcome.refusal);
+      }
+      outcomes.push(outcome);
+      if (outcome.kind === 'admitted') won.abort();
+    });
+    // The next try starts NEXT_AFTER_MS after this one, or as soon as this one has failed.
+    before = turn.then(() => Promise.race([tried, pause(NEXT_AFTER_MS, signal)]));
+    return tried;
+  });
+  await Promise.all(tries);
+  return outcomes;
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => {});
+}
+
+async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Promise<Outcome> {
+  const { gateway } = way;
+  try {
+    const first = await post(way, options, {}, signal);
+    const challenge = first.status === CHALLENGED ? challengeOf(first.text) : undefined;
+    const answer = challenge === undefined ? first : await post(way, options, attest(challenge, options), signal);
+    if (answer.status === 200) {
+      return { kind: 'admitted', admission: readAdmission(answer.text, options, gateway) };
+    }
+    const message = errorMessageOf(answer);
+    if (isRefusal(answer)) return { kind: 'refused', refusal: { status: answer.status, message } };
+    const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
+    return { kind: 'later', why: `${gateway.host}: ${answer.status} ${message}`, afterMs };
+  } catch (error) {
+    return { kind: 'away', why: `${gateway.host}: ${errorText(error)}` };
+  }
+}
+
+function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, signal: AbortSignal) {
+  const { token, cluster, key, jobEndsAt, release, env } = options;
+  return waitClock.call(gatewayTimeout, (late) =>
+    postToGateway({
+      gateway,
+      path: '/agent/admit',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        protocol: PROTOCOL_VERSION,
+        version: AGENT_VERSION,
+        public_key: toBase64url(key.publicKey),
+        ...(cluster === undefined ? {} : { cluster }),
+        ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
+        ...(release === undefined ? {} : { release: { manifest: release.manifest, signature: release.signature } }),
+        ...more,
+      }),
+      env,
+      proxy,
+      signal: AbortSignal.any([signal, late]),
+    }),
+  );
+}
+
+function challengeOf(text: string): string | undefined {
+  return challengeSchema.safeParse(tryParseJson(text)).data?.challenge;
+}
+
+/**
+ * Attests this program's release, signed with the session's key. The signature is valid only for this session and this
+ * challenge.
+ */
+function attest(challenge: string, { release, key }: AdmissionOptions): object {
+  if (release === undefined) return {};
+  const { manifest, digest } = release;
+  const signature = key.sign(attestationMessage(challenge, manifest, digest, nodeCrypto));
+  return { attestation: { challenge, digest, signature: toBase64url(signature) } };
+}
+
+/**
+ * Throws Error if the answer is not a valid ticket for this key, such as a proxy's page or a faulty gateway's answer.
+ */
+function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
+  const parsed = answerSchema.safeParse(tryParseJson(text));
+  if (!parsed.success) throw new Error('its answer is no admission');
+  const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
+  const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
+  if (bytes === undefined) throw new Error('its ticket is not base64url');
+  const ticket = openTicket(bytes, nodeCrypto);
+  if (ticket.session !== session || Buffer.compare(ticket.sessionKey, key.publicKey) !== 0)
+    throw new Error('its ticket is for another session');
+  if (issuer !== undefined && ticket.issuer !== issuer)
+    throw new Error('its ticket is of another institution than the one that admitted this agent first');
+  const listed = issuers.flatMap(({ name, root }) => {
+    const raw = fromBase64url(root, KEY_BYTES);
+    return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];
+  });
+  return { ticket, issuers: listed, gateways: selectOtherGateways(gateways, gateway), membership };
+}
+
+/** The gateways that the gateway `by` names. If `by` was asked over TLS, gateways without TLS are left out. */
+export function selectOtherGateways(gateways: readonly z.infer<typeof otherGatewaySchema>[], by: URL): OtherGateway[] {
+  return gateways
+    .map(({ url, own }) => ({ url: new URL(url), own }))
+    .filter(({ url }) => (url.protocol === 'https:' || by.protocol === 'http:') && !url.username && !url.search)
+    .slice(0, GATEWAYS_MAX);
+}

@@ -1,0 +1,150 @@
+import type { Socket } from 'node:net';
+import type { WebSocket } from 'ws';
+import { helloMessage } from '../../shared/lattice/session-id.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import { FrameMeter } from '../../shared/wire/frame-limits.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
+import { Link } from '../../shared/wire/link.ts';
+import { SOCKET_WINDOW_BYTES } from '../../shared/wire/protocol-constants.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
+import { gatewayTimeout, waitClock } from '../wait-clock.ts';
+import { socketPort } from './socket-port.ts';
+import type { SessionIdentity } from './tunnel-types.ts';
+
+/** NATs of clusters drop idle connections after minutes, some after one. */
+const PING_EVERY_MS = 15_000;
+
+/** A path that drops packets sends no error. Without this limit the agent would notice it after many minutes. */
+const PONG_WITHIN_MS = 10_000;
+
+export interface ConnectionEvents {
+  /** The gateway accepted this session on this socket. */
+  onReady(link: Link, gateway: string): void;
+  onFrame(link: Link, frame: Frame): void;
+  onMessageEnd(): void;
+  onClosed(code: number, reason: string): void;
+}
+
+/** The life of one socket: challenge, hello, welcome, frames, heartbeat, end. */
+export class Connection {
+  readonly #socket: WebSocket;
+  readonly #identity: SessionIdentity;
+  readonly #generation: number;
+  readonly #audience: string;
+  readonly #events: ConnectionEvents;
+  /** The TCP or TLS connection of the socket, once it is open. */
+  #raw: Socket | undefined;
+  #link: Link | undefined;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #endPongWait: (() => void) | undefined;
+  #endWelcomeWait: (() => void) | undefined;
+  #openedAt = 0;
+  #finished = false;
+
+  /** `purpose`: set for a socket that is not a tunnel. A signature is valid only for one purpose and one host. */
+  constructor(
+    socket: WebSocket,
+    identity: SessionIdentity,
+    generation: number,
+    events: ConnectionEvents,
+    purpose: '' | 'gossip:' = '',
+  ) {
+    this.#audience = purpose + new URL(socket.url).host;
+    this.#socket = socket;
+    this.#identity = identity;
+    this.#generation = generation;
+    this.#events = events;
+    socket.binaryType = 'nodebuffer';
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
+    socket.on('close', (code, reason) => this.#onClose(code, reason.toString()));
+    socket.on('error', () => {}); // close follows
+    socket.on('upgrade', (response) => {
+      this.#raw = response.socket;
+    });
+    socket.on('open', () => {
+      this.#openedAt = waitClock.now();
+      // A gateway that answers only pings would otherwise hold the agent forever.
+      this.#endWelcomeWait = waitClock.after(gatewayTimeout.ms, () => {
+        gatewayTimeout.expired();
+        this.close(CLOSE_CODES.protocol, 'no welcome');
+      });
+    });
+    this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
+  }
+
+  #ping(): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    this.#socket.send(PING_TEXT);
+    this.#endPongWait ??= waitClock.after(PONG_WITHIN_MS, () => this.#socket.terminate());
+  }
+
+  #onMessage(data: Buffer, isBinary: boolean): void {
+    this.#endPongWait?.();
+    this.#endPongWait = undefined;
+    if (!isBinary) return; // the pong
+    try {
+      if (this.#link === undefined) return this.#handshake(data);
+      const link = this.#link;
+      link.receive(data, (frame) => this.#events.onFrame(link, frame));
+      this.#events.onMessageEnd();
+    } catch (error) {
+      // If the gateway breaks the protocol, the agent opens a new socket and does not guess.
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
+      this.close(CLOSE_CODES.protocol, error.message);
+    }
+  }
+
+  #handshake(data: Uint8Array): void {
+    readFrames(data, (frame) => {
+      if (frame.type === 'challenge') this.#hello(frame.nonce);
+      else if (frame.type === 'welcome') this.#welcome(frame.window, frame.gateway);
+      else throw new WireError('bad_state', `${frame.type} before the welcome`);
+    });
+  }
+
+  #hello(nonce: Uint8Array): void {
+    const message = helloMessage(this.#identity.session, this.#generation, nonce, this.#audience);
+    const hello: Frame = {
+      type: 'hello',
+      publicKey: this.#identity.publicKey,
+      signature: this.#identity.sign(message),
+      generation: this.#generation,
+      window: SOCKET_WINDOW_BYTES,
+    };
+    this.#socket.send(encodeFrame(hello));
+  }
+
+  #welcome(window: number, gateway: string): void {
+    if (this.#raw === undefined) throw new WireError('bad_state', 'a welcome before the upgrade');
+    const port = socketPort(this.#socket, this.#raw, () => this.#link?.flush());
+    const link = new Link(
+      port,
+      { send: window, receive: SOCKET_WINDOW_BYTES },
+      new FrameMeter(() => performance.now()),
+    );
+    this.#link = link;
+    this.#endWelcomeWait?.();
+    gatewayTimeout.answered(waitClock.now() - this.#openedAt);
+    this.#events.onReady(link, gateway);
+  }
+
+  close(code: number, reason: string): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return this.#socket.terminate();
+    this.#link?.flush();
+    this.#socket.close(code, reason.slice(0, 120));
+    // Limits the wait for a gateway that does not answer the close.
+    setTimeout(() => this.#socket.terminate(), 2_000).unref();
+  }
+
+  #onClose(code: number, reason: string): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    clearInterval(this.#heartbeat);
+    this.#endPongWait?.();
+    this.#endWelcomeWait?.();
+    this.#link?.close();
+    this.#events.onClosed(code, reason);
+  }
+}

@@ -1,0 +1,45 @@
+/** Decides which node may have which blob. */
+import type { StoredManifest } from './stored-manifests.ts';
+import type { PeerName } from './weights-peers.ts';
+
+export class WeightsAccess {
+  readonly #own: () => PeerName | undefined;
+  /** Allowed clusters besides the own one. */
+  readonly #clusters: ReadonlySet<string>;
+  /** Blobs of public models; at most as many as the store has files. */
+  #public: ReadonlySet<string> = new Set();
+
+  constructor(own: () => PeerName | undefined, clusters: readonly string[]) {
+    this.#own = own;
+    this.#clusters = new Set(clusters);
+  }
+
+  /** Replaces the manifests by the store's current ones. */
+  setManifests(kept: readonly Pick<StoredManifest, 'manifest'>[]): void {
+    const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
+    this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
+  }
+
+  /** True if this node exchanges anything with it: its own cluster, and those that the operator names. */
+  isNear({ cluster, provider }: PeerName): boolean {
+    const own = this.#own();
+    if (own === undefined) return false;
+    // Cluster names are local to an issuer: another issuer's node is in another cluster, even under the same name.
+    if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
+    return cluster === own.cluster || this.#clusters.has(cluster);
+  }
+
+  /** True if it may read lists of files and of models: only the provider's own nodes may. */
+  isOwn(peer: PeerName): boolean {
+    return this.isNear(peer) && peer.provider === this.#own()?.provider;
+  }
+
+  /** True if it is a blob of a public model that is listed here. */
+  isPublic(key: string): boolean {
+    return this.#public.has(key);
+  }
+
+  mayHave(peer: PeerName, key: string): boolean {
+    return this.isOwn(peer) || (this.isNear(peer) && this.isPublic(key));
+  }
+}

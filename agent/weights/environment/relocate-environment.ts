@@ -1,0 +1,107 @@
+/**
+ * Makes an environment work where it was unpacked instead of where it was packed: scripts contain their interpreter's
+ * path.
+ */
+import { execFile } from 'node:child_process';
+import { constants } from 'node:fs';
+import { access, type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
+import { basename, delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { childEnvironment } from '../../host/child-environment.ts';
+import { WeightsError } from '../weights-error.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** conda-unpack rewrites hundreds of files. */
+const CONDA_UNPACK_MS = 10 * 60_000;
+const OUTPUT_MAX_BYTES = 1024 * 1024;
+/** Scripts written by pip have 300 bytes; anything larger is a program. */
+const SCRIPT_MAX_BYTES = 256 * 1024;
+
+/** The machine's own interpreters: a script that names one means it. */
+const SYSTEM = /^(\/usr)?\/bin\//;
+
+/** The directory that contains `bin`: the archive's root, or its only directory. @throws WeightsError wrong */
+export async function environmentPrefix(directory: string): Promise<string> {
+  if (await isDirectory(join(directory, 'bin'))) return directory;
+  const [only, ...more] = await readdir(directory);
+  const below = join(directory, only ?? '.');
+  if (only !== undefined && more.length === 0 && (await isDirectory(join(below, 'bin')))) return below;
+  throw new WeightsError('wrong', 'the environment has no folder bin: pack it with `tar -C ENVIRONMENT -c .`');
+}
+
+/** @throws WeightsError wrong: its conda-unpack fails */
+export async function relocate(prefix: string, env: Env, signal: AbortSignal): Promise<void> {
+  const condaUnpack = join(prefix, 'bin', 'conda-unpack');
+  if (await isExecutable(condaUnpack)) return runCondaUnpack(condaUnpack, prefix, env, signal);
+  const bin = join(prefix, 'bin');
+  for (const name of await readdir(bin)) await rewriteInterpreter(join(bin, name), bin);
+}
+
+/** The variables that `activate` sets. Scripts in `etc/conda/activate.d` are not run. */
+export async function activation(prefix: string, env: Env): Promise<Record<string, string>> {
+  const path = [join(prefix, 'bin'), env.PATH].filter((one) => one !== undefined && one !== '').join(delimiter);
+  if (await exists(join(prefix, 'conda-meta'))) return { PATH: path, CONDA_PREFIX: prefix };
+  return { PATH: path, VIRTUAL_ENV: prefix };
+}
+
+async function runCondaUnpack(file: string, prefix: string, env: Env, signal: AbortSignal): Promise<void> {
+  const own = { ...childEnvironment(env), ...(await activation(prefix, env)) };
+  const options = { env: own, signal, timeout: CONDA_UNPACK_MS, maxBuffer: OUTPUT_MAX_BYTES };
+  await promisify(execFile)(file, [], options).catch((cause: unknown) => {
+    const said = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
+    throw new WeightsError('wrong', `the environment's conda-unpack fails: ${said}`, { cause });
+  });
+}
+
+/**
+ * How pip and uv name the interpreter: in the first line, or, if its path is long or contains a space, in a line that
+ * is valid shell and Python.
+ */
+const NAMED = [
+  /^#!(\/\S+\/python[\d.]*)\n/,
+  /^#!\/bin\/sh\n'''exec' ["']?(\/[^"'\n]+\/python[\d.]*)["']? "\$0" "\$@"\n' '''\n/,
+] as const;
+/** Linux before 5.1, as in RHEL 8, reads 127 bytes of a first line. */
+const LINE_MAX_BYTES = 127;
+
+/** Makes a script that names the packed Python name the unpacked one, if it exists. */
+async function rewriteInterpreter(path: string, bin: string): Promise<void> {
+  const found = await lstat(path);
+  if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
+    // Byte by byte, because a script may be in any encoding.
+    const text = (await file.readFile()).toString('latin1');
+    const [head = '', interpreter = ''] = NAMED.map((form) => form.exec(text)).find((one) => one !== null) ?? [];
+    const here = join(bin, basename(interpreter));
+    if (interpreter === '' || SYSTEM.test(interpreter) || interpreter === here || !(await exists(here))) return;
+    const changed = Buffer.concat([Buffer.from(headFor(here)), Buffer.from(text.slice(head.length), 'latin1')]);
+    await file.truncate(0);
+    await file.write(changed, 0, changed.length, 0);
+  } finally {
+    await file?.close();
+  }
+}
+
+function headFor(interpreter: string): string {
+  const line = `#!${interpreter}\n`;
+  const fits = Buffer.byteLength(line) <= LINE_MAX_BYTES && !/\s/.test(interpreter);
+  return fits ? line : `#!/bin/sh\n'''exec' "${interpreter}" "$0" "$@"\n' '''\n`;
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined))?.isDirectory() === true;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined)) !== undefined;
+}
+
+async function isExecutable(path: string): Promise<boolean> {
+  return access(path, constants.X_OK).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,130 @@
+/** Detects the format of a packed environment, and unpacks a tar archive below one directory. */
+import { createReadStream } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import * as zlib from 'node:zlib';
+import { asWeightsError, WeightsError } from '../weights-error.ts';
+import { TarReader } from './tar-reader.ts';
+import { TreeWriter, type WrittenTree } from './tree-writer.ts';
+
+/** `image`: one file that a container runtime opens itself (SIF, SquashFS). */
+type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
+
+const HEAD_BYTES = 512;
+const READ_BYTES = 1024 * 1024;
+/** Disk quota is requested in steps: one request per write would cost more than the write. */
+const ROOM_STEP_BYTES = 64 * 1024 * 1024;
+
+const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] = [
+  { format: 'tar.gz', offset: 0, bytes: Buffer.from([0x1f, 0x8b]) },
+  { format: 'tar.zst', offset: 0, bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]) },
+  // Header of the Singularity Image Format: 32 bytes of `#!/usr/bin/env run-singularity`, then this.
+  { format: 'image', offset: 32, bytes: Buffer.from('SIF_MAGIC') },
+  { format: 'image', offset: 0, bytes: Buffer.from('hsqs') },
+  { format: 'tar', offset: 257, bytes: Buffer.from('ustar') },
+];
+/** Their decompression takes longer than the transfer, and Node does not support them. */
+const REFUSED: readonly { name: string; bytes: Buffer }[] = [
+  { name: 'xz', bytes: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a]) },
+  { name: 'bzip2', bytes: Buffer.from('BZh') },
+  { name: 'zip', bytes: Buffer.from('PK') },
+];
+
+/** Determined by the first bytes, because names are unreliable. @throws WeightsError wrong */
+export async function packedFormat(path: string): Promise<PackedFormat> {
+  const head = Buffer.alloc(HEAD_BYTES);
+  let file: FileHandle | undefined;
+  try {
+    file = await open(path, 'r');
+    await file.read(head, 0, HEAD_BYTES, 0);
+  } catch (error) {
+    throw asWeightsError(error);
+  } finally {
+    await file?.close();
+  }
+  const found = MAGIC.find(({ offset, bytes }) => head.subarray(offset, offset + bytes.length).equals(bytes));
+  if (found !== undefined) return found.format;
+  const refused = REFUSED.find(({ bytes }) => head.subarray(0, bytes.length).equals(bytes));
+  if (refused !== undefined)
+    throw new WeightsError('wrong', `the environment is packed with ${refused.name}; pack it as .tar.zst or .tar.gz`);
+  throw new WeightsError('wrong', 'the environment is none of .tar, .tar.gz, .tar.zst, .sif, .sqsh');
+}
+
+interface UnpackOptions {
+  path: string;
+  format: Exclude<PackedFormat, 'image'>;
+  /** Existing and empty. */
+  directory: string;
+  /** Called before this many bytes have been written. @throws WeightsError full */
+  room(bytes: number): Promise<void>;
+  signal: AbortSignal;
+}
+
+/** @throws WeightsError wrong: the archive is damaged, or an entry is refused; full; stopped */
+export async function unpackEnvironment({
+  path,
+  format,
+  directory,
+  room: quota,
+  signal,
+}: UnpackOptions): Promise<WrittenTree> {
+  const tree = new TreeWriter(directory);
+  const reading = new TarReader((entry, body) => tree.add(entry, body));
+  let bytes = 0;
+  let reserved = 0;
+  try {
+    for await (const chunk of decompressed(path, format, signal)) {
+      bytes += chunk.length;
+      // Counted before anything is written, including the padding of a decompression bomb.
+      if (bytes > reserved) {
+        reserved = bytes + ROOM_STEP_BYTES;
+        await quota(reserved);
+      }
+      await reading.push(chunk);
+    }
+    await reading.end();
+    return await tree.finish();
+  } catch (error) {
+    if (signal.aborted) throw new WeightsError('stopped', 'the environment is not needed any more', { cause: error });
+    throw asArchiveError(error);
+  } finally {
+    await reading.close();
+    await tree.settled();
+  }
+}
+
+async function* decompressed(path: string, format: UnpackOptions['format'], signal: AbortSignal) {
+  const file = createReadStream(path, { highWaterMark: READ_BYTES, signal });
+  const unzip = decompressor(format);
+  if (unzip === undefined) return yield* chunksOf(file);
+  file.on('error', (error) => unzip.destroy(error));
+  try {
+    yield* chunksOf(file.pipe(unzip));
+  } finally {
+    file.destroy();
+  }
+}
+
+function decompressor(format: UnpackOptions['format']) {
+  switch (format) {
+    case 'tar':
+      return undefined;
+    case 'tar.gz':
+      return zlib.createGunzip();
+    case 'tar.zst':
+      return zlib.createZstdDecompress();
+  }
+}
+
+async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
+  for await (const chunk of stream) yield Buffer.from(chunk);
+}
+
+/** The parser and zlib report invalid bytes; the file system reports disk errors. */
+function asArchiveError(error: unknown): WeightsError {
+  if (error instanceof WeightsError) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (!/^(TAR_|Z_|ERR_ZSTD|ZSTD_|ERR_.*ZLIB)/.test(code)) return asWeightsError(error);
+  const message = error instanceof Error ? error.message : code;
+  return new WeightsError('wrong', `the environment's archive is damaged: ${message}`, { cause: error });
+}

@@ -1,0 +1,155 @@
+import { type FileHandle, open, readdir, readFile, readlink, realpath, stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { PIECE_BYTES } from '../../../shared/weights/blob-pieces.ts';
+import {
+  FILES_MAX,
+  isSafePath,
+  type ManifestFile,
+  type WeightsManifest,
+  weightsManifestSchema,
+} from '../../../shared/weights/weights-manifest.ts';
+import { type Source, sourceText } from '../../../shared/weights/weights-source.ts';
+import { asWeightsError, WeightsError } from '../weights-error.ts';
+import type { BlobSource, ReadFrom } from './blob-source.ts';
+import { listingRevision, manifestFile, sortedFiles } from './manifest-file.ts';
+import { onSource } from './source-file-system.ts';
+
+const READ_BYTES = 1024 * 1024;
+const DEPTH_MAX = 16;
+const SHA256 = /^[0-9a-f]{64}$/;
+
+/**
+ * A directory or one file, for example on the shared file system. A folder `models--…` of a Hugging Face cache means
+ * its `main`.
+ */
+export class DirectorySource implements BlobSource {
+  readonly #source: Source & { kind: 'dir' };
+
+  constructor(source: Source & { kind: 'dir' }) {
+    this.#source = source;
+  }
+
+  async list(signal: AbortSignal): Promise<WeightsManifest> {
+    const source = sourceText(this.#source);
+    try {
+      const { root, isFolder } = await onSource(() => this.#root(), signal);
+      const names = isFolder ? await namesBelow(root, signal) : [basename(root)];
+      const one = (name: string) => onSource(() => listed(source, name, isFolder ? join(root, name) : root), signal);
+      const files = await Promise.all(names.map(one));
+      if (files.length === 0) throw new WeightsError('wrong', `${root} holds no file`);
+      const sorted = sortedFiles(files);
+      return weightsManifestSchema.parse({
+        v: 1,
+        source,
+        revision: listingRevision(sorted),
+        public: false,
+        files: sorted,
+      });
+    } catch (error) {
+      throw asWeightsError(error);
+    }
+  }
+
+  /**
+   * For a cache folder: the snapshot named by `refs/main`, or the only one, because a fetch by tag creates no
+   * `refs/main`.
+   */
+  async #root(): Promise<{ root: string; isFolder: boolean }> {
+    const { path } = this.#source;
+    const main = (await readFile(join(path, 'refs', 'main'), 'utf8').catch(noneThere))?.trim();
+    const commit = main !== undefined && /^\w[\w.-]*$/.test(main) ? main : await onlySnapshot(path);
+    const root = commit === undefined ? path : join(path, 'snapshots', commit);
+    return { root, isFolder: (await stat(root)).isDirectory() };
+  }
+
+  /** Pieces of two versions of a file would make a blob that never existed. @throws WeightsError changed */
+  async #requireSame({ path, size, key }: ManifestFile, place: string): Promise<void> {
+    const now = await listed(sourceText(this.#source), path, place).catch(noneThere);
+    if (now?.size !== size || now.key !== key)
+      throw new WeightsError('changed', `${place} has changed since it was listed`);
+  }
+
+  async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    let opened: Promise<FileHandle> | undefined;
+    try {
+      const { root, isFolder } = await onSource(() => this.#root(), signal);
+      const place = isFolder ? join(root, file.path) : root;
+      const requireSame = () => onSource(() => this.#requireSame(file, place), signal);
+      await requireSame();
+      const from = await onSource(() => {
+        opened = open(place);
+        return opened;
+      }, signal);
+      const buffer = Buffer.allocUnsafe(READ_BYTES);
+      let checkedAt = offset;
+      for (let at = offset; at < file.size; ) {
+        const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
+        at += bytesRead;
+        // Written while it was read: detected before the piece is complete and sent to others.
+        if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
+          await requireSame();
+          checkedAt = at;
+        }
+        if (bytesRead === 0) return;
+        yield buffer.subarray(0, bytesRead);
+      }
+    } catch (error) {
+      throw asWeightsError(error);
+    } finally {
+      // Does not wait for it if the file system hangs.
+      opened?.then((file) => file.close()).catch(() => {});
+    }
+  }
+}
+
+/** @throws WeightsError wrong: there are several */
+async function onlySnapshot(path: string): Promise<string | undefined> {
+  if (!basename(path).startsWith('models--')) return undefined;
+  const [only, ...more] = (await readdir(join(path, 'snapshots')).catch(noneThere)) ?? [];
+  if (more.length === 0) return only;
+  throw new WeightsError(
+    'wrong',
+    `${path} has no refs/main and several snapshots: name one, as ${path}/snapshots/${only}`,
+  );
+}
+
+function noneThere(error: NodeJS.ErrnoException): undefined {
+  if (!['ENOENT', 'ENOTDIR', 'EISDIR'].includes(error.code ?? '')) throw error;
+}
+
+/** Its key is the same for all nodes of a shared file system, whose inode numbers may differ. */
+async function listed(source: string, path: string, place: string): Promise<ManifestFile> {
+  const { size, mtimeMs, ctimeMs } = await stat(place);
+  // Blobs of a cache are named by their SHA-256.
+  const blob = basename((await readlink(place).catch(() => '')) || place);
+  // A replaced file may keep its modification time (`cp -p`), but never its change time.
+  const stamp = `${mtimeMs} ${ctimeMs}`;
+  return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
+}
+
+/**
+ * Names of regular files below `root`, including through symlinks. Hidden files such as `.git` and `.cache` are
+ * skipped.
+ */
+async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> {
+  const names: string[] = [];
+  const walk = async (folder: string, above: readonly string[]): Promise<void> => {
+    if (above.length > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
+    const here = await onSource(() => realpath(join(root, folder)), signal);
+    // A symlink to a parent folder would be followed without end.
+    if (above.includes(here)) return;
+    const entries = await onSource(() => readdir(here, { withFileTypes: true }), signal);
+    for (const entry of entries) {
+      const name = folder === '' ? entry.name : `${folder}/${entry.name}`;
+      if (entry.name.startsWith('.')) continue;
+      if (!isSafePath(name))
+        throw new WeightsError('wrong', `${join(root, dirname(name))} holds a name that cannot be served`);
+      const found = entry.isSymbolicLink() ? await onSource(() => stat(join(root, name)), signal) : entry;
+      if (found.isDirectory()) await walk(name, [...above, here]);
+      else if (found.isFile()) names.push(name);
+      if (names.length > FILES_MAX) throw new WeightsError('wrong', `${root} holds more than ${FILES_MAX} files`);
+    }
+  };
+  await walk('', []);
+  return names;
+}

@@ -1,0 +1,107 @@
+import { type Dispatcher, ProxyAgent, request } from 'undici';
+import { readTextAtMost } from '../../../shared/collections/read-at-most.ts';
+import { proxyAuthorization, proxyFor } from '../../host/proxy-variables.ts';
+import { WeightsError } from '../weights-error.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** A hub answers quickly; its storage may have to wake a disk. */
+const HEAD_WITHIN_MS = 30_000;
+/** Time limit between two pieces of a body. */
+const SILENCE_MS = 60_000;
+const REDIRECTS_MAX = 5;
+
+interface Get {
+  url: URL;
+  /** Sent only to this origin: a redirect leads to a storage that must not see a token. */
+  secret: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>>;
+  env: Env;
+  signal: AbortSignal;
+}
+
+/** GET that follows redirects. The caller must read the body. @throws WeightsError for anything but 2xx */
+export async function httpGet({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
+  let at = url;
+  for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
+    const proxy = proxyFor(at, env);
+    const dispatcher = proxy === undefined ? undefined : proxyAgent(proxy);
+    const answer = await request(at, {
+      headers: { ...headers, ...(at.origin === url.origin ? secret : {}) },
+      headersTimeout: HEAD_WITHIN_MS,
+      bodyTimeout: SILENCE_MS,
+      signal,
+      ...(dispatcher === undefined ? {} : { dispatcher }),
+    });
+    const { statusCode, headers: got } = answer;
+    if (statusCode >= 200 && statusCode < 300) return answer;
+    await answer.body.dump();
+    const to = typeof got.location === 'string' ? URL.parse(got.location, at.href) : null;
+    if (![301, 302, 303, 307, 308].includes(statusCode) || to === null || !/^https?:$/.test(to.protocol))
+      throw new WeightsError(
+        statusCode === 401 || statusCode === 403 ? 'refused' : 'unavailable',
+        `${at.origin}${at.pathname} answers ${statusCode}${said(got['x-error-message'])}`,
+      );
+    if (at.protocol === 'https:' && to.protocol === 'http:')
+      throw new WeightsError('refused', `${at.origin} leads to a connection in clear`);
+    at = to;
+  }
+  throw new WeightsError('unavailable', `${url.origin} redirects without end`);
+}
+
+/** undici would decode credentials with decodeURIComponent, which throws on a bare percent sign. */
+function proxyAgent(proxy: URL): ProxyAgent {
+  const token = proxyAuthorization(proxy);
+  return new ProxyAgent({ uri: proxy.origin, ...(token === undefined ? {} : { token }) });
+}
+
+/** @throws WeightsError above `max` bytes */
+export async function responseText(answer: Dispatcher.ResponseData, max: number): Promise<string> {
+  const text = await readTextAtMost(answer.body, max);
+  if (text === undefined) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
+  return text;
+}
+
+/** The hub's explanation: without a token a missing name is refused as well. */
+function said(message: string | string[] | undefined): string {
+  return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
+}
+
+/** Bytes from `offset` on in the response to a range request. @throws WeightsError if it begins after `offset` */
+export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
+  const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
+  if (first > offset) {
+    discardResponse(answer);
+    throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
+  }
+  // A server may send the whole (RFC 9110, 14.2); the part that is here already is skipped.
+  let over = offset - first;
+  for await (const part of answer.body) {
+    const bytes = Buffer.from(part);
+    yield bytes.subarray(Math.min(over, bytes.length));
+    over = Math.max(0, over - bytes.length);
+  }
+}
+
+/** Stops reading. Without a listener the body's error would end this process. */
+export function discardResponse({ body }: Dispatcher.ResponseData): void {
+  body.on('error', () => {}).destroy();
+}
+
+/** Total size, as far as the response states it. */
+export function contentTotal(answer: Dispatcher.ResponseData): number | undefined {
+  const length = answer.headers['content-length'];
+  return answer.statusCode === 206
+    ? contentRange(answer).size
+    : typeof length === 'string'
+      ? Number(length)
+      : undefined;
+}
+
+function contentRange({ headers }: Dispatcher.ResponseData): { first?: number; size?: number } {
+  const [, first, size] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(String(headers['content-range'])) ?? [];
+  return {
+    ...(first === undefined ? {} : { first: Number(first) }),
+    ...(size === undefined || size === '*' ? {} : { size: Number(size) }),
+  };
+}

@@ -1,0 +1,184 @@
+/** Manifests on this node's disk, and which of them are in use: `manifests/<id>.json`, `pins/<id>/<name>`. */
+import { randomUUID } from 'node:crypto';
+import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { type WeightsManifest, weightsManifestSchema } from '../../shared/weights/weights-manifest.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
+import type { Presence } from './live-processes.ts';
+import { isHolderAlive } from './lock-file.ts';
+import { contentDigest } from './sources/manifest-file.ts';
+import { asWeightsError, WeightsError } from './weights-error.ts';
+
+/** A list that may change is read again after this. */
+const FRESH_MS = 10 * 60_000;
+
+/** A negative age means that the clock was set back. A commit of the hub never changes. */
+export function isFresh({ manifest, readAt }: Pick<StoredManifest, 'manifest' | 'readAt'>, now: number): boolean {
+  const source = parseSource(manifest.source);
+  const age = now - readAt;
+  return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
+}
+
+/** A stored manifest, with the time when it was read. */
+const keptSchema = z.object({ manifest: weightsManifestSchema, readAt: z.number() });
+
+export interface StoredManifest {
+  id: string;
+  manifest: WeightsManifest;
+  /** When the source was asked for its list, in milliseconds since 1970. */
+  readAt: number;
+  usedAt: number;
+  pinned: boolean;
+}
+
+export class Manifests {
+  readonly #directory: string;
+  /** Ids that this process uses or pulls. */
+  readonly #pins = new Set<string>();
+  /** The name of this process's pins, since process ids are the same in each container. */
+  readonly #name = randomUUID();
+  readonly #presence: Presence;
+  #text: Promise<string> | undefined;
+  /** By id; as many as there are files. */
+  readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
+
+  constructor(directory: string, presence: Presence) {
+    this.#directory = directory;
+    this.#presence = presence;
+  }
+
+  /** @throws Error: the directory cannot be created */
+  async open(): Promise<void> {
+    for (const part of ['manifests', 'pins'])
+      await mkdir(join(this.#directory, part), { recursive: true, mode: 0o700 });
+  }
+
+  #path(id: string): string {
+    return join(this.#directory, 'manifests', `${id}.json`);
+  }
+
+  /**
+   * If the existing manifest has other files, it is kept under a new id, because an engine may run from it. @throws
+   * WeightsError
+   */
+  async save(id: string, manifest: WeightsManifest, readAt: number): Promise<void> {
+    const path = this.#path(id);
+    const before = await this.get(id);
+    const written = `${path}.${randomUUID()}`; // Process ids are the same in each container.
+    try {
+      await writeFile(written, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
+      if (before !== undefined && hasOthers(before.manifest, manifest)) await this.#retire(before);
+      await rename(written, path);
+    } catch (error) {
+      await rm(written, { force: true }).catch(() => {});
+      throw asWeightsError(error);
+    }
+  }
+
+  async #retire({ id, manifest }: StoredManifest): Promise<void> {
+    const retired = contentDigest(`${id} ${manifest.revision} ${manifest.files.length}`);
+    const pins = join(this.#directory, 'pins');
+    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // None: nothing uses it.
+    await rename(this.#path(id), this.#path(retired));
+  }
+
+  /** Also undefined if it cannot be read. */
+  get(id: string): Promise<StoredManifest | undefined> {
+    return this.#load(id).catch(() => undefined);
+  }
+
+  async #load(id: string): Promise<StoredManifest> {
+    const { mtimeMs, ino, size } = await stat(this.#path(id));
+    const read = await this.#read(id, `${mtimeMs} ${ino} ${size}`);
+    return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
+  }
+
+  /** All are requested every few seconds, and thousands of files take long to check. */
+  async #read(id: string, stamp: string): Promise<z.infer<typeof keptSchema>> {
+    const before = this.#checked.get(id);
+    if (before?.stamp === stamp) return before.read;
+    const read = keptSchema.parse(JSON.parse(await readFile(this.#path(id), 'utf8')));
+    this.#checked.set(id, { stamp, read });
+    return read;
+  }
+
+  /** Readable manifests of complete and incomplete models. */
+  async all(): Promise<StoredManifest[]> {
+    const ids = await this.#ids().catch((): string[] => []);
+    for (const id of this.#checked.keys()) if (!ids.includes(id)) this.#checked.delete(id);
+    return (await Promise.all(ids.map((id) => this.get(id)))).filter((one) => one !== undefined);
+  }
+
+  /**
+   * `all`, for deleting blobs. @throws WeightsError refused: one cannot be read, for example from another version, and
+   * may refer to any blob
+   */
+  async every(): Promise<StoredManifest[]> {
+    const load = (id: string) =>
+      this.#load(id).catch((cause: unknown) => {
+        if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
+        const message = `${this.#path(id)} cannot be read: nothing is deleted while it is there`;
+        throw new WeightsError('refused', message, { cause });
+      });
+    return (await Promise.all((await this.#ids()).map(load))).flat();
+  }
+
+  async #ids(): Promise<string[]> {
+    const names = await readdir(join(this.#directory, 'manifests'));
+    return names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -'.json'.length));
+  }
+
+  async remove(id: string): Promise<void> {
+    await rm(this.#path(id), { force: true });
+  }
+
+  async used(id: string): Promise<void> {
+    const now = new Date();
+    await utimes(this.#path(id), now, now).catch(() => {});
+  }
+
+  /**
+   * An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws
+   * WeightsError full
+   */
+  async pin(id: string): Promise<void> {
+    const folder = join(this.#directory, 'pins', id);
+    const written = join(this.#directory, 'pins', `.${randomUUID()}`);
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      this.#text ??= this.#presence.hold();
+      const text = await this.#text.catch((error: unknown) => {
+        this.#text = undefined;
+        throw error;
+      });
+      // Complete as soon as it exists: an empty one would be taken for a dead process's.
+      await writeFile(written, text, { mode: 0o600 });
+      await rename(written, join(folder, this.#name));
+    } catch (error) {
+      await rm(written, { force: true }).catch(() => {});
+      throw asWeightsError(error);
+    }
+    this.#pins.add(id);
+  }
+
+  async unpin(id: string): Promise<void> {
+    this.#pins.delete(id);
+    await rm(join(this.#directory, 'pins', id, this.#name), { force: true });
+  }
+
+  async #isPinned(id: string): Promise<boolean> {
+    if (this.#pins.has(id)) return true;
+    const folder = join(this.#directory, 'pins', id);
+    for (const name of await readdir(folder).catch(() => [])) {
+      if (await isHolderAlive(join(folder, name), this.#presence)) return true;
+      await rm(join(folder, name), { force: true });
+    }
+    return false;
+  }
+}
+
+function hasOthers(before: WeightsManifest, { revision, files }: WeightsManifest): boolean {
+  const paths = new Set(files.map(({ path }) => path));
+  return before.revision !== revision || before.files.some(({ path }) => !paths.has(path));
+}

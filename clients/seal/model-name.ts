@@ -1,0 +1,18 @@
+/** Replaces an alias in a request by the model's canonical name. */
+import { EditedBody, modelNameEdit } from '../../shared/openai/body-edits.ts';
+import { scanJson } from '../../shared/openai/scan-json-body.ts';
+import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { SealClientError } from './seal-client-error.ts';
+import type { ClearRequest } from './seal-request.ts';
+
+/** `believes`: the caller allows aliases. @throws SealClientError alias, not_sealable: nothing was sent */
+export function withModelName(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
+  if (model === clear.model) return clear;
+  const says = `'${clear.model}' is another name of '${model}', says the gateway, and no one signed that`;
+  if (!believes)
+    throw new SealClientError('alias', `${says}: name the model itself, or allow aliases. Nothing was sent.`);
+  const { model: at } = scanJson(clear.body);
+  if (at === undefined) throw new SealClientError('not_sealable', `${says}; this form cannot be given that name.`);
+  const edited = new EditedBody([modelNameEdit(at, model)]);
+  return { ...clear, model, body: concatBytes(...edited.push(clear.body), ...edited.end()) };
+}

@@ -1,0 +1,94 @@
+import type { OpenFrame, ReportName } from '../wire/frames.ts';
+import type { Link } from '../wire/link.ts';
+import type { AttemptFailure } from './attempt-request.ts';
+import type { OutboundAttempt } from './outbound-attempt.ts';
+
+/** When full, the oldest are forgotten. Their nodes end unclaimed work within 10 s anyway. */
+const ABANDONED_MAX = 1_000;
+
+/** Failures after which this side gave up although the node may have accepted the attempt. */
+export const LOCAL_ABANDONMENTS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'cancelled',
+  'not_accepted',
+  'failed',
+  'hung',
+  'lost', // The node may recover and continue without a reader.
+]);
+
+interface Given {
+  claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
+  /**
+   * The request went to another node, or the client got an error. An answer now is duplicate work, or has no reader.
+   */
+  elsewhere: boolean;
+}
+
+/**
+ * Attempts that this side gave up and whose end the node has not confirmed: the message about it may have been lost
+ * with a socket, or there was no socket to send it on. When the node is reachable again, it receives these
+ * cancellations before anything else. So no engine continues without a reader, and no request is computed twice for
+ * longer than its node was away.
+ */
+export class AbandonedAttempts {
+  /** By stream number, oldest first. */
+  readonly #attempts = new Map<number, Given>();
+
+  /** An upstream ended. */
+  ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    if (failure === undefined || !LOCAL_ABANDONMENTS.has(failure) || !upstream.opened) return;
+    const { requestId, attempt } = upstream.request;
+    const elsewhere = failure !== 'cancelled';
+    const claim = { requestId, attempt, answerOffset: upstream.answerLength };
+    this.#attempts.set(upstream.stream, { claim, elsewhere });
+    const oldest = this.#attempts.keys().next().value;
+    if (this.#attempts.size > ABANDONED_MAX && oldest !== undefined) this.#attempts.delete(oldest);
+  }
+
+  /**
+   * The node reports on a stream, or says that it does not know it. Returns true if its engine completed the answer
+   * without a reader. `name`: set if the report is a repetition, whose stream number belongs to an earlier socket.
+   */
+  confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
+    if (this.#attempts.size === 0) return false;
+    const number = name === undefined ? stream : (this.#numberOf(name) ?? stream);
+    const given = this.#attempts.get(number);
+    this.#attempts.delete(number);
+    return given?.elsewhere === true && complete;
+  }
+
+  #numberOf({ requestId, attempt }: ReportName): number | undefined {
+    for (const [stream, { claim }] of this.#attempts)
+      if (claim.requestId === requestId && claim.attempt === attempt) return stream;
+    return undefined;
+  }
+
+  /**
+   * A socket is available: claims each attempt under a number of this socket, and cancels it. `moved` receives the new
+   * number.
+   */
+  tell(link: Link, nextStream: () => number, moved: (from: number, to: number) => void): void {
+    for (const [from, given] of [...this.#attempts]) {
+      const stream = nextStream();
+      this.#attempts.delete(from);
+      this.#attempts.set(stream, given);
+      moved(from, stream);
+      link.put({ ...CLAIM_FRAME, ...given.claim, stream });
+      link.put({ type: 'reset', stream, code: 'cancelled', message: '' });
+    }
+  }
+}
+
+/** A claim starts nothing if the node does not know the attempt. */
+export const CLAIM_FRAME: Omit<OpenFrame, 'stream' | 'requestId' | 'attempt' | 'answerOffset'> = {
+  type: 'open',
+  resume: true,
+  endpoint: 0,
+  headers: [],
+  edits: [],
+  streaming: false,
+  dropUsage: false,
+  firstByteMs: 0,
+  stallMs: 0,
+  receipt: '',
+  bodyLength: undefined,
+};

@@ -1,0 +1,53 @@
+import { ApiError } from '../openai/api-errors.ts';
+import type { AttemptFailure } from './attempt-request.ts';
+
+/** An attempt that failed on its way, not in its engine. */
+export class AttemptError extends Error {
+  override readonly name = 'AttemptError';
+  readonly code: AttemptFailure;
+  /** An additional sentence for the client, after the one that belongs to the code. */
+  readonly told: string | undefined;
+  constructor(code: AttemptFailure, message: string, told?: string) {
+    super(message);
+    this.code = code;
+    this.told = told;
+  }
+}
+
+/** The client's error if the last attempt failed on its way. */
+export function apiErrorFor(failure: AttemptError): ApiError {
+  const error = errorOf(failure);
+  return failure.told === undefined
+    ? error
+    : new ApiError(error.code, `${error.message} ${failure.told}`, { cause: failure });
+}
+
+function errorOf(failure: AttemptError): ApiError {
+  const options = { cause: failure };
+  switch (failure.code) {
+    case 'first_byte_timeout':
+    case 'hung':
+      return new ApiError('upstream_timeout', 'The engine did not begin to answer in time.', options);
+    case 'stall_timeout':
+      return new ApiError('upstream_timeout', 'The engine stopped in the middle of its answer.', options);
+    case 'not_accepted':
+    case 'unreachable':
+    case 'refused':
+    case 'suspected':
+      return new ApiError(
+        'no_capacity',
+        'The node that serves this model cannot be reached; try again shortly.',
+        options,
+      );
+    case 'overloaded':
+      return new ApiError('server_is_overloaded', 'The node that serves this model is overloaded.', options);
+    case 'seal_refused':
+      return new ApiError('invalid_request', 'No node that was asked could open the sealed request.', options);
+    default:
+      return new ApiError(
+        'upstream_error',
+        'The connection to the engine was lost before its answer was complete.',
+        options,
+      );
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * Watches one node for a hung engine and reacts: requests that wait for their first byte there move to other nodes, and
+ * until the engine answers again one request at a time probes it. `shared/routing/hang/hang-detector.ts` decides which
+ * evidence is enough.
+ *
+ *     trusted → (hangs) → avoided → (until) → probed → (a first byte) trusted
+ *                                        └→ (none in time) avoided, longer
+ */
+import { endpointById } from '../openai/endpoints.ts';
+import { FirstByteLog } from '../routing/hang/first-byte-log.ts';
+import type { RequestShape } from '../routing/hang/first-byte-times.ts';
+import { isHanging, type PeerEvidence, probeMs } from '../routing/hang/hang-detector.ts';
+import { afterFailedProbe, type HangSuspicion, newSuspicion } from '../routing/hang/hang-suspicion.ts';
+import type { AttemptFailure, AttemptRequest } from './attempt-request.ts';
+import type { OutboundAttempt } from './outbound-attempt.ts';
+
+/** Peers are asked for their evidence only after a silence that is long for most requests. */
+const COMPARE_AFTER_MS = 10_000;
+/**
+ * Then they are asked at this interval, or ten times within the silence: a prefill of ten minutes is no reason to ask
+ * 300 times.
+ */
+const COMPARE_EVERY_MS = 2_000;
+const COMPARE_SHARE = 0.1;
+
+/** A stream that received a byte within this time is left alone. */
+const RECENT_BYTE_MS = 10_000;
+
+/** Reason for refusing an attempt. */
+export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
+
+interface HangWatchHost {
+  now(): number;
+  /** Requests the evidence of the node's peers; pass it to `judge`. */
+  compare(): void;
+  /** The suspicion changed; undefined: the engine answers again. */
+  onSuspicion(suspicion: HangSuspicion | undefined): void;
+}
+
+export class HangWatch {
+  readonly #host: HangWatchHost;
+  readonly #log = new FirstByteLog<OutboundAttempt>();
+  #suspicion: HangSuspicion | undefined;
+  #probe: OutboundAttempt | undefined;
+  #compareAt = 0;
+  /** Answer bytes: of finished attempts, and the total at the last tick. */
+  #overBytes = 0;
+  #bytes = 0;
+
+  /** `suspicion`: carried over from the previous watch. */
+  constructor(host: HangWatchHost, suspicion?: HangSuspicion) {
+    this.#host = host;
+    this.#suspicion = suspicion;
+  }
+
+  get suspicion(): HangSuspicion | undefined {
+    return this.#suspicion;
+  }
+
+  /** True if an attempt may start here. An attempt that no other node can serve always may. */
+  admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
+    if (this.#suspicion === undefined || movable !== true) return true;
+    return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());
+  }
+
+  /** An attempt starts. */
+  opened(upstream: OutboundAttempt): void {
+    if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
+  }
+
+  onFirstByte(upstream: OutboundAttempt): void {
+    if (!tells(upstream)) return this.#log.over(upstream);
+    this.#log.answered(upstream, shapeOf(upstream), upstream.firstMs, this.#host.now());
+    this.#engineProgressed();
+  }
+
+  /** The engine sent a byte. */
+  #engineProgressed(): void {
+    if (this.#suspicion === undefined) return;
+    this.#probe = undefined;
+    this.#setSuspicion(undefined);
+  }
+
+  /** The attempt ended, with or without an answer. */
+  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    if (this.#probe === upstream) this.#probe = undefined;
+    if (tells(upstream)) this.#overBytes += upstream.answerBytes;
+    if (failure === 'cancelled') this.#log.left(upstream, this.#host.now());
+    else this.#log.over(upstream);
+  }
+
+  /** Call this periodically while attempts are open. */
+  tick(upstreams: Iterable<OutboundAttempt>, connected: boolean): void {
+    const now = this.#host.now();
+    let bytes = this.#overBytes;
+    for (const upstream of upstreams) {
+      if (tells(upstream)) bytes += upstream.answerBytes;
+      if (upstream.awaitsFirstByte && runsModel(upstream.request.endpoint) && !this.#log.has(upstream))
+        this.#log.waits(upstream, shapeOf(upstream), upstream.request.moved === true, now);
+    }
+    this.#log.tick(now, connected);
+    if (bytes > this.#bytes) {
+      this.#log.works(); // The engine works on older streams; new ones may wait for a place in its batch.
+      this.#engineProgressed();
+    }
+    this.#bytes = bytes;
+    if (this.#suspicion !== undefined) return this.#watchProbe(this.#suspicion, now);
+    const { silentMs } = this.#log;
+    if (silentMs < COMPARE_AFTER_MS || now < this.#compareAt) return;
+    this.#compareAt = now + Math.max(COMPARE_EVERY_MS, COMPARE_SHARE * silentMs);
+    this.#host.compare();
+  }
+
+  #watchProbe(suspicion: HangSuspicion, now: number): void {
+    const probe = this.#probe;
+    if (probe === undefined) return;
+    const waitedMs = this.#log.waitedMs(probe, now);
+    if (waitedMs === undefined || waitedMs < probeMs(shapeOf(probe), [this.#log.times])) return;
+    this.#setSuspicion(afterFailedProbe(suspicion, now));
+    move(probe, now);
+  }
+
+  /** Judges the node by the evidence of its peers. `upstreams`: the open attempts at the node. */
+  judge(peers: readonly PeerEvidence[], upstreams: Iterable<OutboundAttempt>): void {
+    const now = this.#host.now();
+    if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
+    this.#setSuspicion(newSuspicion(now));
+    for (const upstream of [...upstreams]) move(upstream, now);
+  }
+
+  #setSuspicion(suspicion: HangSuspicion | undefined): void {
+    this.#suspicion = suspicion;
+    this.#host.onSuspicion(suspicion);
+  }
+
+  /** This node's evidence for the judgment of another node. */
+  asPeer(): PeerEvidence {
+    return this.#log.asPeer(this.#host.now(), this.#suspicion !== undefined);
+  }
+}
+
+/** A pause that lasts longer than `pauseMs` began before the clock was set back. */
+function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
+  return now >= until || until - now > pauseMs;
+}
+
+/**
+ * Ends an attempt that another node can take or continue. The engine is told to stop before the next node is asked. A
+ * stream that cannot be continued stays open; its own time-out ends it.
+ */
+function move(upstream: OutboundAttempt, now: number): void {
+  const { movable, continues } = upstream.request;
+  const waits = movable === true && !upstream.begun;
+  const stands = continues === true && upstream.begun && upstream.silentMs(now) >= RECENT_BYTE_MS;
+  if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
+}
+
+/** True if the result says something about the model's engine. An error may come from a server in front of it. */
+function tells({ request, status }: OutboundAttempt): boolean {
+  return status > 0 && status < 400 && runsModel(request.endpoint);
+}
+
+function shapeOf({ request, bodyBytes: bytes }: OutboundAttempt): RequestShape {
+  return { endpoint: request.endpoint, streaming: request.streaming, bytes };
+}
+
+/** True for endpoints that run the model in batches. An engine's tokenizer still answers when the model hangs. */
+function runsModel(endpoint: number): boolean {
+  return endpointById(endpoint)?.batched === true;
+}

@@ -1,0 +1,87 @@
+import { ApiError } from '../openai/api-errors.ts';
+
+interface ChunkReader {
+  /** The next bytes, undefined at the end. @throws ApiError if the body breaks off */
+  read(): Promise<Uint8Array | undefined>;
+  /** Discards the rest, and with it the client's connection. */
+  cancel(): Promise<void>;
+}
+
+/** How much of a streaming body may be read before an attempt can no longer be retried. */
+const PREFIX_MAX_BYTES = 1024 * 1024;
+
+/**
+ * A body that streams through. Up to 1 MiB of what was read is remembered, so that an attempt that fails early can be
+ * retried. Beyond that the body belongs to the node that reads it.
+ */
+export class OpaqueBody {
+  readonly #reader: ChunkReader;
+  #prefix: Uint8Array[] | undefined = [];
+  #prefixBytes = 0;
+  #ended = false;
+  #reading: Promise<Uint8Array | undefined> | undefined;
+  #failure: ApiError | undefined;
+  #released = false;
+
+  constructor(reader: ChunkReader) {
+    this.#reader = reader;
+  }
+
+  /** Another attempt can have the whole body. */
+  get replayable(): boolean {
+    return this.#prefix !== undefined && this.#failure === undefined;
+  }
+
+  /** Why the client sent no more of it. */
+  get failure(): ApiError | undefined {
+    return this.#failure;
+  }
+
+  /** The answer is being sent. A connection that was discarded before could not carry it. */
+  release(): void {
+    this.#released = true;
+    if (this.#failure !== undefined) this.#reader.cancel().catch(() => {});
+  }
+
+  /** The body from its start, for one attempt. The stream of the previous attempt must not be used any more. */
+  open(): ReadableStream<Uint8Array> {
+    let at = 0;
+    return new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          const known = this.#prefix?.[at++];
+          const chunk = known ?? (await this.#next());
+          if (chunk === undefined) controller.close();
+          else controller.enqueue(chunk);
+        },
+      },
+      { highWaterMark: 0 },
+    );
+  }
+
+  /** Takes over a read that an abandoned attempt left behind, so its bytes are not lost. */
+  async #next(): Promise<Uint8Array | undefined> {
+    if (this.#ended) return undefined;
+    this.#reading ??= this.#read();
+    const chunk = await this.#reading;
+    this.#reading = undefined;
+    return chunk;
+  }
+
+  async #read(): Promise<Uint8Array | undefined> {
+    const value = await this.#reader.read().catch((error: unknown) => this.#fail(error));
+    if (value === undefined) {
+      this.#ended = true;
+      return undefined;
+    }
+    this.#prefixBytes += value.length;
+    if (this.#prefixBytes > PREFIX_MAX_BYTES) this.#prefix = undefined;
+    this.#prefix?.push(value);
+    return value;
+  }
+  #fail(error: unknown): never {
+    if (error instanceof ApiError) this.#failure = error;
+    if (this.#released) this.release();
+    throw error;
+  }
+}

@@ -1,0 +1,383 @@
+import type { NodeLoad } from '../routing/node-load.ts';
+import type { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
+import type { Frame } from '../wire/frames.ts';
+import { InboundStream } from '../wire/inbound-stream.ts';
+import type { Link } from '../wire/link.ts';
+import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
+import { WireError } from '../wire/wire-error.ts';
+import { Deadlines } from './attempt-deadlines.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest, ResultOf } from './attempt-request.ts';
+import { AttemptResultListener } from './attempt-result-listener.ts';
+import { countSseEvents } from './count-sse-events.ts';
+import { buildOpenFrame } from './open-frame.ts';
+import { RequestUpload } from './request-upload.ts';
+import { ResponseBody } from './response-body.ts';
+
+/** What an upstream needs from its owner. */
+export interface OutboundAttemptHost {
+  /** Milliseconds of a monotonic clock. */
+  now(): number;
+  /** The same for deadlines, from `WaitClock`. */
+  patientNow(): number;
+  /** Time limit for the node's acknowledgment of an opening; longer if the request itself allows more. */
+  readonly accepts: AdaptiveTimeout;
+  /**
+   * The attempt ended for the Worker; the agent's report may still arrive. Without `failure` the whole answer was
+   * passed on.
+   */
+  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void;
+  /** The first byte of the answer's body arrived. */
+  onFirstByte(upstream: OutboundAttempt): void;
+  /** The node's last report about its engine, if the owner receives it. */
+  load?(): NodeLoad | undefined;
+  /** Returns a new stream number for it. */
+  renumber(upstream: OutboundAttempt): number;
+}
+
+/**
+ * One attempt at one request on the calling side (a gateway's object or an agent's ingress): opens the stream, sends
+ * the body, passes the answer on. It survives the loss of its socket (both directions continue at their offsets on the
+ * next one) but not the loss of its object: then the Worker claims the stream from a new one.
+ *
+ *     opening → accepted → answering → over
+ */
+export class OutboundAttempt {
+  /** Changes after it was parked, so that late data under the old number is not taken for new data. */
+  stream: number;
+  readonly request: AttemptRequest;
+  readonly openedAt: number;
+  readonly answer: ResponseBody;
+  readonly #host: OutboundAttemptHost;
+  readonly #upload: RequestUpload;
+  readonly #incoming: InboundStream;
+  /** The caller that waits for the result. */
+  readonly #listener = new AttemptResultListener();
+  #link: Link | undefined;
+  /**
+   * Openings sent: one per socket. The first carries the body; later ones wait until the agent says how much of it it
+   * has.
+   */
+  #openings = 0;
+  readonly #deadlines: Deadlines;
+  /** When the first opening was sent. */
+  #sentAt = 0;
+  #acceptedAt: number | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #finished = false;
+  #failure: AttemptFailure | undefined;
+  /** The agent reported the reason for a break. What arrived before it is still passed on. */
+  #failing: AttemptFailure | undefined;
+  #parked = false;
+  /** Parts of it were requested more than once, so its report may arrive twice. */
+  repeated: boolean;
+  /** Its share of the node's GPU time, if the owner counts it. */
+  gpuShare: { at(now: number): number; end(now: number): void } | undefined;
+  /** Events seen, for an estimate if no report arrives. */
+  events = 0;
+  answerBytes = 0;
+  /** Milliseconds from the opening to the first data; 0 before it. */
+  firstMs = 0;
+
+  constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: OutboundAttemptHost) {
+    this.stream = stream;
+    this.request = request;
+    this.#host = host;
+    this.openedAt = host.now();
+    this.#deadlines = new Deadlines(host.patientNow(), Math.max(request.acceptMs, host.accepts.ms));
+    this.repeated = request.resume;
+    this.#incoming = new InboundStream({ offset: request.answerOffset });
+    this.#upload = new RequestUpload(body, request.bodyLength, () => this.cancel());
+    this.answer = new ResponseBody(
+      (bytes) => this.#onPulled(bytes),
+      (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
+      () => this.#unpark(),
+    );
+  }
+
+  get over(): boolean {
+    return this.#finished;
+  }
+
+  /** Why it ended early. Undefined: it is open, or its whole answer was passed on. */
+  get failure(): AttemptFailure | undefined {
+    return this.#failure;
+  }
+
+  /** Received bytes of the answer, including those that an earlier reader had. */
+  get answerLength(): number {
+    return this.#incoming.received;
+  }
+
+  /** The engine's status; 0 before its head. */
+  get status(): number {
+    return this.#head?.status ?? 0;
+  }
+
+  /** A byte of the answer's body arrived, here or before. */
+  get begun(): boolean {
+    return this.#incoming.received > 0;
+  }
+
+  /** The engine has the whole request and has not begun to answer, and we would notice if it did. */
+  get awaitsFirstByte(): boolean {
+    return this.#owes && !this.begun && !this.#finished;
+  }
+
+  /** How long the agent has been silent although it owes something; 0 if it owes nothing. */
+  silentMs(now: number): number {
+    return this.#owes && !this.#finished ? this.#deadlines.silentMs(now) : 0;
+  }
+
+  /** Length of the request's body, as far as known. */
+  get bodyBytes(): number {
+    return this.#upload.length ?? 0;
+  }
+
+  /** The whole answer is here. */
+  get complete(): boolean {
+    return this.#incoming.complete;
+  }
+
+  /** The result was told. What arrives now is the rest of the answer, or the reason for its absence. */
+  get told(): boolean {
+    return this.#listener.told;
+  }
+
+  /** An opening was sent. */
+  get opened(): boolean {
+    return this.#openings > 0;
+  }
+
+  get accepted(): boolean {
+    return this.#acceptedAt !== undefined;
+  }
+
+  /** `tell` receives the result. The caller's disconnect is noticed. */
+  attend(tell: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
+    this.#listener.attend(tell);
+    this.#reportResult();
+  }
+
+  /** See `AttemptResultListener.inform`. No reader has to attend yet. */
+  inform(...listener: Parameters<AttemptResultListener['inform']>): void {
+    this.#listener.inform(...listener);
+  }
+
+  /** Holds the result for a caller that attends before this time; otherwise it is cancelled. */
+  hold(attendBy: number): void {
+    this.#listener.hold(attendBy);
+  }
+
+  /** The agent owes nothing more: the rest waits for its reader. */
+  get #settled(): boolean {
+    return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
+  }
+
+  /** A socket is available: opens the attempt on it, or continues where the last one broke. */
+  connect(link: Link): void {
+    if (this.#settled) return;
+    if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
+      return this.fail('failed', 'the answer breaks every socket');
+    }
+    this.#link = link;
+    if (this.#openings > 0) this.#incoming.resume();
+    const { request, stream } = this;
+    const resume = request.resume || this.accepted;
+    link.put(
+      buildOpenFrame(request, { stream, resume, from: this.#incoming.received, bodyLength: this.#upload.length }),
+    );
+    if (++this.#openings === 1) this.#sentAt = this.#host.patientNow();
+    if (this.#sendsAlong) this.#upload.attach(link, this.stream);
+  }
+
+  get #sendsAlong(): boolean {
+    return this.#openings === 1 && !this.request.resume;
+  }
+
+  /** The socket was lost. The agent keeps the stream for a while, and until then this side waits for another socket. */
+  disconnect(resumeMs = RESUME_WINDOW_MS): void {
+    // The socket of a silent peer may survive, and later streams share the rest of its credit.
+    this.#link?.consumed(this.#incoming.disown());
+    this.#shrink();
+    this.#link = undefined;
+    // If the agent broke the protocol in the message that brought the answer's end, that message has no end of its own.
+    if (this.#incoming.complete) this.#reportResult();
+    if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
+  }
+
+  onFrame(frame: Frame): void {
+    if (this.#finished || this.#failing !== undefined) return;
+    this.#deadlines.heard(this.#host.patientNow());
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // It will come again, after the data.
+    switch (frame.type) {
+      case 'accept':
+        return this.#onAccept(frame.bodyOffset, frame.bodyDone);
+      case 'head':
+        this.#head ??= frame;
+        return;
+      case 'data':
+        return this.#onData(frame.offset, frame.bytes);
+      case 'end':
+        if (this.#head === undefined) throw new WireError('bad_state', 'an end before a head');
+        this.#incoming.end(frame.offset);
+        this.answer.end();
+        return;
+      case 'reset':
+        if (this.#settled) return; // The agent forgot an answer that is complete here.
+        return this.breakOff(frame.code, frame.message);
+      default:
+        return;
+    }
+  }
+
+  #onAccept(bodyOffset: number, bodyDone: boolean): void {
+    if (this.#acceptedAt === undefined && this.#openings === 1)
+      this.#host.accepts.answered(this.#host.patientNow() - this.#sentAt);
+    this.#acceptedAt ??= this.#host.now();
+    this.#deadlines.waitNoMore();
+    if (bodyDone) {
+      this.#link?.detach(this.stream);
+      return this.#upload.close();
+    }
+    if (this.#sendsAlong && bodyOffset === 0) return;
+    if (!this.#upload.continueAt(bodyOffset, this.#openings === 1)) {
+      this.fail('failed', 'the body cannot be continued');
+      return;
+    }
+    if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
+  }
+
+  /** Answering, but the reader has not pulled for a while. */
+  stalled(now: number): boolean {
+    if (this.#finished || this.#parked || this.#failing !== undefined) return false;
+    if (this.#head === undefined || this.answer.hungry) return false;
+    return this.#deadlines.hasStalled(now);
+  }
+
+  /**
+   * Returns the socket credit that a stalled reader holds. The agent keeps those bytes and sends them again when they
+   * are wanted.
+   */
+  park(): void {
+    this.#parked = true;
+    this.repeated = true;
+    this.answer.drop();
+    this.#link?.consumed(this.#incoming.drop());
+    this.#shrink();
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.#incoming.shrink(this.#link.pool);
+  }
+
+  #unpark(): void {
+    if (!this.#parked) return;
+    this.#parked = false;
+    this.#link?.detach(this.stream); // The rest of the request continues under the new number, too.
+    this.stream = this.#host.renumber(this);
+    if (this.#link !== undefined) this.connect(this.#link);
+  }
+
+  #onData(offset: number, bytes: Uint8Array): void {
+    if (this.#head === undefined) throw new WireError('bad_state', 'data before a head');
+    if (this.#parked) return this.#link?.consumed(bytes.length);
+    const fresh = this.#incoming.accept(offset, bytes);
+    if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
+    if (fresh.length === 0) return;
+    const isFirst = this.answerBytes === 0;
+    if (isFirst) this.firstMs = Math.max(1, this.#host.now() - this.openedAt);
+    this.answerBytes += fresh.length;
+    if (isFirst) this.#host.onFirstByte(this);
+    if (this.request.streaming) this.events += countSseEvents(fresh);
+    this.answer.push(fresh);
+  }
+
+  #onPulled(bytes: number): void {
+    this.#deadlines.pulled(this.#host.patientNow());
+    const own = this.#incoming.consume(bytes); // Even without a socket: the next one's credit counts from it.
+    this.#link?.consumed(own);
+    const credit = this.#link && this.#incoming.credit(this.#link.pool);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
+  }
+
+  /** End of a message: the head may be told, with the whole answer if it came in the same message. */
+  onMessageEnd(): void {
+    this.#reportResult();
+  }
+
+  #reportResult(): void {
+    const head = this.#head;
+    if (head === undefined || this.told || this.#finished) return;
+    this.#listener.answered(() => this.#answerTo(head), this.answer, this.#incoming.buffered);
+  }
+
+  #answerTo({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): ResultOf<'stream'> {
+    const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
+    const load = this.#host.load?.();
+    const head = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
+    return { kind: 'stream', status, head, open: () => this.answer.open() };
+  }
+
+  /**
+   * Call periodically with the host's `patientNow`. Gives up what was not acknowledged, resumed or attended to in time.
+   */
+  tick(now: number): void {
+    if (this.#finished) return;
+    if (this.#listener.isGone(now)) return this.cancel();
+    if (this.#isOverdue(now)) {
+      this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
+      const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
+      return this.breakOff(code, 'nothing from the node');
+    }
+    if (!this.#deadlines.isLate(now)) return;
+    if (this.accepted) this.breakOff('lost', 'the stream was not resumed');
+    else {
+      this.#host.accepts.expired();
+      this.fail('not_accepted', 'no answer');
+    }
+  }
+
+  /** The agent has the whole request, is connected, and has more to send. */
+  get #owes(): boolean {
+    return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
+  }
+
+  /** The agent has been silent for longer than the engine's time-out. */
+  #isOverdue(now: number): boolean {
+    if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.heard(now);
+    return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
+  }
+
+  /** The node will send nothing more. The reader gets what arrived before it learns that. */
+  breakOff(code: AttemptFailure, message: string): void {
+    if (this.#finished || this.#failing !== undefined) return;
+    if (this.request.resume) this.#reportResult(); // There is a reader already, and the rest belongs to it.
+    if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
+    this.#failing = code;
+    this.#deadlines.waitNoMore();
+  }
+
+  fail(code: AttemptFailure, message: string): void {
+    if (this.#finished) return;
+    this.#listener.failed(code, message);
+    this.answer.fail(code);
+    this.#finish(code);
+  }
+
+  /** The client, or the Worker for it, does not want the answer any more. */
+  cancel(): void {
+    if (this.#finished) return;
+    this.fail('cancelled', 'the client left');
+  }
+
+  #finish(failure: AttemptFailure | undefined): void {
+    if (this.#finished) return; // It failed before that was read.
+    this.#finished = true;
+    this.#failure = failure;
+    this.#link?.detach(this.stream);
+    this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
+    this.#shrink();
+    this.#upload.close();
+    this.#host.onOver(this, failure);
+  }
+}

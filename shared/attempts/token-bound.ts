@@ -1,0 +1,97 @@
+/** Upper bound of one attempt's token usage, by what the caller knows. A node's report above the bound is cut to it. */
+import type { Sampling } from '../openai/sampling-parameters.ts';
+import type { ReportedUsage } from '../wire/reported-usage.ts';
+
+/** Tokens of one attempt. */
+export interface TokenBound {
+  prompt: number;
+  completion: number;
+}
+
+/**
+ * Tokens that an engine may count although the caller sees no byte of them. Prompts: the chat template, tools, images
+ * by URL. Answers: reasoning that the engine does not send.
+ */
+export const UNSEEN_TOKENS_MAX = 32_768;
+
+/** Assumed context length in tokens if the node publishes none. */
+const CONTEXT_UNKNOWN = 1_048_576;
+
+/** For bodies of unknown length: four of the longest contexts. */
+const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
+
+/**
+ * No model's answer is longer. The node itself publishes its context length, and after a restart of the caller only
+ * this bound limits its report.
+ */
+const ANSWER_MAX = 1_048_576;
+
+/** Engines differ in whether they count the tokens that end an answer. */
+const STOP_TOKENS_MAX = 16;
+
+/** Endpoints where one request is one prompt. The others take a list of prompts. */
+const SINGLE_PROMPT: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/messages']);
+
+/** The shortest prompt in a list: two quotes, a letter and a comma. */
+const LISTED_PROMPT_BYTES = 4;
+const PROMPTS_MAX = 1_024;
+const CHOICES_MAX = 1_024;
+
+interface BoundedRequest {
+  body: { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; length: number | undefined };
+  sampling?: Sampling;
+  endpoint: { path: string };
+}
+
+/** `contextLength`: of the model at that node, in tokens. */
+export function tokenBound(
+  { body, sampling, endpoint }: BoundedRequest,
+  contextLength: number | undefined,
+): TokenBound {
+  const bytes = body.kind === 'kept' ? body.bytes.length : body.length;
+  const single = SINGLE_PROMPT.has(endpoint.path);
+  const context = contextLength ?? CONTEXT_UNKNOWN;
+  // A token is at least one byte of the body.
+  const sent = bytes === undefined ? PROMPT_UNKNOWN : bytes + UNSEEN_TOKENS_MAX;
+  const prompts = single ? 1 : within((bytes ?? PROMPTS_MAX) / LISTED_PROMPT_BYTES, PROMPTS_MAX);
+  const perChoice = Math.min(context, ANSWER_MAX, atLeastOne(sampling?.max_tokens) ?? context) + STOP_TOKENS_MAX;
+  return {
+    prompt: single ? Math.min(sent, context) : sent,
+    completion: perChoice * within(sampling?.n ?? 1, CHOICES_MAX) * prompts,
+  };
+}
+
+/**
+ * The most tokens that a request allows its answer, all choices together; undefined if it does not say. Bounded:
+ * `1e308` twice is Infinity, and subtracting it again gives NaN, which exceeds no limit.
+ */
+export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
+  if (maxTokens === undefined || maxTokens < 0) return undefined;
+  return Math.min(maxTokens, ANSWER_MAX) * within(choices, CHOICES_MAX);
+}
+
+function atLeastOne(tokens: number | undefined): number | undefined {
+  return tokens !== undefined && tokens >= 1 ? Math.floor(tokens) : undefined;
+}
+
+function within(count: number, max: number): number {
+  return Math.max(1, Math.min(max, Math.floor(count)));
+}
+
+/**
+ * Cuts the report to the bound. `over`: the report exceeded it. `answerBytes`: received bytes of the answer, if
+ * counted.
+ */
+export function clampToBound(
+  usage: ReportedUsage,
+  bound: TokenBound,
+  answerBytes: number | undefined,
+): { usage: ReportedUsage; over: boolean } {
+  const seen = answerBytes === undefined ? bound.completion : answerBytes + UNSEEN_TOKENS_MAX;
+  const prompt = Math.min(usage.prompt, bound.prompt);
+  const completion = Math.min(usage.completion, bound.completion, seen);
+  const cached = Math.min(usage.cached, prompt);
+  const reasoning = Math.min(usage.reasoning, completion);
+  const over = prompt < usage.prompt || completion < usage.completion;
+  return { usage: { ...usage, prompt, completion, cached, reasoning }, over };
+}

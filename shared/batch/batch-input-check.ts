@@ -1,0 +1,244 @@
+import { ApiError } from '../openai/api-errors.ts';
+import {
+  type BatchEndpoint,
+  type BatchError,
+  checkLine,
+  inputsOfLine,
+  isJsonObject,
+  type Json,
+  notJson,
+} from './batch-line.ts';
+import { lineFault } from './line-body.ts';
+import { LineSplitter, type SplitLine } from './line-splitter.ts';
+import { promptPrefixHash } from './prompt-prefix.ts';
+
+/** OpenAI's limits of one batch. */
+export const LINES_MAX = 50_000;
+const EMBEDDING_INPUTS_MAX = 50_000;
+export const INPUT_MAX_BYTES = 200_000_000;
+/** Longest line. A line becomes one request; larger inputs belong in files that the line refers to. */
+export const LINE_MAX_BYTES = 4 * 1024 * 1024;
+/** Maximum number of errors that a failed batch lists. OpenAI limits the list, too. */
+export const ERRORS_MAX = 1_000;
+
+/** Size of one lease: whichever limit is reached first. */
+export const CHUNK_LINES = 100;
+export const CHUNK_BYTES = 256 * 1024;
+
+/** Consecutive lines of the input file. */
+export interface ChunkRange {
+  /** Offset of the first line in the file, in bytes. */
+  offset: number;
+  /** Bytes from the start of the first line to the end of the last. */
+  bytes: number;
+  /** Length of its longest line; absent in chunks that an earlier version stored. */
+  longest?: number;
+  /** Index of the first line, from 0, not counting blank lines. */
+  first: number;
+  lines: number;
+  /** The prompt prefix of its first line. */
+  prefix: number;
+  /** Index of the demands that all of its lines share. */
+  demands: number;
+}
+
+/** The requirements for nodes that may run a line. The lines of one chunk share them, so a lease is filtered once. */
+export interface LineRequirements {
+  model: string;
+  /** `metadata.otela_require`, as written. */
+  require?: string;
+  /** `metadata.otela_trusted_providers`, as written. */
+  trustedProviders?: string;
+}
+
+/** Different demands per file. More would mean one per line, and leases could not be ordered. */
+export const LINE_REQUIREMENTS_MAX = 64;
+
+export interface CheckedInput {
+  lines: number;
+  /** The file's only model; undefined if lines name several and that is allowed. */
+  model?: string;
+  chunks: ChunkRange[];
+  demands: LineRequirements[];
+  /** If not empty, the batch fails. At most `ERRORS_MAX`. */
+  errors: BatchError[];
+}
+
+interface CheckOptions {
+  endpoint: BatchEndpoint;
+  /** True if the batch's owner may use this model. Called once per model; absent: all. */
+  allowsModel?(model: string): boolean;
+}
+
+/** Checks a batch's input as it arrives, in one pass. Memory: the ids and 20 bytes per chunk, never the file. */
+export class InputCheck {
+  readonly #options: CheckOptions;
+  readonly #splitter: LineSplitter;
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+  readonly #ids = new Map<string, number>();
+  readonly #models = new Map<string, boolean>();
+  readonly #errors: BatchError[] = [];
+  readonly #chunks: ChunkRange[] = [];
+  readonly #demands = new Map<string, { index: number; demands: LineRequirements }>();
+  #lines = 0;
+  #inputs = 0;
+  #finished = false;
+
+  constructor(options: CheckOptions) {
+    this.#options = options;
+    this.#splitter = new LineSplitter(
+      LINE_MAX_BYTES,
+      (line) => this.#check(line),
+      (number) => this.#tooLong(number),
+    );
+  }
+
+  push(piece: Uint8Array): void {
+    if (!this.#finished) this.#splitter.push(piece);
+  }
+
+  end(): CheckedInput {
+    if (!this.#finished) this.#splitter.end();
+    if (this.#lines === 0 && this.#errors.length === 0) {
+      this.#fail({ code: 'empty_file', message: 'The input file has no lines.', param: null, line: null });
+    }
+    const [model] = this.#models.size === 1 ? this.#models.keys() : [];
+    return {
+      lines: this.#lines,
+      ...(model === undefined ? {} : { model }),
+      chunks: this.#chunks,
+      demands: [...this.#demands.values()].map(({ demands }) => demands),
+      errors: this.#errors,
+    };
+  }
+
+  #check(line: SplitLine): void {
+    if (this.#finished) return;
+    if (this.#lines === LINES_MAX) {
+      this.#finished = true;
+      const message = `A batch has at most ${LINES_MAX} lines.`;
+      return this.#fail({ code: 'too_many_tasks', message, param: null, line: null });
+    }
+    const first = this.#lines;
+    this.#lines += 1;
+    const checked = this.#read(line);
+    if (Array.isArray(checked)) {
+      for (const error of checked) this.#fail(error);
+      return;
+    }
+    this.#takeId(String(checked.custom_id), line.number);
+    const body = isJsonObject(checked.body) ? checked.body : {};
+    this.#takeModel(String(body.model), line.number);
+    this.#takeInputs(body);
+    const demands = this.#demandsOf(body, line.number);
+    if (demands !== undefined) this.#addToChunk(line, first, body, demands);
+  }
+
+  /** @returns the line's fields, or all of its errors (at least one) */
+  #read({ bytes, number }: SplitLine): Json | BatchError[] {
+    try {
+      const text = this.#decoder.decode(bytes);
+      const fault = lineFault(bytes);
+      const checked = checkLine(JSON.parse(text), this.#options.endpoint, number);
+      return Array.isArray(checked) || fault === undefined ? checked : [lineError(fault, number, 'body.')];
+    } catch (error) {
+      return [error instanceof ApiError ? lineError(error, number, '') : notJson(number)];
+    }
+  }
+
+  #takeId(id: string, line: number): void {
+    const before = this.#ids.get(id);
+    if (before === undefined) return void this.#ids.set(id, line);
+    const message = `The custom_id of this line is the same as that of line ${before}.`;
+    this.#fail({ code: 'duplicate_custom_id', message, param: 'custom_id', line });
+  }
+
+  #takeModel(model: string, line: number): void {
+    const known = this.#models.get(model);
+    if (known === true) return;
+    if (known === undefined) {
+      const allowed = this.#options.allowsModel?.(model) ?? true;
+      // The batch has failed already, so a file with a model per line must not fill the map.
+      if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
+      if (allowed && this.#models.size === 1) return;
+      // Like OpenAI: one model per file.
+      if (allowed) {
+        const message = 'All lines of a batch must name the same model.';
+        return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
+      }
+    }
+    const message = 'The model of this line does not exist here, or this key may not use it.';
+    this.#fail({ code: 'model_not_found', message, param: 'body.model', line });
+  }
+
+  #takeInputs(body: Json): void {
+    const before = this.#inputs;
+    this.#inputs += inputsOfLine(body, this.#options.endpoint);
+    if (this.#options.endpoint !== '/v1/embeddings') return;
+    if (before <= EMBEDDING_INPUTS_MAX && this.#inputs > EMBEDDING_INPUTS_MAX) {
+      const message = `A batch of embeddings has at most ${EMBEDDING_INPUTS_MAX} inputs.`;
+      this.#fail({ code: 'too_many_tasks', message, param: 'body.input', line: null });
+    }
+  }
+
+  #demandsOf(body: Json, line: number): number | undefined {
+    const demands = demandsOf(body);
+    const key = JSON.stringify(demands);
+    const known = this.#demands.get(key);
+    if (known !== undefined) return known.index;
+    if (this.#demands.size < LINE_REQUIREMENTS_MAX) {
+      const index = this.#demands.size;
+      this.#demands.set(key, { index, demands });
+      return index;
+    }
+    const message = `The lines of a batch name more than ${LINE_REQUIREMENTS_MAX} different sets of model, requirements and trusted providers.`;
+    this.#fail({ code: 'invalid_request', message, param: 'body.metadata', line });
+    return undefined;
+  }
+
+  #addToChunk({ offset, bytes }: SplitLine, first: number, body: Json, demands: number): void {
+    const end = offset + bytes.length;
+    const last = this.#chunks.at(-1);
+    const fits = last?.demands === demands && last.lines < CHUNK_LINES && end - last.offset <= CHUNK_BYTES;
+    if (last !== undefined && fits) {
+      last.lines += 1;
+      last.bytes = end - last.offset;
+      last.longest = Math.max(last.longest ?? 0, bytes.length);
+      return;
+    }
+    this.#chunks.push({
+      offset,
+      bytes: bytes.length,
+      longest: bytes.length,
+      first,
+      lines: 1,
+      prefix: promptPrefixHash(body),
+      demands,
+    });
+  }
+
+  #tooLong(line: number): void {
+    const message = `This line is longer than ${LINE_MAX_BYTES} bytes.`;
+    this.#fail({ code: 'line_too_long', message, param: null, line });
+  }
+
+  #fail(error: BatchError): void {
+    if (this.#errors.length < ERRORS_MAX) this.#errors.push(error);
+  }
+}
+
+/** @param of prefix of its `param` */
+function lineError({ code, message, param }: ApiError, line: number, of: string): BatchError {
+  if (code === 'invalid_json') return { ...notJson(line), message: message.replace('The request body', 'This line') };
+  return { code, message: message.replace('the request body', 'this line'), param: param && `${of}${param}`, line };
+}
+
+function demandsOf({ model, metadata }: Json): LineRequirements {
+  const given = isJsonObject(metadata) ? metadata : {};
+  const { otela_require: require, otela_trusted_providers: trustedProviders } = given;
+  return {
+    model: String(model),
+    ...(typeof require === 'string' ? { require } : {}),
+    ...(typeof trustedProviders === 'string' ? { trustedProviders } : {}),
+  };
+}

@@ -1,0 +1,109 @@
+import { FUNCTIONS_ENDPOINT } from './function-context.ts';
+
+/** Endpoints that lines of a batch may use. */
+export const BATCH_ENDPOINTS = [
+  '/v1/chat/completions',
+  '/v1/completions',
+  '/v1/embeddings',
+  '/v1/responses',
+  FUNCTIONS_ENDPOINT,
+] as const;
+export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
+
+/** One entry of a batch's `errors.data`. `line` is null if the error concerns the whole file. */
+export interface BatchError {
+  code: string;
+  message: string;
+  param: string | null;
+  line: number | null;
+}
+
+/**
+ * Longest `custom_id`, in UTF-16 units. OpenAI states no limit; 50,000 of these are kept in memory while a file is
+ * checked.
+ */
+const CUSTOM_ID_MAX = 256;
+
+/** The same limit as for ordinary requests (shared/openai/request-metadata.ts). */
+const RESTRICTION_MAX = 4_096;
+
+const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
+/** What each endpoint's body needs besides the model. */
+const CONTENT: Record<BatchEndpoint, string> = {
+  '/v1/chat/completions': 'messages',
+  '/v1/completions': 'prompt',
+  '/v1/embeddings': 'input',
+  '/v1/responses': 'input',
+  [FUNCTIONS_ENDPOINT]: 'input',
+};
+
+export type Json = Record<string, unknown>;
+
+export function isJsonObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** @returns the line's fields, or all of its errors (at least one) */
+export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number): Json | BatchError[] {
+  if (!isJsonObject(value)) return [notJson(line)];
+  const errors: BatchError[] = [];
+  const add = (code: string, message: string, param: string | null) => errors.push({ code, message, param, line });
+  for (const name of REQUIRED) {
+    if (value[name] === undefined || value[name] === null || value[name] === '') {
+      add('missing_required_parameter', `Missing required parameter: '${name}'.`, name);
+    }
+  }
+  if (errors.length > 0) return errors;
+  const { custom_id: id, method, url, body } = value;
+  if (typeof id !== 'string' || id.length > CUSTOM_ID_MAX) {
+    add('invalid_request', `'custom_id' must be a string of at most ${CUSTOM_ID_MAX} characters.`, 'custom_id');
+  }
+  if (method !== 'POST') add('invalid_method', "The method of a line must be 'POST'.", 'method');
+  if (url !== endpoint)
+    add('invalid_url', `The URL of this line does not match the batch's endpoint '${endpoint}'.`, 'url');
+  if (!isJsonObject(body)) {
+    add('invalid_request', "'body' must be an object.", 'body');
+    return errors;
+  }
+  // Engines also accept "true" and 1.
+  if (body.stream !== undefined && body.stream !== null && body.stream !== false)
+    add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
+  for (const name of misread(body))
+    add('invalid_request', `'${name}' is read differently by engines, or not at all: correct it.`, name);
+  if (typeof body.model !== 'string' || body.model === '') {
+    add('invalid_request', "'body.model' must name a model.", 'body.model');
+  }
+  const content = CONTENT[endpoint];
+  if (body[content] === undefined || body[content] === null) {
+    add('invalid_request', `'body.${content}' is missing.`, `body.${content}`);
+  }
+  return errors.length > 0 ? errors : value;
+}
+
+/**
+ * Go's encoding/json accepts `Model` as `model`, which could replace the checked value. An unreadable list of providers
+ * must not be ignored.
+ */
+function misread(body: Json): string[] {
+  const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');
+  const metadata = isJsonObject(body.metadata) ? Object.entries(body.metadata) : [];
+  const unread = metadata.filter(
+    ([key, value]) =>
+      key.startsWith('otela_') && value !== null && (typeof value !== 'string' || value.length > RESTRICTION_MAX),
+  );
+  return [
+    ...models.map((key) => `body.${key}`),
+    ...unread.map(([key]) => `body.metadata.${key}`.slice(0, CUSTOM_ID_MAX)),
+  ];
+}
+
+export function notJson(line: number): BatchError {
+  return { code: 'invalid_json_line', message: 'This line is not parseable as valid JSON.', param: null, line };
+}
+
+/** Number of inputs of an embeddings line. A string, or a list of tokens, is one input. */
+export function inputsOfLine(body: Json, endpoint: BatchEndpoint): number {
+  const { input } = body;
+  if (endpoint !== '/v1/embeddings' || !Array.isArray(input)) return 1;
+  return typeof input[0] === 'number' ? 1 : Math.max(1, input.length);
+}

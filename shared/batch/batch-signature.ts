@@ -1,0 +1,55 @@
+import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
+import { type Crypto, SIGNATURE_BYTES } from '../lattice/crypto-interface.ts';
+
+/** Header with time, nonce and signature, separated by dots. */
+export const BATCH_SIGNATURE_HEADER = 'x-otela-signature';
+/**
+ * The gateway's clock in milliseconds since the epoch, sent with a refusal that another time in the signature would
+ * have avoided.
+ */
+export const CLOCK_HEADER = 'x-otela-clock';
+/**
+ * Allows for the time from signing to arrival through a slow proxy, and for the difference of two clocks. Nonces are
+ * remembered this long.
+ */
+export const BATCH_SKEW_MS = 60_000;
+/** Base64url, of 12 random bytes. */
+const BATCH_NONCE = /^[\w-]{16}$/;
+
+export interface BatchStamp {
+  /** Milliseconds since the epoch. */
+  at: number;
+  nonce: string;
+}
+
+/**
+ * What a session signs to request batch work: a request with this body, at this path, to this gateway, once and at
+ * about this time. `audience` keeps another gateway from forwarding the request as its own. The stamp keeps an
+ * eavesdropper from sending it again.
+ */
+export function batchRequestMessage(
+  { session, audience, path, at, nonce }: BatchStamp & { session: string; audience: string; path: string },
+  body: Uint8Array,
+  crypto: Pick<Crypto, 'sha256'>,
+): Uint8Array {
+  const label = new TextEncoder().encode(`otela-batch-2\n${session}\n${audience}\n${path}\n${at}\n${nonce}\n`);
+  const digest = crypto.sha256(body);
+  const message = new Uint8Array(label.length + digest.length);
+  message.set(label);
+  message.set(digest, label.length);
+  return message;
+}
+
+export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8Array): string {
+  return `${at}.${nonce}.${toBase64url(signature)}`;
+}
+
+/** Undefined: malformed. `former`: from an agent that signs neither time nor nonce. */
+export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
+  const [at = '', nonce = '', rest = ''] = text.split('.');
+  if (!text.includes('.'))
+    return fromBase64url(text, SIGNATURE_BYTES)?.length === SIGNATURE_BYTES ? 'former' : undefined;
+  const signature = fromBase64url(rest, SIGNATURE_BYTES);
+  if (!/^\d{1,15}$/.test(at) || !BATCH_NONCE.test(nonce) || signature === undefined) return undefined;
+  return { at: Number(at), nonce, signature };
+}

@@ -1,0 +1,310 @@
+import type { ChunkRange } from './batch-input-check.ts';
+import { type Bitmap, countBits, emptyBitmap, hasBit, setBit } from './bitmap.ts';
+
+/** A node's right to run the open lines of a chunk until it ends. */
+interface Lease {
+  /** Number of this lease within its chunk; later leases have higher numbers. */
+  epoch: number;
+  node: string;
+  grantedMs: number;
+  expiresMs: number;
+  /** `expiresMs` as last stored. */
+  storedMs?: number;
+  /** When it last brought a result; absent: never. */
+  progressMs?: number;
+}
+
+/** One row of storage. */
+export interface ChunkState extends ChunkRange {
+  id: number;
+  /** Lines that have a result, success or error. */
+  done: Bitmap;
+  /** Failures of the engine per line. */
+  failures: Record<number, number>;
+  /** The epoch of the newest lease, 0 before the first. */
+  epoch: number;
+  /** At most `LEASES_MAX`; the second one is speculative. */
+  leases: Lease[];
+  /** The node where lines failed last; others get the chunk first. */
+  avoid?: { node: string; untilMs: number };
+  /** The newest `HOLDERS_MAX` leases, including ended ones: only their nodes may commit. */
+  holders: { epoch: number; node: string }[];
+}
+
+/** A lease as its node identifies it. */
+export interface LeaseRef {
+  node: string;
+  chunk: number;
+  epoch: number;
+}
+
+/** A lease that was just granted. */
+export interface Grant {
+  chunk: ChunkState;
+  lease: Lease;
+  /** Lines without a result, by their index in the chunk. */
+  open: number[];
+}
+
+/** A second node may run a chunk whose first one is late. A third would waste more than it saves. */
+const LEASES_MAX = 2;
+/** Failures of the engine itself before the line gets an error as its result. Evictions do not count. */
+export const ENGINE_FAILURES_MAX = 3;
+/** A chunk is late after this many median durations. */
+const LATE_FACTOR = 2;
+/** A node that was cut off for more than this many later leases of its chunk cannot commit any more. */
+const HOLDERS_MAX = 8;
+/** How long a chunk with a failed line is kept from the node where it failed. */
+const AVOID_MS = 10_000;
+/** Leases are checked every 5 s. After a gap this long the process stood still, and has not read what nodes sent meanwhile. */
+const STALL_GAP_MS = 15_000;
+/** Time to renew a lease that ran out during such a gap: nodes renew every 10 s. */
+const EXCUSED_MS = 15_000;
+/** With fewer finished chunks there is no median to compare with. */
+const MEDIAN_OF = 5;
+/** A lease without results for this long ends, however often it is renewed: twice what an engine without counters has for one line. */
+const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
+/** Durations used for the median. */
+const DURATIONS_MAX = 64;
+
+/**
+ * Leases and results of one batch. Execution is at least once, and the first result of a line wins: a lease says which
+ * lines are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because
+ * the work is as good. Pure: times are passed in. Changed chunks stay in `changed` until the caller has stored them.
+ */
+export class Ledger {
+  readonly #chunks: ChunkState[];
+  /** Chunks to store, in the same transaction as the results. */
+  readonly changed = new Set<ChunkState>();
+  readonly #durationsMs: number[] = [];
+  #open: number;
+  #requeued = 0;
+  /** The last call of `expire`. */
+  #checkedMs: number | undefined;
+
+  constructor(chunks: readonly ChunkState[]) {
+    this.#chunks = [...chunks];
+    this.#open = chunks.reduce((sum, chunk) => sum + openLines(chunk), 0);
+  }
+
+  static chunksOf(ranges: readonly ChunkRange[]): ChunkState[] {
+    return ranges.map((range, id) => ({
+      ...range,
+      id,
+      done: emptyBitmap(range.lines),
+      failures: {},
+      epoch: 0,
+      leases: [],
+      holders: [],
+    }));
+  }
+
+  /** In the stored form. */
+  get chunks(): readonly ChunkState[] {
+    return this.#chunks;
+  }
+
+  /** Lines without a result. */
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Lines that were leased, had no result when the lease ended, and became open again. */
+  get requeued(): number {
+    return this.#requeued;
+  }
+
+  /** Open lines that no node may run now. */
+  get waiting(): number {
+    return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
+  }
+
+  get leases(): readonly { chunk: ChunkState; lease: Lease }[] {
+    return this.#chunks.flatMap((chunk) => chunk.leases.map((lease) => ({ chunk, lease })));
+  }
+
+  /**
+   * The next chunk for a node. Order: the prefix that the node last worked on, then the order of the file, then the
+   * chunk that is most overdue at another node.
+   * @param allowed which demands the node meets
+   */
+  grant(
+    node: string,
+    nowMs: number,
+    ttlMs: number,
+    allowed: (demands: number) => boolean,
+    prefix?: number,
+  ): Grant | undefined {
+    let found: ChunkState | undefined;
+    for (const chunk of this.#chunks) {
+      if (chunk.leases.length > 0 || !allowed(chunk.demands) || openLines(chunk) === 0) continue;
+      if (chunk.avoid?.node === node && nowMs < chunk.avoid.untilMs) continue;
+      found ??= chunk;
+      if (prefix === undefined || chunk.prefix === prefix) {
+        found = chunk;
+        break;
+      }
+    }
+    const chunk = found ?? this.#latest(node, nowMs, allowed);
+    if (chunk === undefined) return undefined;
+    chunk.epoch += 1;
+    const lease = { epoch: chunk.epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs };
+    chunk.leases.push(lease);
+    chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_MAX);
+    this.changed.add(chunk);
+    return { chunk, lease, open: openOf(chunk) };
+  }
+
+  /**
+   * A renewal is stored if it extends the lease by half of its life, so that after a restart the lease of a working
+   * node is still valid.
+   * @returns false if the lease has ended: the node stops the lines that it has not started
+   */
+  renew(ref: LeaseRef, nowMs: number, ttlMs: number): boolean {
+    const lease = this.#leaseOf(ref);
+    const chunk = this.#chunks[ref.chunk];
+    if (lease === undefined || chunk === undefined) return false;
+    if (nowMs - (lease.progressMs ?? lease.grantedMs) >= NO_RESULT_MAX_MS) {
+      this.#end(chunk, (one) => one === lease);
+      return false;
+    }
+    lease.expiresMs = nowMs + ttlMs;
+    if (lease.expiresMs - (lease.storedMs ?? lease.grantedMs + ttlMs) >= ttlMs / 2) {
+      lease.storedMs = lease.expiresMs;
+      this.changed.add(chunk);
+    }
+    return true;
+  }
+
+  /**
+   * Accepts results. @returns the lines whose result this is. The others already had one, or the node never held this
+   * lease; their results are dropped and not billed.
+   */
+  commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
+    const chunk = this.#chunks[id];
+    if (!chunk?.holders.some((one) => one.epoch === epoch && one.node === node)) return [];
+    const taken: number[] = [];
+    for (const line of lines) {
+      if (!Number.isInteger(line) || line < 0 || line >= chunk.lines || hasBit(chunk.done, line)) continue;
+      setBit(chunk.done, line);
+      delete chunk.failures[line];
+      taken.push(line);
+    }
+    this.#open -= taken.length;
+    if (taken.length > 0) {
+      this.changed.add(chunk);
+      const lease = chunk.leases.find((one) => one.epoch === epoch && one.node === node);
+      if (lease !== undefined) lease.progressMs = nowMs;
+    }
+    if (openLines(chunk) === 0) this.#finish(chunk, epoch, nowMs);
+    return taken;
+  }
+
+  /**
+   * An engine failed a line of this lease. @returns 'again', or 'exhausted' if the caller must commit an error as its
+   * result. A line that has a result, or whose lease has ended, is 'known': an old lease must not use up a line's
+   * retries.
+   */
+  engineFailed(ref: LeaseRef, line: number): 'again' | 'exhausted' | 'known' {
+    const chunk = this.#chunks[ref.chunk];
+    if (chunk === undefined || line < 0 || line >= chunk.lines || hasBit(chunk.done, line)) return 'known';
+    if (this.#leaseOf(ref) === undefined) return 'known';
+    const failures = (chunk.failures[line] ?? 0) + 1;
+    chunk.failures[line] = failures;
+    this.changed.add(chunk);
+    return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
+  }
+
+  /** The node of this lease failed lines that another node must retry. */
+  avoid({ node, chunk: id }: LeaseRef, nowMs: number): void {
+    const chunk = this.#chunks[id];
+    if (chunk === undefined) return;
+    chunk.avoid = { node, untilMs: nowMs + AVOID_MS };
+    this.changed.add(chunk);
+  }
+
+  /** The node gives a lease back because it drains or was preempted. This uses no retry of its lines. */
+  release({ node, chunk: id, epoch }: LeaseRef): boolean {
+    const chunk = this.#chunks[id];
+    return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;
+  }
+
+  /** Ends the leases of nodes that are gone, or no longer allowed. */
+  releaseNode(node: string): void {
+    for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
+  }
+
+  /** @returns when the next lease ends, or undefined */
+  expire(nowMs: number): number | undefined {
+    const checkedMs = this.#checkedMs ?? nowMs;
+    this.#checkedMs = nowMs;
+    const stoodStill = nowMs - checkedMs >= STALL_GAP_MS;
+    let next: number | undefined;
+    for (const chunk of this.#chunks) {
+      if (chunk.leases.length === 0) continue;
+      for (const lease of stoodStill ? chunk.leases : [])
+        if (lease.expiresMs > checkedMs) lease.expiresMs = Math.max(lease.expiresMs, nowMs + EXCUSED_MS);
+      this.#end(chunk, ({ expiresMs }) => expiresMs <= nowMs);
+      for (const { expiresMs } of chunk.leases) next = next === undefined ? expiresMs : Math.min(next, expiresMs);
+    }
+    return next;
+  }
+
+  /** True if a line of this chunk has no result. */
+  isOpen(id: number): boolean {
+    const chunk = this.#chunks[id];
+    return chunk !== undefined && openLines(chunk) > 0;
+  }
+
+  /** True if a chunk is late at its node, so that another node may run it as well. */
+  isLate(nowMs: number): boolean {
+    return this.#latest('', nowMs, () => true) !== undefined;
+  }
+
+  #leaseOf({ node, chunk, epoch }: LeaseRef): Lease | undefined {
+    return this.#chunks[chunk]?.leases.find((lease) => lease.epoch === epoch && lease.node === node);
+  }
+
+  #end(chunk: ChunkState, ended: (lease: Lease) => boolean): number {
+    const kept = chunk.leases.filter((lease) => !ended(lease));
+    const gone = chunk.leases.length - kept.length;
+    if (gone === 0) return 0;
+    chunk.leases = kept;
+    if (kept.length === 0) this.#requeued += openLines(chunk);
+    this.changed.add(chunk);
+    return gone;
+  }
+
+  #finish(chunk: ChunkState, epoch: number, nowMs: number): void {
+    const lease = chunk.leases.find((one) => one.epoch === epoch);
+    if (lease !== undefined) {
+      this.#durationsMs.push(nowMs - lease.grantedMs);
+      if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift();
+    }
+    if (chunk.leases.length === 0) return;
+    chunk.leases = [];
+    this.changed.add(chunk);
+  }
+
+  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): ChunkState | undefined {
+    if (this.#durationsMs.length < MEDIAN_OF) return undefined;
+    const sorted = [...this.#durationsMs].sort((a, b) => a - b);
+    const lateMs = LATE_FACTOR * (sorted[Math.floor(sorted.length / 2)] ?? 0);
+    let latest: ChunkState | undefined;
+    for (const chunk of this.#chunks) {
+      const [lease] = chunk.leases;
+      if (lease === undefined || chunk.leases.length >= LEASES_MAX || lease.node === node) continue;
+      if (!allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
+      if (latest === undefined || lease.grantedMs < (latest.leases[0]?.grantedMs ?? 0)) latest = chunk;
+    }
+    return latest;
+  }
+}
+
+function openLines(chunk: ChunkState): number {
+  return chunk.lines - countBits(chunk.done);
+}
+
+function openOf({ lines, done }: ChunkState): number[] {
+  return Array.from({ length: lines }, (_, line) => line).filter((line) => !hasBit(done, line));
+}

@@ -1,0 +1,78 @@
+import { tryParseJson } from '../text/parse-json.ts';
+import type { Json } from './batch-line.ts';
+import { WHY_MAX } from './function-context.ts';
+
+/** Why a line has no HTTP answer. */
+export type LineErrorCode =
+  | 'batch_expired'
+  | 'batch_cancelled'
+  | 'engine_failed'
+  | 'function_load_failed'
+  | 'model_unavailable'
+  | 'response_too_large';
+
+const MESSAGES: Record<LineErrorCode, string> = {
+  batch_expired: 'This request could not be executed before the completion window expired.',
+  batch_cancelled: 'This request was not executed, because the batch was cancelled.',
+  engine_failed: 'Every engine that was tried failed on this request.',
+  function_load_failed: 'The function could not be loaded on any node that tried.',
+  model_unavailable: 'No node that may run this request came before the batch ended.',
+  response_too_large:
+    'The response to this request is larger than a result, or the results of a batch together, may be.',
+};
+
+/** Longest stored answer of one line. */
+export const RESULT_MAX_BYTES = 1024 * 1024;
+
+/** The answer to one line, as its node sends it. */
+export interface LineResult {
+  line: number;
+  status_code: number;
+  request_id: string;
+  /** The answer's body, JSON as text. */
+  body: string;
+  /** There was no usable answer. */
+  error?: LineErrorCode;
+  /** The node's description of the failure, at most WHY_MAX characters. */
+  why?: string;
+}
+
+interface LineResponse {
+  status_code: number;
+  request_id: string;
+  /** JSON as text; other text is stored as a JSON string. */
+  body: string;
+}
+
+/**
+ * The output file holds answers below 400; everything else goes to the error file. A 4xx of the model is a response,
+ * not an `error`.
+ */
+export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_code'>): boolean {
+  return status >= 200 && status < 400;
+}
+
+/** One line of the output or error file, with its line end. `customId` is null if the input could no longer be read. */
+export function answeredLine(
+  id: string,
+  customId: string | null,
+  { status_code, request_id, body }: LineResponse,
+): string {
+  const [status, request] = [JSON.stringify(status_code), JSON.stringify(request_id)];
+  const response = `{"status_code":${status},"request_id":${request},"body":${jsonText(body)}}`;
+  return `{"id":${JSON.stringify(id)},"custom_id":${JSON.stringify(customId)},"response":${response},"error":null}\n`;
+}
+
+/**
+ * Unchanged, because parsing and serializing would lose digits of integers above 2^53. In JSON, line ends occur only
+ * between tokens.
+ */
+function jsonText(text: string): string {
+  return tryParseJson(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
+}
+
+/** @param why the last engine's description */
+export function failedLine(id: string, customId: string | null, code: LineErrorCode, why?: string): string {
+  const message = why === undefined ? MESSAGES[code] : `${MESSAGES[code]} ${why.slice(0, WHY_MAX)}`;
+  return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } } satisfies Json)}\n`;
+}

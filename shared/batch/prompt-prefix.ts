@@ -1,0 +1,32 @@
+import type { Json } from './batch-line.ts';
+
+/** Engines cache prompts by blocks from the start; later differences do not matter for the order. */
+const PREFIX_CHARS = 1_024;
+
+/**
+ * A number shared by lines whose prompts begin alike: an engine with a prefix cache computes that beginning once if
+ * such lines run one after another. FNV-1a, 32 bits; a collision affects order, never correctness.
+ */
+export function promptPrefixHash(body: Json): number {
+  let hash = 0x811c9dc5;
+  const text = beginning(body);
+  for (let i = 0; i < text.length; i++) {
+    hash ^= text.charCodeAt(i);
+    hash = Math.imul(hash, 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+function beginning(body: Json): string {
+  const { messages, prompt, instructions, input } = body;
+  const first = Array.isArray(messages) ? messages[0] : (instructions ?? prompt ?? input);
+  return (typeof first === 'string' ? first : (JSON.stringify(first) ?? '')).slice(0, PREFIX_CHARS);
+}
+
+/** Sorts the positions of lines so that equal prefixes are adjacent, by first occurrence of each prefix. */
+export function orderByPrefix(prefixes: readonly number[]): number[] {
+  const rank = new Map<number, number>();
+  for (const prefix of prefixes) if (!rank.has(prefix)) rank.set(prefix, rank.size);
+  const rankOf = (at: number) => rank.get(prefixes[at] ?? 0) ?? 0;
+  return prefixes.map((_, at) => at).sort((a, b) => rankOf(a) - rankOf(b) || a - b);
+}

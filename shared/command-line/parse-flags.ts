@@ -1,0 +1,134 @@
+/** A command's flags as a table, and the parser for it. */
+import { nearestName } from '../text/nearest-name.ts';
+import { UsageError } from './usage-error.ts';
+
+/** What a shell may complete: nothing, files, directories, commands on the PATH, or these words. */
+export type AcceptedValues = 'word' | 'file' | 'directory' | 'command' | readonly string[];
+
+export interface Flag {
+  help: string;
+  /** Placeholder of the value in the help; a flag without one is a switch. */
+  value?: string;
+  default?: string;
+  /** Description of the default, for the help only. */
+  otherwise?: string;
+  /** All values count, in order; without it the last one does. */
+  repeat?: true;
+  /** One letter. */
+  short?: string;
+  /** The value and everything after it are another program's command line, as after `--`. */
+  rest?: true;
+  takes?: AcceptedValues;
+}
+
+export type Flags = Readonly<Record<string, Flag>>;
+
+export interface CommandDescription {
+  /** One line in the list of commands. */
+  summary: string;
+  /**
+   * Usage and examples. A command's help is the program's and the command's name, this text, and the table of flags.
+   */
+  examples: string;
+  /** One of these words may follow the command's name. */
+  verbs?: readonly string[];
+  /** What may follow there instead of a verb. */
+  takes?: AcceptedValues;
+  flags: Flags;
+}
+
+type ValueOf<F extends Flag> = Flag extends F
+  ? string | string[] | boolean | undefined
+  : F extends { value: string }
+    ? F extends { repeat: true }
+      ? string[]
+      : F extends { default: string }
+        ? string
+        : string | undefined
+    : boolean;
+
+/** By flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
+export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
+
+interface ParsedLine<F extends Flags> {
+  values: ParsedFlags<F>;
+  /** What was given, by flag; a switch has `['true']`. Without defaults. */
+  given: ReadonlyMap<string, readonly string[]>;
+  /** Words that belong to no flag, in order. */
+  words: string[];
+  /** The other program's command line, unchanged; undefined if there is none. */
+  command: string[] | undefined;
+}
+
+interface Rules {
+  /** Maximum number of words beside the flags; default 0. */
+  words?: number;
+  /** A hint for too many words, added to the error. */
+  hint?: (words: readonly string[]) => string;
+}
+
+export const JSON_FLAG = { json: { help: 'print JSON, for scripts' } } as const satisfies Flags;
+
+/**
+ * Words may follow `--` if one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a
+ * switch, a word too many
+ */
+export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): ParsedLine<F> {
+  const known: Flags = flags;
+  const given = new Map<string, string[]>();
+  const words: string[] = [];
+  const rest = restFlag(known);
+  let command: string[] | undefined;
+  for (let at = 0; at < args.length && command === undefined; at++) {
+    const arg = args[at] ?? '';
+    if (arg === '--') {
+      if (rest !== undefined) command = args.slice(at + 1);
+      else if (rules.words === undefined) throw new UsageError('no command is taken after --');
+      else {
+        words.push(...args.slice(at + 1));
+        break;
+      }
+    } else if (!arg.startsWith('-') || arg === '-') words.push(arg);
+    else {
+      const [, written = arg, inline] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? [];
+      const name = nameOf(written, known);
+      if (name === rest) command = [...(inline ? [inline] : []), ...args.slice(at + 1)];
+      else if (known[name]?.value === undefined) {
+        if (inline !== undefined) throw new UsageError(`${written} takes no value`);
+        given.set(name, ['true']);
+      } else {
+        const value = inline ?? args[++at];
+        // Otherwise `--cluster -- vllm …` would take `--` as the cluster's name and lose the command.
+        if (value === undefined || (inline === undefined && value.startsWith('-')))
+          throw new UsageError(`${written} needs a value`);
+        given.set(name, [...(known[name].repeat ? (given.get(name) ?? []) : []), value]);
+      }
+    }
+  }
+  const surplus = words[rules.words ?? 0];
+  if (surplus !== undefined) throw new UsageError(`"${surplus}" is one word too many${rules.hint?.(words) ?? ''}`);
+  return { values: valuesOf(known, given) as ParsedFlags<F>, given, words, command };
+}
+
+/** Name of the flag after which another program's command line follows. */
+export function restFlag(flags: Flags): string | undefined {
+  return Object.keys(flags).find((name) => flags[name]?.rest);
+}
+
+function nameOf(written: string, flags: Flags): string {
+  const name = written.startsWith('--')
+    ? written.slice(2)
+    : Object.keys(flags).find((one) => `-${flags[one]?.short}` === written);
+  if (name !== undefined && Object.hasOwn(flags, name)) return name;
+  const near = nearestName(written.replace(/^-+/, ''), Object.keys(flags));
+  throw new UsageError(`there is no flag ${written} here${near === undefined ? '' : `; did you mean --${near}?`}`);
+}
+
+function valuesOf(flags: Flags, given: ReadonlyMap<string, string[]>): ParsedFlags<Flags> {
+  const entries = Object.entries(flags).map(([name, { value, repeat, default: fallback }]) => {
+    const written = given.get(name);
+    if (value === undefined) return [name, written !== undefined] as const;
+    return [name, repeat ? (written ?? []) : (written?.[0] ?? fallback)] as const;
+  });
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,161 @@
+/**
+ * Spreads news through a cluster along a tree, which the news itself prunes from the existing channels (Plumtree,
+ * Leitão, Pereira & Rodrigues 2007). Every new channel is a branch. A member that receives news a second time tells the
+ * second sender, which then stops sending it news. A moment later each member asks a neighbor on the ring about the
+ * news. If the neighbor lacks it, that channel becomes a branch.
+ *
+ * Branches have a direction, and only the receiving end prunes them. If both ends could, two concurrent waves from two
+ * sides would cut off the members between them.
+ */
+import type { Digest, DigestItem } from '../lattice/replica-digest.ts';
+import type { GossipChannels } from './gossip-channels.ts';
+import type { GossipContext } from './gossip-context.ts';
+import type { PeerId } from './gossip-events.ts';
+import type { MessagePart } from './gossip-messages.ts';
+import type { LivenessTable } from './liveness-table.ts';
+import type { PeerState } from './peer-state.ts';
+
+/** News remembered for members that ask about it; the oldest is dropped first. */
+const NEWS_MAX = 512;
+
+interface Told {
+  readonly issuer: string;
+  readonly item: DigestItem;
+  /**
+   * True if it started in this cluster. From another cluster it enters by several delegates, and each member receives
+   * it from all sides.
+   */
+  readonly isHome: boolean;
+  readonly sentTo: Set<PeerId>;
+  /** Peers that said that they have it. */
+  readonly knownBy: Set<PeerId>;
+  /** When the next neighbor is asked. */
+  askAt: number;
+  /** The first neighbor was asked. */
+  asked: boolean;
+}
+
+export class BroadcastTree {
+  readonly #context: GossipContext;
+  readonly #channels: GossipChannels;
+  readonly #livenessTable: LivenessTable;
+  /** By the id in digests, newest last; at most NEWS_MAX. */
+  readonly #news = new Map<string, Told>();
+  /** The news in `#news` about which ring neighbors are still to be asked. */
+  readonly #notYetAsked = new Set<Told>();
+
+  constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#livenessTable = livenessTable;
+  }
+
+  /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
+  pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
+    const { now, options, out, replica, self } = this.#context;
+    const entry = replica.get(session);
+    if (entry === undefined) return;
+    const { issuer, item } = entry;
+    const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
+    const askAt = now + options.lazyMs;
+    const news: Told = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
+    const teller = from === undefined ? undefined : this.#channels.open.get(from);
+    if (teller !== undefined) {
+      news.knownBy.add(teller.id);
+      teller.branch = true;
+      teller.firstAt = now;
+    }
+    for (const peer of this.#channels.open.values()) {
+      if (peer.gateway || !peer.branch || peer.id === from || !this.#livenessTable.isReachable(peer.id)) continue;
+      out.send(peer.id, part);
+      news.sentTo.add(peer.id);
+    }
+    this.#remember(news);
+  }
+
+  #remember(news: Told): void {
+    const before = this.#news.get(news.item.id);
+    if (before !== undefined) this.#notYetAsked.delete(before);
+    this.#news.delete(news.item.id);
+    if (this.#news.size >= NEWS_MAX) this.#forgetOldest();
+    this.#news.set(news.item.id, news);
+    this.#notYetAsked.add(news);
+    this.#askAt(news.askAt);
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#news.values();
+    if (oldest === undefined) return;
+    this.#news.delete(oldest.item.id);
+    this.#notYetAsked.delete(oldest);
+  }
+
+  /** `session`'s news came from `peer`, after another peer had sent the same. */
+  toldAgain(peer: PeerState, session: string): void {
+    const { now, options, out, replica } = this.#context;
+    const news = this.#news.get(replica.get(session)?.item.id ?? '');
+    if (news === undefined) return;
+    news.knownBy.add(peer.id);
+    // A peer that was first with other news a moment ago stays a branch for such news, although it is the longer path
+    // for this one.
+    if (!news.isHome || now - peer.firstAt < options.quietMs) return;
+    out.send(peer.id, have(news));
+  }
+
+  /** `peer` says what it has. */
+  heard(peer: PeerState, { items }: Digest): void {
+    for (const item of items) {
+      const news = this.#news.get(item.id);
+      if (news === undefined || !isSame(news.item, item)) continue;
+      news.knownBy.add(peer.id);
+      // It had this news from another peer; otherwise it would not answer `have`.
+      if (news.isHome && news.sentTo.has(peer.id)) peer.branch = false;
+    }
+  }
+
+  /** `peer` lacked this. @returns true if it was news here a moment ago; then `peer` must pass it on too */
+  lacked(peer: PeerState, id: string): boolean {
+    const news = this.#news.get(id);
+    if (news === undefined) return false;
+    news.sentTo.add(peer.id);
+    peer.branch = true;
+    return true;
+  }
+
+  #askAt(at: number): void {
+    const { timerQueue } = this.#context;
+    if (!timerQueue.has('have')) timerQueue.set('have', at, () => this.#ask());
+  }
+
+  /**
+   * Asks the neighbors on the ring, which connects all members: if news was lost, one of two neighbors has it and the
+   * other lacks it. Asks the next member first. The previous member has asked here by the time it would be asked
+   * itself, unless it lacks the news.
+   */
+  #ask(): void {
+    const { now, options, out } = this.#context;
+    const isReachable = (id: PeerId) => this.#livenessTable.isReachable(id);
+    const [next, before] = ([1, -1] as const).map((step) => this.#channels.neighbour(step, isReachable));
+    let nextAt = Number.POSITIVE_INFINITY;
+    for (const news of this.#notYetAsked) {
+      const lacks = (id: PeerId | undefined) => id !== undefined && !news.sentTo.has(id) && !news.knownBy.has(id);
+      if (news.askAt <= now) {
+        const id = news.asked ? before : next;
+        if (id !== undefined && lacks(id)) out.send(id, have(news));
+        if (news.asked || !lacks(before)) this.#notYetAsked.delete(news);
+        news.asked = true;
+        news.askAt += options.lazyMs;
+      }
+      if (this.#notYetAsked.has(news)) nextAt = Math.min(nextAt, news.askAt);
+    }
+    if (nextAt < Number.POSITIVE_INFINITY) this.#askAt(nextAt);
+  }
+}
+
+function have({ issuer, item }: Told): MessagePart {
+  return { type: 'have', digest: { issuer, items: [item] } };
+}
+
+function isSame(a: DigestItem, b: DigestItem): boolean {
+  return a.state === b.state && a.version === b.version && a.tie === b.tie && a.mark === b.mark;
+}

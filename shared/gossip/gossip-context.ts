@@ -1,0 +1,63 @@
+/** State that all parts of one core share. `now` and `rng` belong to the step that runs. */
+import type { Crypto, Signer } from '../lattice/crypto-interface.ts';
+import type { RegistryReplica } from '../lattice/registry-replica.ts';
+import type { Entry } from '../lattice/replica-entry.ts';
+import type { ActionBatch } from './action-batch.ts';
+import type { ClusterRing } from './cluster-ring.ts';
+import type { GossipSelf, PeerId } from './gossip-events.ts';
+import type { GossipOptions } from './gossip-options.ts';
+import type { TimerQueue } from './timer-queue.ts';
+
+export interface GossipContext {
+  readonly self: GossipSelf;
+  /** The session id, or the gateway's `gw:…`. */
+  readonly me: PeerId;
+  readonly replica: RegistryReplica;
+  readonly crypto: Crypto;
+  readonly signer: Signer | undefined;
+  /** Replaced as a whole when options are tuned. */
+  options: GossipOptions;
+  readonly timerQueue: TimerQueue;
+  readonly out: ActionBatch;
+  /**
+   * Members of a cluster that are neither LEFT nor suspected, including this node. An agent keeps its own cluster only.
+   */
+  readonly rings: Map<string, ClusterRing>;
+  now: number;
+  rng: () => number;
+}
+
+const GATEWAY = 'gw:';
+
+export function isGateway(peer: PeerId): boolean {
+  return peer.startsWith(GATEWAY);
+}
+
+/** `ms` plus or minus half of the jitter. */
+export function withJitter(context: GossipContext, ms: number): number {
+  return ms * (1 + context.options.jitter * (context.rng() - 0.5));
+}
+
+/** The entry of a session that has not left. */
+export function memberEntry(context: GossipContext, session: string): Entry | undefined {
+  const entry = context.replica.get(session);
+  return entry === undefined || entry.state === 'LEFT' ? undefined : entry;
+}
+
+/** The ring of an agent's own cluster. */
+export function clusterRing(context: GossipContext): ClusterRing | undefined {
+  return context.self.kind === 'agent' ? context.rings.get(context.self.cluster) : undefined;
+}
+
+/** In place, Fisher-Yates. */
+export function shuffle<T>(items: T[], rng: () => number): T[] {
+  for (let i = items.length - 1; i > 0; i--) {
+    const j = Math.floor(rng() * (i + 1));
+    const a = items[i];
+    const b = items[j];
+    if (a === undefined || b === undefined) continue;
+    items[i] = b;
+    items[j] = a;
+  }
+  return items;
+}

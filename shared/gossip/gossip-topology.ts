@@ -1,0 +1,211 @@
+/**
+ * Chooses a member's channels: its ring neighbors, a few random members, and a gateway for delegates and separated
+ * members.
+ */
+import { clusterRing, type GossipContext, withJitter } from './gossip-context.ts';
+import type { PeerId } from './gossip-events.ts';
+import type { PeerState } from './peer-state.ts';
+
+/** Members examined on one side of the ring before missing neighbors are accepted. */
+export const RING_WALK_MAX = 24;
+const GATEWAYS_MAX = 64;
+
+/** What the topology needs from the open channels. */
+interface OpenChannels {
+  readonly open: ReadonlyMap<PeerId, PeerState>;
+  /** The peer must not be dialed before this time. */
+  failedUntil(id: PeerId): number;
+  /** The wanted channels have changed. */
+  changed(): void;
+}
+
+export class GossipTopology {
+  readonly #context: GossipContext;
+  readonly #channels: OpenChannels;
+  /** At most `randomLinks`. */
+  readonly #random = new Set<PeerId>();
+  /** Gateways that have accepted this session on a tunnel. */
+  #gateways: readonly PeerId[] = [];
+  readonly #ranks = new Map<PeerId, number>();
+  /** No neighbour at all. */
+  #isIsolated = false;
+  /** Drawn at random when many neighbors are missing. */
+  #volunteer = false;
+  readonly #isReachable: (peer: PeerId) => boolean;
+
+  /** `isReachable`: whether direct probes of this peer succeed. */
+  constructor(context: GossipContext, channels: OpenChannels, isReachable: (peer: PeerId) => boolean) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#isReachable = isReachable;
+  }
+
+  start(): void {
+    const { timerQueue, now, options } = this.#context;
+    const rotate = () => {
+      const [oldest] = this.#random;
+      if (oldest !== undefined && this.#isLarge()) this.#random.delete(oldest);
+      this.#channels.changed();
+      timerQueue.set('rotate', this.#context.now + withJitter(this.#context, options.rotateMs), rotate);
+    };
+    timerQueue.set('rotate', now + withJitter(this.#context, options.rotateMs), rotate);
+    this.watchLoneliness();
+    this.#watchIslands(0);
+  }
+
+  /**
+   * If many neighbors are unreachable, the cluster may be split, with all delegates in another part. Some members of
+   * each part then join the gateways, which send each of them all news. They are drawn at random, again each minute, so
+   * that a large cluster sends a few.
+   */
+  #watchIslands(seen: number): void {
+    const { timerQueue, now, options, rng } = this.#context;
+    timerQueue.set('island', now + withJitter(this.#context, options.islandMs), () => {
+      const ring = clusterRing(this.#context);
+      const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
+      const others = expected.filter((id) => id !== this.#context.me);
+      const missing = others.filter((id) => !this.#channels.open.has(id) || !this.#isReachable(id)).length;
+      const island = missing >= 2 && missing >= options.islandShare * others.length;
+      const was = this.#volunteer;
+      const drawn =
+        island && (seen % options.islandRounds === 0 ? rng() < options.volunteers / (ring?.size ?? 1) : was);
+      this.#setApart(this.#isIsolated, drawn);
+      this.#watchIslands(island ? seen + 1 : 0);
+    });
+  }
+
+  #setApart(isIsolated: boolean, volunteer: boolean): void {
+    const was = this.#isIsolated || this.#volunteer;
+    this.#isIsolated = isIsolated;
+    this.#volunteer = volunteer;
+    if (was === (isIsolated || volunteer)) return;
+    this.#channels.changed();
+    for (const { id, gateway } of this.#channels.open.values())
+      if (gateway) this.#context.out.send(id, { type: 'apart', apart: !was });
+  }
+
+  #sayApart(gateway: PeerId): void {
+    if (this.#isIsolated || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
+  }
+
+  *#around(reach: number): Generator<PeerId> {
+    for (const step of [1, -1] as const) {
+      let taken = 0;
+      for (const id of clusterRing(this.#context)?.from(this.#context.me, step) ?? []) {
+        if (++taken > reach) break;
+        yield id;
+      }
+    }
+  }
+
+  /** A channel has opened. */
+  opened(peer: PeerState): void {
+    if (peer.gateway) this.#sayApart(peer.id);
+    else this.#setApart(false, this.#volunteer);
+  }
+
+  isRandom(id: PeerId): boolean {
+    return this.#random.has(id);
+  }
+
+  forget(id: PeerId): void {
+    this.#random.delete(id);
+  }
+
+  setGateways(gateways: readonly PeerId[]): void {
+    this.#gateways = gateways.slice(0, GATEWAYS_MAX);
+    this.#rank();
+  }
+
+  /** Calls are coalesced: ranking visits all members, and a thousand may join in a second. */
+  rankSoon(): void {
+    const { timerQueue, now } = this.#context;
+    if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
+  }
+
+  /** Ranks this agent, for each gateway, among the members of its cluster. */
+  #rank(): void {
+    const ring = clusterRing(this.#context);
+    const { me, options } = this.#context;
+    this.#ranks.clear();
+    for (const gateway of this.#gateways) {
+      const mine = delegateWeight(me, gateway);
+      let rank = 0;
+      for (const other of ring ?? []) {
+        if (rank >= options.delegates) break;
+        if (other !== me && delegateWeight(other, gateway) < mine) rank++;
+      }
+      this.#ranks.set(gateway, rank);
+    }
+    this.#channels.changed();
+  }
+
+  /** This agent's rank for `gateway`. 0: it represents its cluster. */
+  rankFor(gateway: PeerId): number {
+    return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Ring neighbours, to which this member keeps channels. */
+  near(): Set<PeerId> {
+    const near = new Set<PeerId>();
+    const { me, now, options } = this.#context;
+    for (const step of [1, -1] as const) {
+      let taken = 0;
+      let seen = 0;
+      for (const id of clusterRing(this.#context)?.from(me, step) ?? []) {
+        if (taken >= options.ringReach || ++seen > RING_WALK_MAX) break;
+        // A member that cannot be dialed now does not count as a neighbor; the next member takes its place.
+        if (!this.#channels.open.has(id) && this.#channels.failedUntil(id) > now) continue;
+        near.add(id);
+        taken++;
+      }
+    }
+    return near;
+  }
+
+  #isLarge(): boolean {
+    return (clusterRing(this.#context)?.size ?? 0) > this.#context.options.fullMesh;
+  }
+
+  targets(): Set<PeerId> {
+    const { me, options } = this.#context;
+    const ring = clusterRing(this.#context);
+    const targets = this.#isLarge() || ring === undefined ? this.near() : new Set([...ring].filter((id) => id !== me));
+    if (this.#isLarge()) for (const id of this.#chooseRandom(targets)) targets.add(id);
+    for (const gateway of this.#gateways) {
+      if (this.#isIsolated || this.#volunteer || this.rankFor(gateway) < options.delegates) targets.add(gateway);
+    }
+    return targets;
+  }
+
+  #chooseRandom(near: ReadonlySet<PeerId>): ReadonlySet<PeerId> {
+    const ring = clusterRing(this.#context);
+    const { me, now, options, rng } = this.#context;
+    for (const id of this.#random) {
+      const fails = this.#channels.failedUntil(id) > now && !this.#channels.open.has(id);
+      if (near.has(id) || fails || ring?.has(id) !== true) this.#random.delete(id);
+    }
+    for (let tries = 0; ring !== undefined && tries < 8 && this.#random.size < options.randomLinks; tries++) {
+      const id = ring.at(Math.floor(rng() * ring.size));
+      if (id === undefined || id === me || near.has(id) || this.#channels.open.has(id)) continue;
+      if (this.#channels.failedUntil(id) <= now) this.#random.add(id);
+    }
+    return this.#random;
+  }
+
+  watchLoneliness(): void {
+    const { timerQueue, now, options, self } = this.#context;
+    if (self.kind === 'gateway' || timerQueue.has('lonely')) return;
+    timerQueue.set('lonely', now + options.lonelyMs * (1 + this.#context.rng()), () => {
+      this.#setApart(![...this.#channels.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
+    });
+  }
+}
+
+/** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are hashes already. */
+export function delegateWeight(session: string, gateway: PeerId): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
+  for (let i = 3; i < 11; i++) value = Math.imul(value ^ gateway.charCodeAt(i), 0x01000193);
+  return (value ^ (value >>> 15)) >>> 0;
+}

@@ -1,0 +1,52 @@
+/** A peer with an open channel: what is known about it and what it may still do. */
+
+import { TokenBucket } from '../collections/token-bucket.ts';
+import { type GossipContext, isGateway } from './gossip-context.ts';
+import type { PeerId } from './gossip-events.ts';
+
+export interface PeerState {
+  readonly id: PeerId;
+  readonly gateway: boolean;
+  readonly inbound: boolean;
+  readonly openedAt: number;
+  /** What it may send without being asked. */
+  readonly bytes: TokenBucket;
+  readonly checks: TokenBucket;
+  /** Bytes that it may send because we asked, and entries that it may make us request. */
+  readonly asked: TokenBucket;
+  readonly wants: TokenBucket;
+  /** A pair of roots that differ only in issuers that one side does not list, so there is no need to compare again. */
+  settled: { mine: bigint; theirs: bigint } | undefined;
+  /** At a gateway: the peer asked for everything that its cluster's delegates receive. */
+  apart: boolean;
+  /** When its last message arrived. */
+  heardAt: number;
+  /** Requested updates that may still arrive. */
+  expected: number;
+  /** When it last received suspicions or refutations. */
+  toldAt: number;
+  /** It receives news immediately; see broadcast-tree.ts. */
+  branch: boolean;
+  /** When it was last the first to send news. */
+  firstAt: number;
+}
+
+export function newPeerState(id: PeerId, inbound: boolean, { now, options }: GossipContext): PeerState {
+  return {
+    id,
+    gateway: isGateway(id),
+    inbound,
+    openedAt: now,
+    bytes: new TokenBucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
+    checks: new TokenBucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
+    asked: new TokenBucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
+    wants: new TokenBucket(options.wantsPerSecond, options.burstWants, now),
+    settled: undefined,
+    apart: false,
+    heardAt: now,
+    expected: 0,
+    toldAt: Number.NEGATIVE_INFINITY,
+    branch: true,
+    firstAt: Number.NEGATIVE_INFINITY,
+  };
+}

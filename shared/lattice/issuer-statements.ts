@@ -1,0 +1,110 @@
+/**
+ * An issuer's statements about its gateways' keys: a floor (everything older that this key admitted is collected) and a
+ * revocation (nothing that this key admitted is valid). Each concerns only one key, so a stolen key or a wrong clock
+ * harms no other key's nodes.
+ */
+import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
+import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
+import {
+  CERTIFICATE_BYTES,
+  type Certificate,
+  type CertificateCache,
+  decodeCertificate,
+  keyName,
+  openCertificate,
+} from './gateway-certificate.ts';
+import { LatticeError } from './lattice-error.ts';
+import { TICKET_LIFE_MAX_S } from './ticket.ts';
+
+/** Sessions that `certificate.key` admitted and whose tickets ended before `at` are gone from the registry. */
+export interface GcWatermark {
+  readonly bytes: Uint8Array;
+  readonly certificate: Certificate;
+  /** Seconds since 1970, UTC. */
+  readonly at: number;
+}
+
+/**
+ * Signed by the root: every session that `key` admitted is gone, whatever birth its ticket states, because a thief can
+ * date tickets freely. A root that names itself revokes the whole issuer.
+ */
+export interface Revocation {
+  readonly bytes: Uint8Array;
+  readonly root: Uint8Array;
+  readonly key: Uint8Array;
+  readonly keyName: string;
+}
+
+export const GC_WATERMARK_BYTES = CERTIFICATE_BYTES + 4 + SIGNATURE_BYTES;
+export const REVOCATION_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES;
+
+export function signGcWatermark(fields: { certificate: Uint8Array; at: number }, gateway: Signer): Uint8Array {
+  const certificate = decodeCertificate(fields.certificate);
+  const signature = gateway.sign(gcWatermarkMessage(certificate, fields.at));
+  const bytes = new ByteWriter().bytes(certificate.bytes).u32(fields.at).bytes(signature).done();
+  decodeGcWatermark(bytes);
+  return bytes;
+}
+
+/** @throws LatticeError truncated, malformed, outside_validity */
+export function decodeGcWatermark(bytes: Uint8Array): GcWatermark {
+  const input = new ByteReader(bytes);
+  const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
+  const at = input.u32();
+  input.bytes(SIGNATURE_BYTES);
+  input.end();
+  // A clock that runs far ahead is detected from the bytes alone, so that all replicas agree on refusing it. Beyond the
+  // end of the last ticket that the certificate allows there is nothing to collect.
+  if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
+    throw new LatticeError('outside_validity', 'a floor beyond its certificate');
+  return { bytes, certificate, at };
+}
+
+/** @throws LatticeError */
+export function openGcWatermark(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): GcWatermark {
+  const watermark = decodeGcWatermark(copyBytes(bytes));
+  const certificate = openCertificate(watermark.certificate.bytes, crypto, cache);
+  const signature = watermark.bytes.subarray(GC_WATERMARK_BYTES - SIGNATURE_BYTES);
+  if (!crypto.verify(certificate.key, gcWatermarkMessage(certificate, watermark.at), signature)) {
+    throw new LatticeError('bad_signature', 'the floor is not signed by its certified key');
+  }
+  return { ...watermark, certificate };
+}
+
+export function signRevocation(key: Uint8Array, root: Signer): Uint8Array {
+  const body = new ByteWriter().bytes(root.publicKey).bytes(key).done();
+  const bytes = new ByteWriter()
+    .bytes(body)
+    .bytes(root.sign(revocationMessage(body)))
+    .done();
+  decodeRevocation(bytes);
+  return bytes;
+}
+
+/** @throws LatticeError truncated, malformed */
+export function decodeRevocation(bytes: Uint8Array): Revocation {
+  const input = new ByteReader(bytes);
+  const root = input.bytes(KEY_BYTES);
+  const key = input.bytes(KEY_BYTES);
+  input.bytes(SIGNATURE_BYTES);
+  input.end();
+  return { bytes, root, key, keyName: keyName(key) };
+}
+
+/** @throws LatticeError */
+export function openRevocation(bytes: Uint8Array, crypto: Crypto): Revocation {
+  const revocation = decodeRevocation(copyBytes(bytes));
+  const at = REVOCATION_BYTES - SIGNATURE_BYTES;
+  if (!crypto.verify(revocation.root, revocationMessage(bytes.subarray(0, at)), bytes.subarray(at))) {
+    throw new LatticeError('bad_signature', 'the revocation is not signed by its root');
+  }
+  return revocation;
+}
+
+function gcWatermarkMessage(certificate: Certificate, at: number): Uint8Array {
+  return new ByteWriter().label('floor').bytes(certificate.root).bytes(certificate.key).u32(at).done();
+}
+
+function revocationMessage(body: Uint8Array): Uint8Array {
+  return new ByteWriter().label('revocation').bytes(body).done();
+}

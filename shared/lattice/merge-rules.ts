@@ -1,0 +1,67 @@
+/**
+ * The lattice. A state holds, per issuer,
+ *
+ *     floors       gateway key → latest floor             max
+ *     revocations  gateway keys                           union
+ *     entries      session → (ticket, record, eviction)   max of each
+ *
+ * A merge takes the better of each and then drops what a floor or a revocation excludes. It is commutative, associative
+ * and idempotent, because all registers are totally ordered and because exclusion depends only on what the session id
+ * certifies (key, end), never on a state or a clock: what is dropped before a merge is dropped after it, and nothing
+ * brings it back. All tickets of one session carry the same content and need no order. Only the key that admitted a
+ * session evicts, collects and ends it, so a stolen key or a gateway's wrong clock harms no other key's sessions.
+ */
+
+import type { Eviction } from './eviction.ts';
+import type { GcWatermark, Revocation } from './issuer-statements.ts';
+import { lifecycleRank } from './node-record.ts';
+import type { OwnerRecord } from './owner-record.ts';
+
+interface IssuerControl {
+  /** By key name. */
+  readonly watermarks: ReadonlyMap<string, GcWatermark>;
+  readonly revocations: ReadonlyMap<string, Revocation>;
+}
+
+/**
+ * Order of an owner's records: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash. A total order, so all replicas
+ * agree.
+ */
+export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | undefined): number {
+  if (a === undefined || b === undefined) return (a === undefined ? 0 : 1) - (b === undefined ? 0 : 1);
+  if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);
+  if (a.version !== b.version) return a.version - b.version;
+  return compareText(a.hash, b.hash);
+}
+
+/** Any eviction is final. The hash decides between two. */
+export function compareEvictions(a: Eviction | undefined, b: Eviction | undefined): number {
+  return compareText(a?.hash ?? '', b?.hash ?? '');
+}
+
+/** What a session id certifies about its ticket, as far as floors and revocations need it. */
+export interface ExclusionKey {
+  /** Name of the key that signed the ticket. */
+  readonly keyName: string;
+  /** Seconds since 1970, UTC. */
+  readonly expires: number;
+}
+
+/** True if a floor is above the session, or its key is revoked. */
+export function isExcluded(session: ExclusionKey, control: IssuerControl, rootName: string): boolean {
+  return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
+}
+
+export function isCollected(session: ExclusionKey, control: IssuerControl): boolean {
+  const watermark = control.watermarks.get(session.keyName);
+  return watermark !== undefined && session.expires < watermark.at;
+}
+
+/** A root that revokes itself revokes everything. */
+function isRevoked(keyName: string, control: IssuerControl, rootName: string): boolean {
+  return control.revocations.has(keyName) || control.revocations.has(rootName);
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,78 @@
+/** The signed statement of a session's owner. The payload travels beside it and is identified by its hash. */
+import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
+import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
+import { LatticeError } from './lattice-error.ts';
+import { LIFECYCLE, lifecycleRank, type NodeLifecycle } from './node-record.ts';
+import { packSession, readSession, SESSION_BYTES } from './session-id.ts';
+
+export interface OwnerRecord {
+  readonly bytes: Uint8Array;
+  readonly session: string;
+  readonly state: NodeLifecycle;
+  /** Increases with each change within one state. */
+  readonly version: number;
+  /** Hex; `payloadHash` of the payload's bytes. */
+  readonly payloadHash: string;
+  /** Hex SHA-256 of `bytes`. Decides between two records of one version, in the same way everywhere. */
+  readonly hash: string;
+}
+
+/** 128 bits: a collision costs 2^64 hashes and only affects the record of the provider that found it. */
+const PAYLOAD_HASH_BYTES = 16;
+export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
+
+interface RecordFields {
+  session: string;
+  state: NodeLifecycle;
+  version: number;
+  /** Result of `encodePayload`. With LEFT no peer asks for it. */
+  payload: Uint8Array;
+}
+
+export function signRecord(fields: RecordFields, owner: Signer, crypto: Pick<Crypto, 'sha256'>): Uint8Array {
+  const body = new ByteWriter()
+    .bytes(packSession(fields.session))
+    .byte(lifecycleRank(fields.state))
+    .varint(fields.version)
+    .bytes(rawPayloadHash(fields.payload, crypto))
+    .done();
+  return new ByteWriter()
+    .bytes(body)
+    .bytes(owner.sign(message(body)))
+    .done();
+}
+
+/** @throws LatticeError truncated, malformed, too_large */
+export function decodeRecord(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>): OwnerRecord {
+  if (bytes.length > REGISTRY_RECORD_MAX_BYTES) throw new LatticeError('too_large', `record of ${bytes.length} bytes`);
+  const input = new ByteReader(bytes);
+  const session = readSession(input);
+  const state = LIFECYCLE[input.byte()];
+  if (state === undefined) throw new LatticeError('malformed', 'no such state');
+  const version = input.varint();
+  const payloadHash = hex(input.bytes(PAYLOAD_HASH_BYTES));
+  input.bytes(SIGNATURE_BYTES);
+  input.end();
+  return { bytes, session, state, version, payloadHash, hash: hex(crypto.sha256(bytes)) };
+}
+
+/** @throws LatticeError bad_signature */
+export function verifyRecord(record: OwnerRecord, sessionKey: Uint8Array, crypto: Crypto): OwnerRecord {
+  const at = record.bytes.length - SIGNATURE_BYTES;
+  if (!crypto.verify(sessionKey, message(record.bytes.subarray(0, at)), record.bytes.subarray(at))) {
+    throw new LatticeError('bad_signature', 'the record is not signed by its session');
+  }
+  return record;
+}
+
+export function payloadHash(payload: Uint8Array, crypto: Pick<Crypto, 'sha256'>): string {
+  return hex(rawPayloadHash(payload, crypto));
+}
+
+function rawPayloadHash(payload: Uint8Array, crypto: Pick<Crypto, 'sha256'>): Uint8Array {
+  return crypto.sha256(payload).subarray(0, PAYLOAD_HASH_BYTES);
+}
+
+function message(body: Uint8Array): Uint8Array {
+  return new ByteWriter().label('record').bytes(body).done();
+}

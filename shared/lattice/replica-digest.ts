@@ -1,0 +1,136 @@
+/**
+ * A summary of a replica in about 26 bytes per entry, enough to tell who is behind. A session has one owner with one
+ * record, so (state, version, hash) replaces a vector of versions.
+ */
+import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
+import type { Crypto } from './crypto-interface.ts';
+import { LatticeError } from './lattice-error.ts';
+
+export interface DigestItem {
+  /** 32 hex digits. */
+  id: string;
+  /** 0: no record, 1 to 4: JOIN to LEFT, FLOOR, REVOCATION. */
+  state: number;
+  version: number;
+  /** 16 hex digits of the record's hash; '' without a record. */
+  tie: string;
+  /** 16 hex digits of the eviction's hash; '' without one. */
+  mark: string;
+}
+
+export const GC_WATERMARK_ITEM = 5;
+export const REVOCATION_ITEM = 6;
+
+/**
+ * Live and left sessions are compared separately: tombstones are many and rarely differ. Statements of issuers about
+ * keys count as live.
+ */
+export type DigestPart = 'live' | 'left';
+
+/** Which entries are compared; without bucket or part: all of them. */
+export interface DigestScope {
+  issuer: string;
+  /** 0 to 15: the first hex digit of the ids. */
+  bucket?: number | undefined;
+  part?: DigestPart | undefined;
+}
+
+export interface Digest extends DigestScope {
+  items: DigestItem[];
+}
+
+export const BUCKETS = 16;
+/**
+ * As strong as session ids. With 64 bits a provider that tries keys for a day could create two sessions with one id,
+ * and replicas would never finish comparing them.
+ */
+export const ITEM_ID_BYTES = 16;
+/** Items in one encoded digest, which bounds what one message may make us hold. Larger replicas compare by bucket. */
+export const DIGEST_ITEMS_MAX = 4096;
+const EVICTED = 0x80;
+
+export function bucketOf(id: string): number {
+  return Number.parseInt(id.slice(0, 1), 16);
+}
+
+/** True if the owner of `theirs` has nothing to learn from the owner of `mine`. */
+export function isUpToDate(theirs: DigestItem | undefined, mine: DigestItem): boolean {
+  if (theirs === undefined) return false;
+  if (mine.state >= GC_WATERMARK_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
+  return compareItems(theirs, mine) >= 0 && theirs.mark >= mine.mark;
+}
+
+function compareItems(a: DigestItem, b: DigestItem): number {
+  if (a.state !== b.state) return a.state - b.state;
+  if (a.version !== b.version) return a.version - b.version;
+  return a.tie < b.tie ? -1 : a.tie > b.tie ? 1 : 0;
+}
+
+export function encodeDigest(digest: Digest): Uint8Array {
+  const scope = (digest.bucket ?? BUCKETS) | (digest.part === 'live' ? 0x20 : digest.part === 'left' ? 0x40 : 0);
+  const out = new ByteWriter().text(digest.issuer).byte(scope).varint(digest.items.length);
+  for (const item of digest.items) writeItem(out, item);
+  return out.done();
+}
+
+/** @throws LatticeError truncated, malformed, too_large */
+export function decodeDigest(bytes: Uint8Array): Digest {
+  const input = new ByteReader(bytes);
+  const issuer = input.text(26);
+  const scope = input.byte();
+  const bucket = scope & 0x1f;
+  if (bucket > BUCKETS || scope >= 0x60) throw new LatticeError('malformed', 'no such bucket');
+  const count = input.varint();
+  if (count > DIGEST_ITEMS_MAX) throw new LatticeError('too_large', `digest of ${count} items`);
+  const items: DigestItem[] = [];
+  for (let i = 0; i < count; i++) items.push(readItem(input));
+  input.end();
+  const part = scope >= 0x40 ? 'left' : scope >= 0x20 ? 'live' : undefined;
+  return { issuer, items, bucket: bucket === BUCKETS ? undefined : bucket, part };
+}
+
+/** Ids of entries that a peer wants. */
+export function encodeIds(ids: readonly string[]): Uint8Array {
+  const out = new ByteWriter().varint(ids.length);
+  for (const id of ids) out.bytes(fromHex(id));
+  return out.done();
+}
+
+/** @throws LatticeError truncated, malformed, too_large */
+export function decodeIds(bytes: Uint8Array): string[] {
+  const input = new ByteReader(bytes);
+  const count = input.varint();
+  if (count > DIGEST_ITEMS_MAX) throw new LatticeError('too_large', `${count} ids`);
+  const ids: string[] = [];
+  for (let i = 0; i < count; i++) ids.push(hex(input.bytes(ITEM_ID_BYTES)));
+  input.end();
+  return ids;
+}
+
+/** 64 bits of a hash over all fields of `item`. */
+export function itemHash(item: DigestItem, crypto: Pick<Crypto, 'sha256'>): bigint {
+  const out = new ByteWriter().label('item');
+  writeItem(out, item);
+  return BigInt(`0x${hex(crypto.sha256(out.done()).subarray(0, 8))}`);
+}
+
+function writeItem(out: ByteWriter, item: DigestItem): void {
+  out.bytes(fromHex(item.id)).byte(item.state | (item.mark === '' ? 0 : EVICTED));
+  out.varint(item.version).bytes(fromHex(item.tie)).bytes(fromHex(item.mark));
+}
+
+function readItem(input: ByteReader): DigestItem {
+  const id = hex(input.bytes(ITEM_ID_BYTES));
+  const head = input.byte();
+  const state = head & ~EVICTED;
+  if (state > REVOCATION_ITEM) throw new LatticeError('malformed', 'no such state');
+  const version = input.varint();
+  const tie = state > 0 && state < GC_WATERMARK_ITEM ? hex(input.bytes(8)) : '';
+  return { id, state, version, tie, mark: (head & EVICTED) === 0 ? '' : hex(input.bytes(8)) };
+}
+
+function fromHex(text: string): Uint8Array {
+  const bytes = new Uint8Array(text.length / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(text.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
+}

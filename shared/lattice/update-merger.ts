@@ -1,0 +1,232 @@
+/**
+ * Merges updates into a replica: parsed, ranked, then verified, so that old news costs no cryptography. What is better
+ * than the known state is stored for its issuer.
+ */
+
+import { copyBytes } from './byte-codec.ts';
+import type { Crypto } from './crypto-interface.ts';
+import { decodeEviction, type Eviction, verifyEviction } from './eviction.ts';
+import { type CertificateCache, openCertificate } from './gateway-certificate.ts';
+import {
+  decodeGcWatermark,
+  decodeRevocation,
+  type GcWatermark,
+  openGcWatermark,
+  openRevocation,
+  type Revocation,
+} from './issuer-statements.ts';
+import type { IssuerStore } from './issuer-store.ts';
+import type { IssuerStores } from './issuer-stores.ts';
+import { LatticeError, type LatticeErrorCode } from './lattice-error.ts';
+import { compareEvictions, compareRecords } from './merge-rules.ts';
+import { PAYLOAD_MAX_BYTES } from './node-payload.ts';
+import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './owner-record.ts';
+import { decodeUpdate, type EntryUpdate, type Update } from './registry-update.ts';
+import type { Entry } from './replica-entry.ts';
+import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
+
+/** Two different payloads that one session signed with one version, which proves that its owner lies. */
+interface Conflict {
+  session: string;
+  records: [Uint8Array, Uint8Array];
+}
+
+export type MergeResult =
+  /** `sessions`: those whose entry changed or was removed. */
+  | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /** This replica has exactly this. */
+  | { outcome: 'known'; issuer: string; sessions: string[] }
+  /** This replica has something newer. */
+  | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /**
+   * Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender needs our
+   * floors.
+   */
+  | { outcome: 'collected'; issuer: string; session: string }
+  /** Can be merged when it arrives with the missing part: request it. */
+  | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
+  | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
+
+interface MergerOptions {
+  crypto: Crypto;
+  shelves: IssuerStores;
+  /** Sessions per issuer, tombstones included. */
+  entriesPerIssuer: number;
+  /** Those of them that have not left. */
+  livePerIssuer: number;
+  /** Gateway keys per issuer with a floor, and as many revoked keys. */
+  keysPerIssuer: number;
+}
+
+interface ReadEntry {
+  session: string;
+  record: OwnerRecord | undefined;
+  eviction: Eviction | undefined;
+  /** The ticket of a session that is not known yet; not verified. */
+  ticket?: Ticket;
+  known: Entry | undefined;
+  shelf: IssuerStore;
+}
+
+export class Merger {
+  readonly #crypto: Crypto;
+  readonly #stores: IssuerStores;
+  readonly #entriesMax: number;
+  readonly #liveMax: number;
+  readonly #keysMax: number;
+  readonly #certificates: CertificateCache = new Map();
+
+  constructor(options: MergerOptions) {
+    this.#crypto = options.crypto;
+    this.#stores = options.shelves;
+    this.#entriesMax = options.entriesPerIssuer;
+    this.#liveMax = options.livePerIssuer;
+    this.#keysMax = options.keysPerIssuer;
+  }
+
+  /**
+   * `trusted`: this replica verified and stored it before, so signatures are not checked again. Never throws: errors
+   * are in the result.
+   */
+  merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
+    try {
+      const update = given instanceof Uint8Array ? decodeUpdate(given) : given;
+      switch (update.kind) {
+        case 'entry':
+          return this.#mergeEntry(update, trusted);
+        case 'floor':
+          return this.#mergeGcWatermark(decodeGcWatermark(copyBytes(update.floor)), trusted);
+        case 'revocation':
+          return this.#mergeRevocation(decodeRevocation(copyBytes(update.revocation)), trusted);
+      }
+    } catch (error) {
+      if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
+      throw error;
+    }
+  }
+
+  #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
+    const read = this.#read(update);
+    if ('outcome' in read) return read;
+    const { session, known, shelf: store } = read;
+    const { issuer } = store;
+    const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
+    const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
+    // Same rank but different content: worth a signature check, because it proves a lie.
+    const conflict = contradiction(read.record, known?.record);
+    if (order <= 0 && evicts <= 0 && conflict === undefined)
+      return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
+    const record = order > 0 ? read.record : known?.record;
+    const eviction = evicts > 0 ? read.eviction : known?.eviction;
+    const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
+    if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
+    if (known === undefined) this.#requireRoom(store, eviction === undefined && record?.state !== 'LEFT');
+    const ticket = this.#opened(read, trusted);
+    if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
+    if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
+    store.put({ ticket, record: copied(record, known?.record), payload: payload && copyBytes(payload), eviction });
+    return { outcome: 'merged', issuer, sessions: [session], ...conflict };
+  }
+
+  /** @throws LatticeError full */
+  #requireRoom(store: IssuerStore, live: boolean): void {
+    if (store.entries.size >= this.#entriesMax)
+      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+    if (live && store.live >= this.#liveMax)
+      throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
+  }
+
+  /** Everything that needs no signature check. */
+  #read(update: EntryUpdate): ReadEntry | MergeResult {
+    const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
+    const eviction =
+      update.eviction === undefined ? undefined : decodeEviction(copyBytes(update.eviction), this.#crypto);
+    const session = record?.session ?? eviction?.session;
+    if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
+    if (eviction !== undefined && eviction.session !== session)
+      throw new LatticeError('mismatch', 'parts of different sessions');
+    const known = this.#stores.entry(session);
+    const store = known === undefined ? undefined : this.#stores.get(known.issuer);
+    if (known !== undefined && store !== undefined) return { session, record, eviction, known, shelf: store };
+    return this.#readNew(session, update.ticket, { record, eviction });
+  }
+
+  /** The first update of a session must bring its ticket. */
+  #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
+    if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
+    const ticket = decodeTicket(copyBytes(bytes), this.#crypto);
+    if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
+    const store = this.#stores.of(ticket.issuer, ticket.certificate.root);
+    if (store.excludes(ticket)) return { outcome: 'collected', issuer: store.issuer, session } as const;
+    return { session, ...said, ticket, known: undefined, shelf: store };
+  }
+
+  /** The bytes that belong to `record`; none if they are no longer needed. */
+  #payloadFor(
+    record: OwnerRecord | undefined,
+    evicted: boolean,
+    given: Uint8Array | undefined,
+    known: Entry | undefined,
+  ): Uint8Array | undefined | 'lacking' {
+    if (given !== undefined && given.length > PAYLOAD_MAX_BYTES)
+      throw new LatticeError('too_large', `payload of ${given.length} bytes`);
+    if (record === undefined || evicted || record.state === 'LEFT') return undefined;
+    if (known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash)
+      return known.payloadBytes;
+    if (given === undefined) return 'lacking';
+    if (payloadHash(given, this.#crypto) !== record.payloadHash)
+      throw new LatticeError('mismatch', 'not the payload that was signed');
+    return given;
+  }
+
+  /** A thousand tickets share one certificate, so checking it costs nothing, and they share it in memory, too. */
+  #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
+    if (ticket === undefined) {
+      if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
+      return known.ticket;
+    }
+    if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
+    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
+  }
+
+  #verify({ record, eviction }: ReadEntry, ticket: Ticket, says: boolean, evicts: boolean): void {
+    if (says && record !== undefined) verifyRecord(record, ticket.sessionKey, this.#crypto);
+    if (evicts && eviction !== undefined) verifyEviction(eviction, ticket.certificate.key, this.#crypto);
+  }
+
+  #mergeGcWatermark(watermark: GcWatermark, trusted: boolean): MergeResult {
+    const store = this.#stores.ofRoot(watermark.certificate.root);
+    const { issuer, watermarks } = store;
+    const known = watermarks.get(watermark.certificate.keyName);
+    if (known !== undefined && known.at >= watermark.at)
+      return { outcome: known.at === watermark.at ? 'known' : 'older', issuer, sessions: [] };
+    if (known === undefined && watermarks.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
+    const opened = trusted ? watermark : openGcWatermark(watermark.bytes, this.#crypto, this.#certificates);
+    return { outcome: 'merged', issuer, sessions: store.raiseGcWatermark(opened) };
+  }
+
+  #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
+    const store = this.#stores.ofRoot(revocation.root);
+    const { issuer, revocations } = store;
+    if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
+    // A root that revokes itself is accepted in any case.
+    if (revocations.size >= this.#keysMax && revocation.keyName !== store.rootName)
+      throw new LatticeError('full', 'too many revocations');
+    const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
+    return { outcome: 'merged', issuer, sessions: store.revoke(opened) };
+  }
+}
+
+function contradiction(
+  record: OwnerRecord | undefined,
+  known: OwnerRecord | undefined,
+): { conflict: Conflict } | undefined {
+  if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
+  if (record.state !== known.state || record.version !== known.version) return undefined;
+  return { conflict: { session: record.session, records: [known.bytes, copyBytes(record.bytes)] } };
+}
+
+/** Bytes of a message are copied before they are stored: a view would keep the whole message. */
+function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
+  return record === undefined || record === known ? record : { ...record, bytes: copyBytes(record.bytes) };
+}

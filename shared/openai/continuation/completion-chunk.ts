@@ -1,0 +1,81 @@
+/** One chunk of a chat's or a completion's stream, as far as joining two streams needs it. */
+import { isObject, readFinish } from '../token-usage.ts';
+import type { ContinuableKind } from './continuation-plan.ts';
+import { parseJsonObject } from './parse-json-object.ts';
+
+export interface CompletionChunk {
+  object: Readonly<Record<string, unknown>>;
+  text: string;
+  /** The chunk sets the role. */
+  role: boolean;
+  finish: string | undefined;
+  usage: Readonly<Record<string, unknown>> | undefined;
+  /** The single choice; undefined if there is none, as in the chunk with the usage. */
+  choice: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** An engine's error in its stream. */
+interface SaidError {
+  /** The engine is at fault, not the request. */
+  isEngines: boolean;
+}
+
+type ChunkReading =
+  | { kind: 'chunk'; chunk: CompletionChunk }
+  | { kind: 'error'; error: SaidError }
+  | { kind: 'odd'; why: string };
+
+/** `data` of an event other than `[DONE]`. */
+export function readChunk(kind: ContinuableKind, data: Uint8Array): ChunkReading {
+  const object = parseJsonObject(data);
+  if (object === undefined) return odd('an event that is no JSON object');
+  if (object.error !== undefined && object.error !== null) return { kind: 'error', error: readError(object.error) };
+  const { choices, usage } = object;
+  const counts = isObject(usage) ? usage : undefined;
+  if (!Array.isArray(choices) || choices.length > 1) return odd('an event without exactly one choice');
+  const choice: unknown = choices[0];
+  if (choice === undefined) {
+    return { kind: 'chunk', chunk: { object, text: '', role: false, finish: undefined, usage: counts, choice } };
+  }
+  if (!isObject(choice) || (choice.index !== 0 && choice.index !== undefined))
+    return odd('a choice that is not the first');
+  if (!isNothing(choice.logprobs)) return odd('log probabilities');
+  const said = kind === 'chat' ? readDelta(choice.delta) : readCompletion(choice.text);
+  if ('why' in said) return { kind: 'odd', why: said.why };
+  return { kind: 'chunk', chunk: { object, ...said, finish: readFinish(choice.finish_reason), usage: counts, choice } };
+}
+
+function odd(why: string): ChunkReading {
+  return { kind: 'odd', why: `the stream has ${why}` };
+}
+
+type Said = { text: string; role: boolean };
+
+function readCompletion(text: unknown): Said | { why: string } {
+  if (typeof text === 'string') return { text, role: false };
+  return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is none' };
+}
+
+/** Anything else in a delta (a tool call, reasoning, a refusal) cannot be continued by another engine. */
+function readDelta(delta: unknown): Said | { why: string } {
+  if (isNothing(delta)) return { text: '', role: false };
+  if (!isObject(delta)) return { why: 'the stream has a delta that is none' };
+  for (const [key, value] of Object.entries(delta)) {
+    if (key === 'role' || key === 'content' || isNothing(value)) continue;
+    return { why: `the answer has '${key.slice(0, 64)}'` };
+  }
+  const { role, content } = delta;
+  if (!isNothing(content) && typeof content !== 'string') return { why: 'the stream has a content that is no text' };
+  return { text: typeof content === 'string' ? content : '', role: !isNothing(role) };
+}
+
+/** The ways in which engines write an absent value. */
+function isNothing(value: unknown): boolean {
+  return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
+}
+
+/** vLLM writes the status as a number into `code`. Without a code, an engine that breaks off counts as broken. */
+function readError(error: unknown): SaidError {
+  const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
+  return { isEngines: !(code >= 400 && code < 500) };
+}

@@ -1,0 +1,41 @@
+/**
+ * Asks the engine's tokenizer whether the engine continues exactly where a text ends, and how many tokens the text has.
+ */
+import { detokenizeBody, detokenizedText, isPromptAndText, readTokens, tokenizeBodies } from './continuation-bodies.ts';
+import type { ContinuationPlan } from './continuation-plan.ts';
+
+/** Rows of shared/openai/endpoints.ts. */
+const TOKENIZE = 9;
+const DETOKENIZE = 10;
+
+/** Sends one of the two requests; undefined if the engine has no answer. Rejections pass through. */
+export type TokenizerCall = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
+
+/** The text's number of tokens, or why the engine would not continue where it ends. */
+export async function countTokens(
+  plan: ContinuationPlan,
+  text: string,
+  ask: TokenizerCall,
+): Promise<number | { why: string }> {
+  const tokensOf = async (body: Uint8Array) => {
+    const answer = await ask(TOKENIZE, body);
+    return answer && readTokens(answer);
+  };
+  const textOf = async (tokens: readonly number[]) => {
+    const answer = await ask(DETOKENIZE, detokenizeBody(plan, tokens));
+    return answer && detokenizedText(answer);
+  };
+  const { text: alone, rendered } = tokenizeBodies(plan, text);
+  if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
+  // Sequentially: a node with one free place would refuse the second request.
+  const count = await tokensOf(alone);
+  const prompt = count && (await tokensOf(rendered.prompt));
+  const partial = prompt && (await tokensOf(rendered.partial));
+  if (count === undefined || prompt === undefined || partial === undefined)
+    return { why: 'the next engine does not tell how it reads the text so far' };
+  if (isPromptAndText(partial, prompt, count)) return count.length;
+  // Tokens may merge at the boundary of prompt and text, and some tokenizers put a space before every text.
+  const before = await textOf(prompt);
+  if (before !== undefined && `${before}${text}` === (await textOf(partial))) return count.length;
+  return { why: "the model's template does not render the text so far as it was said" };
+}

@@ -1,0 +1,164 @@
+/**
+ * Server-sent events on bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+ * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
+ */
+import { concat } from '../collections/concat.ts';
+import { BOM, ByteBuffer, decodeUtf8, encodeUtf8, startsWith } from './byte-search.ts';
+
+/** Longer events are passed on unparsed. */
+const MAX_EVENT_BYTES = 1024 * 1024;
+
+const LF = 0x0a;
+const CR = 0x0d;
+const DATA = encodeUtf8('data');
+const EVENT = encodeUtf8('event');
+const ERROR = encodeUtf8('error');
+const NEWLINE = encodeUtf8('\n');
+
+export interface SseEvent {
+  /** The event as received, with its blank line; only its beginning if it is too long. */
+  bytes: Uint8Array;
+  tooLong: boolean;
+  /** Offset in the chunk that completed it, just after its blank line. */
+  end: number;
+  /** The only event that a byte order mark may precede. */
+  first: boolean;
+}
+
+/**
+ * Finds the ends of events. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed, except for
+ * the LF of a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
+ */
+export class SseSplitter {
+  readonly #event: ByteBuffer;
+  /** The current line is empty so far. */
+  #lineEmpty = true;
+  /** The last byte was a CR; an LF that follows belongs to the same line end. */
+  #afterCr = false;
+  /** That CR ended an event. */
+  #crEndedEvent = false;
+  #first = true;
+
+  constructor(maxEventBytes = MAX_EVENT_BYTES) {
+    this.#event = new ByteBuffer(maxEventBytes);
+  }
+
+  /** Bytes of the unfinished event. */
+  get pendingBytes(): number {
+    return this.#event.offered;
+  }
+
+  /** The beginning of the unfinished event, a view until the next push. */
+  get pending(): Uint8Array {
+    return this.#event.bytes();
+  }
+
+  /** The last event ended with a CR at the very end of a chunk; an LF that comes next belongs to it. */
+  get endedWithCr(): boolean {
+    return this.#afterCr && this.#crEndedEvent;
+  }
+
+  /**
+   * @param visit called for each event that this chunk completes. Not collected in an array, because a chunk of short
+   * lines would make one of many times its own size
+   */
+  push(chunk: Uint8Array, visit: (event: SseEvent) => void): void {
+    if (chunk.length === 0) return;
+    let from = 0;
+    let line = 0;
+    if (this.#afterCr && chunk[0] === LF) {
+      line = 1;
+      if (this.#crEndedEvent) from = 1;
+    }
+    this.#afterCr = false;
+    let lf = chunk.indexOf(LF, line);
+    let cr = chunk.indexOf(CR, line);
+    for (;;) {
+      if (lf >= 0 && lf < line) lf = chunk.indexOf(LF, line);
+      if (cr >= 0 && cr < line) cr = chunk.indexOf(CR, line);
+      const isCr = cr >= 0 && (lf < 0 || cr < lf);
+      const at = isCr ? cr : lf;
+      if (at < 0) break;
+      const blank = this.#lineEmpty && at === line;
+      line = isCr && chunk[at + 1] === LF ? at + 2 : at + 1;
+      this.#lineEmpty = true;
+      if (isCr && line === chunk.length && chunk[at + 1] !== LF) {
+        this.#afterCr = true;
+        this.#crEndedEvent = blank;
+      }
+      if (blank) {
+        visit(this.#complete(chunk, from, line));
+        from = line;
+      }
+    }
+    if (line < chunk.length) this.#lineEmpty = false;
+    if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
+  }
+
+  /** The event that the end of the stream cut off, if any; `end` is 0. */
+  rest(): SseEvent | undefined {
+    if (this.#event.offered === 0) return undefined;
+    return { bytes: this.#event.bytes(), tooLong: this.#event.overflowed, end: 0, first: this.#first };
+  }
+
+  #complete(chunk: Uint8Array, from: number, end: number): SseEvent {
+    const first = this.#first;
+    this.#first = false;
+    const here = chunk.subarray(from, end);
+    if (this.#event.offered === 0) return { bytes: here, tooLong: false, end, first };
+    this.#event.add(here);
+    const tooLong = this.#event.overflowed;
+    return { bytes: this.#event.take(), tooLong, end, first };
+  }
+}
+
+export interface SseFields {
+  /** The `event` field; undefined if absent. */
+  event?: string;
+  /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
+  data?: Uint8Array;
+  /** There is an `error` field, which the standard does not know: llama.cpp tells in it that it failed, and clients skip it. */
+  error?: true;
+}
+
+function lineEnd(bytes: Uint8Array, from: number): number {
+  for (let i = from; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === LF || byte === CR) return i;
+  }
+  return bytes.length;
+}
+
+/** Offset of the value if the line has this field. */
+function valueAt(bytes: Uint8Array, line: number, end: number, name: Uint8Array): number | undefined {
+  const colon = line + name.length;
+  if (colon > end || !startsWith(bytes, name, line)) return undefined;
+  if (colon === end) return end;
+  if (bytes[colon] !== 0x3a) return undefined;
+  return colon + 1 < end && bytes[colon + 1] === 0x20 ? colon + 2 : colon + 1;
+}
+
+/** The fields of one event; `id` and `retry` are not needed here. */
+export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFields {
+  const { bytes, first } = event;
+  const fields: SseFields = {};
+  const more: Uint8Array[] = [];
+  let line = first && startsWith(bytes, BOM) ? BOM.length : 0;
+  while (line < bytes.length) {
+    const end = lineEnd(bytes, line);
+    const data = valueAt(bytes, line, end, DATA);
+    if (data !== undefined) {
+      const value = bytes.subarray(data, end);
+      if (fields.data === undefined) fields.data = value;
+      else more.push(NEWLINE, value);
+    } else {
+      const name = valueAt(bytes, line, end, EVENT);
+      if (name !== undefined) fields.event = decodeUtf8(bytes.subarray(name, end));
+      else if (valueAt(bytes, line, end, ERROR) !== undefined) fields.error = true;
+    }
+    // A CRLF counts as two line ends here: the empty line between them has no field.
+    line = end + 1;
+  }
+  if (fields.data !== undefined && more.length > 0) fields.data = concat([fields.data, ...more]);
+  return fields;
+}

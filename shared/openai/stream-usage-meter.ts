@@ -1,0 +1,282 @@
+/** Reads usage, completeness and finish reason from an SSE answer. */
+import { ByteSearch, encodeUtf8, sameBytes, startsWith } from './byte-search.ts';
+import { parseJsonObject } from './continuation/parse-json-object.ts';
+import type { Endpoint } from './endpoints.ts';
+import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse-splitter.ts';
+import {
+  ABORTED,
+  completeUsage,
+  isObject,
+  type MeterResult,
+  readFinish,
+  readUsageJson,
+  type UsageMeter,
+  type UsageMeterOptions,
+  type UsageReport,
+} from './token-usage.ts';
+
+/** An event longer than this is not the usage event, whose size does not depend on the answer. */
+const EVENT_BUFFER_MAX_BYTES = 64 * 1024;
+
+const LF = 0x0a;
+const DONE = encodeUtf8('[DONE]');
+const ERROR = encodeUtf8('"error"');
+const USAGE = new ByteSearch('"usage"');
+const FINISH = new ByteSearch('"finish_reason"');
+const CHOICES = new ByteSearch('"choices"');
+const INDEX = new ByteSearch('"index"');
+const OPEN_OBJECT = 0x7b;
+const ONE = 0x31;
+const NINE = 0x39;
+/** Choices of one answer that are tracked. Beyond that, an early end goes unnoticed. */
+const CHOICES_MAX = 1024;
+const QUOTE = 0x22;
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+/** Longer errors quote the request; they are recognized by their first key only. */
+const ERROR_MAX_BYTES = 4096;
+
+/**
+ * True for an engine's error: `error` is its first key, or it has no choices and `error` occurs later, as in older
+ * vLLMs.
+ */
+function isError(data: Uint8Array): boolean {
+  if (data[0] !== OPEN_OBJECT) return false;
+  let pos = 1;
+  while (isSpace(data[pos])) pos++;
+  if (startsWith(data, ERROR, pos)) return true;
+  if (data.length > ERROR_MAX_BYTES || CHOICES.indexIn(data) >= 0) return false;
+  const said = parseJsonObject(data);
+  return said?.object === 'error' || isObject(said?.error);
+}
+
+/** True if the key occurs anywhere with a value of this kind. A key that text merely quotes has escaped quotes. */
+function hasKey(data: Uint8Array, key: ByteSearch, from: number, to = from): boolean {
+  for (let at = key.indexIn(data); at >= 0; at = key.indexIn(data, at + 1)) {
+    let pos = at + key.bytes.length;
+    while (isSpace(data[pos])) pos++;
+    if (data[pos] !== 0x3a) continue;
+    pos++;
+    while (isSpace(data[pos])) pos++;
+    const begin = data[pos] ?? 0;
+    if (begin >= from && begin <= to) return true;
+  }
+  return false;
+}
+
+export class StreamMeter implements UsageMeter {
+  readonly #endpoint: Endpoint;
+  readonly #options: UsageMeterOptions;
+  readonly #splitter = new SseSplitter();
+  #report: UsageReport = {};
+  /** Events with a piece of the answer: about one per token. */
+  #pieces = 0;
+  #complete = false;
+  #sawLast = false;
+  #finish: string | undefined;
+  /** The highest index of a choice. */
+  #lastChoice = 0;
+  /** Choices that reported their finish reason. */
+  readonly #finished = new Set<number>();
+  /** The engine reported its own failure; nothing else will come. */
+  #failed = false;
+  /** The engine gave the answer up. Its end is not passed on, so that it is reported like a broken connection. */
+  #aborted = false;
+  #swallowing = false;
+  /** Every usage event is removed: some engines send one after every chunk. */
+  readonly #dropping: boolean;
+  /** The unfinished event became too long to be held back. */
+  #passing = false;
+  /** The removed event ended with a CR; its LF may follow. */
+  #droppedLast = false;
+
+  constructor(endpoint: Endpoint, options: UsageMeterOptions) {
+    this.#endpoint = endpoint;
+    this.#options = options;
+    this.#dropping = options.dropUsageEvent && endpoint.injectUsage;
+  }
+
+  get saidLast(): boolean {
+    return this.#sawLast;
+  }
+
+  /** Holds back an event until it is complete: a client cannot use a part of it, and it may be one that must not go out. */
+  push(chunk: Uint8Array): Uint8Array[] {
+    if (chunk.length === 0 || this.#swallowing) return [];
+    const out: Uint8Array[] = [];
+    // A view that stays valid while the splitter adds to its buffer: it starts a new one for each event.
+    const hasBegun = this.#splitter.pendingBytes > 0;
+    const holds = !this.#passing;
+    let held = hasBegun && holds ? this.#splitter.pending : undefined;
+    /** Everything before this is passed on or dropped. */
+    let from = 0;
+    /** End of the last complete event, or of a line end that spans two chunks. */
+    let at = 0;
+    const give = (end: number) => {
+      if (held !== undefined && end > 0) out.push(held);
+      held = undefined;
+      if (end > from) out.push(from === 0 && end === chunk.length ? chunk : chunk.subarray(from, end));
+      from = end;
+    };
+    if (chunk[0] === LF && this.#splitter.endedWithCr) {
+      at = 1;
+      if (this.#droppedLast) from = 1;
+    }
+    this.#droppedLast = false;
+    this.#splitter.push(chunk, (event) => {
+      if (this.#swallowing) return;
+      const isUsage = this.#readEvent(event);
+      // If the beginning of an event was passed on, its rest is, too.
+      if (this.#aborted && (holds || at > 0 || !hasBegun)) {
+        if (at > from) give(at);
+        this.#swallowing = true;
+        return;
+      }
+      if (isUsage && this.#dropping && !this.#passing) {
+        if (at > from) give(at);
+        held = undefined;
+        from = event.end;
+        this.#droppedLast = event.end === chunk.length;
+      }
+      this.#passing = false;
+      at = event.end;
+    });
+    if (this.#swallowing) return out;
+    if (this.#splitter.pendingBytes > EVENT_BUFFER_MAX_BYTES) this.#passing = true;
+    give(this.#passing ? chunk.length : at);
+    return out;
+  }
+
+  /** @returns true if this is the event that `include_usage` causes */
+  #readEvent(event: SseEvent): boolean {
+    const fields = sseFields(event);
+    if (fields.error && fields.data === undefined) this.#aborted = true;
+    if (fields.data === undefined) return false;
+    switch (this.#endpoint.terminal.kind) {
+      case 'done':
+        return this.#readChunk(fields.data, event.tooLong);
+      case 'event':
+        this.#readTypedEvent(fields, fields.data, event.tooLong, this.#endpoint.terminal.types);
+        return false;
+      case 'none':
+        return false;
+    }
+  }
+
+  /** Chat and completions: objects with `choices`, then `[DONE]`. */
+  #readChunk(data: Uint8Array, tooLong: boolean): boolean {
+    if (sameBytes(data, DONE)) {
+      this.#sawLast = true;
+      this.#complete = !this.#failed;
+      return false;
+    }
+    if (isError(data)) {
+      this.#failed = true;
+      return false;
+    }
+    const hasUsage = !tooLong && hasKey(data, USAGE, OPEN_OBJECT);
+    const hasFinish = !tooLong && hasKey(data, FINISH, QUOTE);
+    const hasMore = !tooLong && hasKey(data, INDEX, ONE, NINE);
+    const chunk = hasUsage || hasFinish || hasMore ? parseJsonObject(data) : undefined;
+    const choices = chunk?.choices;
+    if (hasUsage) {
+      const report = readUsageJson(this.#endpoint.usage, chunk?.usage);
+      if (report !== undefined) this.#report = report;
+    }
+    if ((hasFinish || hasMore) && Array.isArray(choices)) this.#readChoices(choices);
+    const isUsageEvent = isObject(chunk?.usage) && Array.isArray(choices) && choices.length === 0;
+    if (!isUsageEvent) this.#pieces++;
+    return isUsageEvent;
+  }
+
+  #readChoices(choices: readonly unknown[]): void {
+    for (const choice of choices) {
+      if (!isObject(choice)) continue;
+      const { index = 0 } = choice;
+      const finish = readFinish(choice.finish_reason);
+      this.#finish ??= finish;
+      if (finish === ABORTED) this.#aborted = true;
+      if (typeof index !== 'number' || !(index >= 0 && index < CHOICES_MAX)) continue;
+      this.#lastChoice = Math.max(this.#lastChoice, index);
+      if (finish !== undefined) this.#finished.add(index);
+    }
+  }
+
+  /** Responses and messages: every event has a type, as its name and in its data. */
+  #readTypedEvent(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
+    let object: Record<string, unknown> | undefined;
+    let type = fields.event;
+    if (type === undefined) {
+      object = tooLong ? undefined : parseJsonObject(data);
+      type = typeof object?.type === 'string' ? object.type : '';
+    }
+    if (type.endsWith('delta') && type !== 'message_delta') {
+      this.#pieces++;
+      return;
+    }
+    if (type === 'error') this.#failed = true;
+    const isTerminal = terminal.includes(type);
+    if (isTerminal) this.#sawLast = this.#complete = true;
+    if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
+    object ??= parseJsonObject(data);
+    if (object === undefined) return;
+    if (this.#endpoint.usage === 'responses') this.#readResponse(object.response, isTerminal);
+    else this.#readMessage(type, object);
+  }
+
+  #readResponse(response: unknown, isTerminal: boolean): void {
+    if (!isTerminal || !isObject(response)) return;
+    this.#report = readUsageJson('responses', response.usage) ?? this.#report;
+    this.#finish = readFinish(response.status);
+  }
+
+  /**
+   * `message_start` has the prompt's tokens, `message_delta` the completion's so far; the last value of each counts.
+   */
+  #readMessage(type: string, object: Record<string, unknown>): void {
+    if (type === 'message_start') {
+      const usage = isObject(object.message) ? readUsageJson('anthropic', object.message.usage) : undefined;
+      if (usage === undefined) return;
+      // Its output_tokens is a placeholder: a stream that breaks later would be billed as one token.
+      const { completion: _, ...known } = usage;
+      this.#report = { ...this.#report, ...known };
+    } else if (type === 'message_delta') {
+      this.#report = { ...this.#report, ...readUsageJson('anthropic', object.usage) };
+      const reason = isObject(object.delta) ? object.delta.stop_reason : undefined;
+      this.#finish = readFinish(reason) ?? this.#finish;
+    }
+  }
+
+  end(): MeterResult {
+    const flush = this.#readRest();
+    return {
+      flush,
+      usage: completeUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
+      complete: this.#complete && !this.#aborted,
+      ...(this.#aborted && { aborted: true }),
+      ...(this.#isCut && { cut: true }),
+      ...(this.#finish !== undefined && { finish: this.#finish }),
+    };
+  }
+
+  /**
+   * True if neither its terminal event nor a finish reason (of each choice, if there are several) arrived. Behind a
+   * proxy that speaks HTTP/1.0 to the engine (nginx's default), this is all that shows that an engine died.
+   * Transcriptions have no end that all engines agree on.
+   */
+  get #isCut(): boolean {
+    if (this.#complete || this.#failed || this.#endpoint.usage === 'none') return false;
+    return this.#finish === undefined || (this.#lastChoice > 0 && this.#finished.size <= this.#lastChoice);
+  }
+
+  /** Some engines end without the last blank line. */
+  #readRest(): Uint8Array[] {
+    const rest = this.#splitter.rest();
+    if (rest === undefined || this.#swallowing) return [];
+    const isUsage = this.#readEvent(rest);
+    return (isUsage && this.#dropping) || this.#aborted || this.#passing ? [] : [rest.bytes];
+  }
+}

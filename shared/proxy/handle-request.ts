@@ -1,0 +1,161 @@
+/**
+ * One request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch →
+ * respond. `record` is told each step. Every endpoint and every host uses this one path.
+ */
+
+import { InBandErrorDetector } from '../attempts/in-band-error-detector.ts';
+import { isRepeatable, type ParsedRequest } from '../attempts/parsed-request.ts';
+import { timesOut } from '../collections/start-timer.ts';
+import { ApiError, methodNotAllowed } from '../openai/api-errors.ts';
+import { type Endpoint, endpointById, findEndpoint } from '../openai/endpoints.ts';
+import { headersToEngine } from '../openai/forwarded-headers.ts';
+import { quoteForMessage } from '../openai/quote-for-message.ts';
+import { StageTimer } from '../openai/request-stage-timer.ts';
+import { QueueEntry } from '../queue/queue-entry.ts';
+import type { HeaderList } from '../wire/header-codec.ts';
+import { clientRequestId } from './client-request-id.ts';
+import { discardBody } from './discard-body.ts';
+import { dispatchQueued } from './dispatch-queued.ts';
+import { allowsResuming, dispatchResumable } from './dispatch-resumable.ts';
+import { errorResponse } from './error-response.ts';
+import { filter, isWorthWaiting } from './filter-nodes.ts';
+import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
+import type { ProxyRequest, ProxyResponse } from './proxy-messages.ts';
+import { readBody } from './read-body.ts';
+import type { RequestContext } from './request-context.ts';
+import { PRIORITY_HEADER, readPriority } from './routed-request.ts';
+import { sealedRoute } from './sealed-requests.ts';
+import { respond, respondWhenReady } from './send-response.ts';
+
+/** Never rejects: errors are responses. */
+export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
+  const { clock } = host;
+  const own = clientRequestId(request);
+  const requestId = own ?? clock.newId();
+  const name = own === undefined ? requestId : clock.newId();
+  const info: RequestInfo<C> = { requestId, name, startedAt: clock.now() };
+  const record = host.record(request, info);
+  const held: Releasables = { parsed: undefined, reservation: undefined };
+  try {
+    return await forward(request, host, info, record, held);
+  } catch (error) {
+    held.parsed?.release();
+    held.reservation?.release({ attempts: 0, isComplete: false });
+    record.refused(error);
+    await discardBody(request.body, host);
+    return errorResponse(error, requestId, endpointById(info.endpoint ?? 0));
+  }
+}
+
+/** What a failing request must release. */
+interface Releasables {
+  parsed: ParsedRequest | undefined;
+  reservation: HeldReservation | undefined;
+}
+
+async function forward<C>(
+  request: ProxyRequest,
+  host: Host<C>,
+  info: RequestInfo<C>,
+  record: RequestRecorder,
+  held: Releasables,
+): Promise<ProxyResponse> {
+  const { clock } = host;
+  const timing = new StageTimer(info.startedAt);
+  const { name } = info;
+
+  // Identify.
+  const endpoint = requireEndpoint(request);
+  info.endpoint = endpoint.id;
+  const identified = host.identify(request, endpoint);
+  const caller = identified instanceof Promise ? await identified : identified;
+  info.caller = caller;
+  host.authorize(request, caller, endpoint);
+  const priority = readPriority(request.header(PRIORITY_HEADER));
+
+  // Read body.
+  const read = readBody(request, endpoint, host);
+  const parsed = read instanceof Promise ? await read : read;
+  held.parsed = parsed;
+  info.model = parsed.model;
+  info.streamed = parsed.streaming;
+  const admittedAt = clock.steadyNow();
+  timing.ingressDone(clock.now());
+
+  // Resolve model.
+  const resolved = host.resolve(request, caller, parsed);
+  const wide = resolved instanceof Promise ? await resolved : resolved;
+  const route = parsed.sealed === undefined ? wide : sealedRoute(wide, parsed.model, parsed.sealed);
+  info.model = route.request.model;
+
+  // Filter.
+  const waitMs = filter(route, info, host);
+
+  // Reserve.
+  const entry = newQueueEntry(route, parsed, waitMs, host);
+  const engineAttempts = { count: 0 };
+  const attempts = () => engineAttempts.count;
+  const reserved = host.reserve({ caller, request, endpoint, parsed, model: info.model, name, attempts });
+  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  held.reservation = reservation;
+  timing.lookupDone(clock.now());
+
+  // Queue and dispatch.
+  const { model } = route.request;
+  const continues = parsed.streaming && allowsResuming(request, route);
+  const context: RequestContext<C> = {
+    host,
+    request,
+    caller,
+    info,
+    record,
+    route,
+    entry,
+    waitMs,
+    reservation,
+    engineAttempts,
+    priority,
+    continues,
+    admittedAt,
+    timing,
+    name,
+    endpoint,
+    inBand: new InBandErrorDetector(endpoint, parsed.sealed !== undefined),
+    parsed,
+    headers: engineHeaders(request, info),
+    receipt: route.receiptFor(model),
+    timeouts: route.timeoutsFor(model),
+  };
+  const pending = continues ? dispatchResumable(context) : dispatchQueued(context);
+
+  // Respond.
+  if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.timer)))
+    return respondWhenReady(pending, context);
+  return respond(await pending, context);
+}
+
+/** `waitMs`: the longest wait for a node. */
+function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { memory }: Pick<Host, 'memory'>) {
+  return new QueueEntry({
+    busyNodes: memory.busy,
+    queues: waitMs > 0,
+    hopes: (error) => isWorthWaiting(route, error),
+    repeatable: () => isRepeatable(parsed),
+    retriesMax: route.retriesMax,
+  });
+}
+
+function engineHeaders(request: ProxyRequest, { name, requestId }: RequestInfo): HeaderList {
+  return headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId);
+}
+
+/** @throws ApiError 404, 405, 426 */
+function requireEndpoint(request: ProxyRequest): Endpoint {
+  const { method, path } = request;
+  const endpoint = findEndpoint(method, path);
+  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoteForMessage(path)} here.`);
+  if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
+    throw new ApiError('upgrade_required', `${quoteForMessage(path)} takes no WebSocket; use POST.`);
+  if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
+  return endpoint;
+}

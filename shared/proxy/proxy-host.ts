@@ -1,0 +1,258 @@
+/** What the pipeline needs from its host program: a gateway on Workers, a gateway on Node, or an agent's ingress. */
+
+import type { AttemptError } from '../attempts/attempt-error.ts';
+import type { AttemptFailure } from '../attempts/attempt-request.ts';
+import type { ByteBudget } from '../attempts/byte-budget.ts';
+import type { AttemptPlan } from '../attempts/dispatch.ts';
+import type { DispatchContext } from '../attempts/dispatch-context.ts';
+import type { ParsedRequest } from '../attempts/parsed-request.ts';
+import type { ResponseStream } from '../attempts/started-response.ts';
+import type { StartTimer } from '../collections/start-timer.ts';
+import type { ApiError } from '../openai/api-errors.ts';
+import type { Endpoint } from '../openai/endpoints.ts';
+import type { TurnRequest, TurnResult } from '../queue/wait-queue.ts';
+import type { BusyNodeMemory } from '../routing/busy-nodes.ts';
+import type { Candidate } from '../routing/candidates.ts';
+import type { NodeChoice, RoutingQuery } from '../routing/choose-node.ts';
+import type { Breakers } from '../routing/circuit-breakers.ts';
+import type { Priority } from '../routing/fair-queue.ts';
+import type { NodeIndex } from '../routing/node-index.ts';
+import type { BreakerState } from '../routing/node-load.ts';
+import type { RetryBudget } from '../routing/retry-budget.ts';
+import type { RequestOutcome } from '../routing/retry-policy.ts';
+import type { Trust } from '../routing/trusted-providers.ts';
+import type { BodyMemory } from './body-memory.ts';
+import type { ColdModels } from './cold-model.ts';
+import type { ProxyRequest } from './proxy-messages.ts';
+
+export interface Host<C = unknown> {
+  readonly clock: HostClock;
+  readonly bodies: BodyLimits;
+  readonly memory: NodeMemory;
+  /**
+   * A stream that waits for its node is opened after this time, and then gets a comment at this interval. Milliseconds.
+   */
+  readonly pingMs: number;
+  /** Begins the record of one request. */
+  record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): RequestRecorder;
+  /** Identifies the caller. @throws ApiError 401, 403, 503 */
+  identify(request: ProxyRequest, endpoint: Endpoint): C | Promise<C>;
+  /** Checks that this caller may use this endpoint. @throws ApiError 400, 403 */
+  authorize(request: ProxyRequest, caller: C, endpoint: Endpoint): void;
+  /** The requested model, and the nodes that may serve it. @throws ApiError 400, 403 */
+  resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
+  /** Takes the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
+  reserve(reserved: ReserveRequest<C>): HeldReservation | undefined | Promise<HeldReservation>;
+  /** True if another request already waits for the same nodes. `scope` is evaluated only if any request waits. */
+  isQueued(model: string, scope: () => string): boolean;
+  /** Position of a waiting request, by its name: 1 is next. Undefined if it is not waiting. May reject. */
+  positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
+  /** Waits once for a turn. Resolves with what ended the wait. @throws AttemptError `cancelled` if the client left */
+  waitForTurn(queued: QueueRequest<C>): Promise<TurnResult>;
+  /** Brings the route's nodes and cold models up to date after a wait. */
+  refresh(models: readonly string[]): void | Promise<void>;
+  /** Opens one attempt at one node. @throws AttemptError if the engine sent no head */
+  open(attempt: AttemptContext<C>): Promise<ResponseStream>;
+  /** An attempt failed on its way to its engine or back. */
+  onAttemptFailed(node: Candidate, code: AttemptFailure): void;
+  /** An attempt ended. `breaker`: the state of the node's breaker, if the attempt changed it. */
+  onAttemptEnded(session: string, ending: RequestOutcome, breaker: BreakerState | undefined): void;
+  /** The client's error after the last `failure`; without one, no node could be chosen. */
+  refusal(route: Route, failure: AttemptError | undefined): ApiError;
+}
+
+/** `shared` has no clock and no randomness. */
+export interface HostClock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Milliseconds of a monotonic clock, for deadlines. */
+  steadyNow(): number;
+  /** For waits for other processes: a host that is starved may wait longer. */
+  readonly after: StartTimer;
+  /** Real time, for what a client must hear in time. */
+  readonly timer: StartTimer;
+  /** Between 0 and 1. */
+  random(): number;
+  /** A random name for a request. */
+  newId(): string;
+}
+
+/** Limits of request bodies. Bytes and milliseconds. */
+export interface BodyLimits {
+  /** The largest body that is buffered. */
+  readonly maxBytes: number;
+  /** A body without data for this long is dropped. */
+  readonly stallMs: number;
+  /** Memory for bodies that are being received. */
+  readonly memory: BodyMemory;
+  /** Memory for bodies kept for a retry, above the first MiB of each. */
+  readonly kept: ByteBudget;
+  readonly keptMaxBytes: number;
+  /** Memory for streams that may have to continue on another node: their request and text. */
+  readonly resumable: ByteBudget;
+}
+
+/** What this host learned about nodes by asking them. */
+export interface NodeMemory {
+  readonly breakers: Breakers;
+  readonly retries: RetryBudget;
+  readonly busy: BusyNodeMemory;
+  /** Nodes with engines that refused; see REFUSED_MS. */
+  readonly refused: BusyNodeMemory;
+  /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
+  avoided?(now: number): RoutingQuery['isAvoided'];
+}
+
+/** What is known about a request so far. The pipeline fills it in; the recorder reads it. */
+export interface RequestInfo<C = unknown> {
+  requestId: string;
+  /** Milliseconds since the epoch. */
+  startedAt: number;
+  /** Names the request's streams and records. Random, never the client's own id, which two clients may share. */
+  name: string;
+  /** Id in the endpoint table. */
+  endpoint?: number;
+  caller?: C;
+  model?: string;
+  /** A node serves the model, or served it recently. */
+  known?: boolean;
+  streamed?: boolean;
+}
+
+/** An attempt that got an engine's response head. */
+export interface AttemptTimings {
+  region: string | undefined;
+  /** The model that was requested there. */
+  model: string;
+  /** Time from the opening to its acknowledgment: a round trip. */
+  forwardMs: number;
+  /** The engine's time to its response head. */
+  engineMs: number;
+}
+
+/** Receives each step of a request as it happens. */
+export interface RequestRecorder {
+  /** The request waits for a node. Call the returned function when the wait ends. */
+  queueEntered(): (outcome: 'turn' | 'full' | 'late') => void;
+  /**
+   * An attempt at this session's node got a response head with this status, or failed with this code. `reached`: where,
+   * and how long the path and the engine took.
+   */
+  attempt(outcome: number | AttemptFailure, session: string, reached?: AttemptTimings): void;
+  /** The response is being sent. */
+  responseStarted(status: number, choice: Pick<NodeChoice, 'node' | 'model'>): void;
+  /** Refused before anything was sent. */
+  refused(error: unknown): void;
+  /** Refused in-band, after a 200 was sent. */
+  refusedLate(error: ApiError, cause: unknown): void;
+  /** The response broke off. `code`: what the client was told. */
+  responseBroke(reason: string, code: string): void;
+  /** The client left. Idempotent. */
+  clientDisconnected(): void;
+  /** The last byte was sent. Idempotent. */
+  responseEnded(): void;
+}
+
+/** How one request is routed. */
+export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor' | 'only'> {
+  readonly nodes: NodeIndex;
+  readonly trust: Trust;
+  /**
+   * @throws ApiError 400 for a provider that this host does not know; 403 if no provider is trusted; 503 while trust is
+   * unknown
+   */
+  requireTrust(): void;
+  /**
+   * True if the operator expects nodes that serve the model. Such a model is known although no node has served it yet.
+   */
+  expects(model: string): boolean;
+  /** Headers of every response on this route. Absent: none. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Retries after the first attempt, and the share of all requests that may be retried. */
+  readonly retriesMax: number;
+  readonly retryShare?: number;
+  timeoutsFor(model: string): DispatchContext['timeouts'];
+  receiptFor(model: string): string;
+  /** The receipt of a request that the host makes itself and that no account pays for. */
+  unpaidReceipt(model: string): string;
+  /** The longest wait for a node, milliseconds; 0: none. */
+  readonly waitMs: number;
+  /** If the model's last node left longer ago than this, requests do not wait; milliseconds. */
+  readonly restartGraceMs: number;
+  /**
+   * The longest wait for a model that is being started, milliseconds; absent: neither the request nor its key sets it.
+   */
+  readonly startWaitMs?: number | undefined;
+  /** Models that start on demand. Absent: an allowed node serves one of the models, or this host starts none. */
+  readonly cold?: ColdModels | undefined;
+  /** Default for whether a broken stream continues on another node; the request may override it. */
+  readonly resumes: boolean;
+  /** Names the nodes of `only`, for the queue in which requests wait for them. */
+  readonly onlyScope?: string;
+  /** True if all nodes of `only` are gone. */
+  isStale?(): boolean;
+  /** True if a request that ended with `error` may wait for a node. Absent: yes. */
+  mayWait?(error: ApiError): boolean;
+}
+
+export interface ReserveRequest<C> {
+  caller: C;
+  request: ProxyRequest;
+  endpoint: Endpoint;
+  parsed: ParsedRequest;
+  /** The requested model, aliases resolved. */
+  model: string;
+  name: string;
+  /** How many of its attempts may have reached an engine, whose node then reports usage. */
+  attempts(): number;
+}
+
+/** How a request ended, for its limits. */
+export interface RequestResult {
+  /** Attempts that may have reached an engine. */
+  attempts: number;
+  /** The last attempt's answer was complete and without error. */
+  isComplete: boolean;
+}
+
+export interface HeldReservation {
+  /** Headers for the response. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Other requests wait for its place. */
+  readonly concurrent: boolean;
+  /** Idempotent. */
+  release(end: RequestResult): void;
+}
+
+export interface QueueRequest<C> extends Pick<TurnRequest, 'name' | 'scope' | 'busy' | 'back'> {
+  model: string;
+  caller: C;
+  route: Route;
+  priority: Priority;
+  /** End of the wait, by `Clock.steadyNow`. */
+  until: number;
+  /** Bytes of the body that are buffered meanwhile. */
+  bytes: number;
+  /** The client has received the beginning of the response. */
+  begun: boolean;
+  /** How long the request has waited so far, milliseconds. */
+  queuedMs: number;
+  streaming: boolean;
+  info: Readonly<RequestInfo<C>>;
+  client: ProxyRequest['client'];
+}
+
+export interface AttemptContext<C> {
+  choice: NodeChoice;
+  plan: AttemptPlan;
+  dispatch: DispatchContext;
+  caller: C;
+  route: Route;
+  request: ProxyRequest;
+  /** How long the request has waited since it was admitted, milliseconds. */
+  waitedMs: number;
+  /** If the stream breaks, it continues on another node. */
+  continues: boolean;
+  /** The host may write the rest of the response to the client, bypassing the pipeline. */
+  offloads: boolean;
+}

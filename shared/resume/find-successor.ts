@@ -1,0 +1,218 @@
+/** Finds the node that continues a stream after the stream lost its node, and asks it to. */
+
+import { AttemptError } from '../attempts/attempt-error.ts';
+import type { AttemptFailure } from '../attempts/attempt-request.ts';
+import {
+  type AttemptPlan,
+  type DispatchHost,
+  type DispatchTarget,
+  dispatch,
+  type UpstreamResponse,
+} from '../attempts/dispatch.ts';
+import type { DispatchContext } from '../attempts/dispatch-context.ts';
+import { isEventStream, type ResponseStream, type StartedResponse } from '../attempts/started-response.ts';
+import type { StartTimer } from '../collections/start-timer.ts';
+import { ApiError } from '../openai/api-errors.ts';
+import { mayRetryAfterStatus, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
+import type { BuildContinuation } from './continued-stream.ts';
+import { CannotContinueError } from './engine-tokenizer.ts';
+
+/** Nodes whose engine cannot continue, or tokenizes the text differently. Each costs some tokenizer requests. */
+const REJECTED_MAX = 4;
+
+/** What finding a successor needs from its host. */
+export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> {
+  /** How this host tries nodes for any request. */
+  attempts(context: DispatchContext): DispatchHost<C, A>;
+  /** Sessions that serve the model in another revision or quantization than the first node. */
+  unlike(): Iterable<string>;
+  /** For requests that are not charged: a name for their streams, and a receipt without an account. */
+  unpaid(): { name: string; receipt: string };
+  /**
+   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. `rejected`:
+   * nodes that this stream cannot use although others could. Rejects with the last try's error, or with the result of
+   * the wait.
+   */
+  inTurn(
+    tryNodes: () => Promise<UpstreamResponse<C, A>>,
+    rejected: () => readonly string[],
+  ): Promise<UpstreamResponse<C, A>>;
+  /** A node had no place for it a moment ago. */
+  busy(): boolean;
+  /** Interval at which the client of a waiting stream gets a comment. */
+  pingMs: number;
+  timer: StartTimer;
+}
+
+/** A stream that broke. */
+interface BrokenStream<C extends DispatchTarget> {
+  context: DispatchContext;
+  prepare: BuildContinuation<C>;
+  /** Nodes that broke it or cannot continue it. A node that merely refused it may accept it after the next break. */
+  excluded: Set<string>;
+  /** Attempts made for this request, so that the next one gets a new number. */
+  attempts: number;
+}
+
+export interface Successor<C extends DispatchTarget, A extends ResponseStream> {
+  response: UpstreamResponse<C, A>;
+}
+
+/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client disconnected */
+export async function findSuccessor<C extends DispatchTarget, A extends ResponseStream>(
+  broken: BrokenStream<C>,
+  host: ResumeHost<C, A>,
+): Promise<Successor<C, A> | { why: string }> {
+  const search = new Search(broken, host);
+  try {
+    const response = await host.inTurn(
+      () => search.tryNodes(),
+      () => search.rejected,
+    );
+    return { response };
+  } catch (error) {
+    if (error instanceof ApiError) return { why: search.why(error) };
+    throw error; // The client disconnected.
+  }
+}
+
+class Search<C extends DispatchTarget, A extends ResponseStream> implements DispatchHost<C, A> {
+  readonly #broken: BrokenStream<C>;
+  readonly #host: ResumeHost<C, A>;
+  /** The attempts of the broken request, as they would be without a break. */
+  #usual: DispatchHost<C, A>;
+  /** Made the current attempt, and is told its end. */
+  #running: DispatchHost<C, A> | undefined;
+  /** Status of an engine that is available but cannot answer now. */
+  #busyStatus: number | undefined;
+  readonly #tried: Set<string>;
+  readonly #rejected = new Set<string>();
+  /** Why the last of them cannot continue. */
+  #unfit: string | undefined;
+  /** How the last try ended. */
+  #last: ApiError | undefined;
+  #rounds = 0;
+
+  constructor(broken: BrokenStream<C>, host: ResumeHost<C, A>) {
+    this.#broken = broken;
+    this.#host = host;
+    this.#usual = host.attempts(broken.context);
+    this.#tried = new Set(broken.excluded);
+  }
+
+  get rejected(): readonly string[] {
+    return [...this.#rejected];
+  }
+
+  /** Tries the current nodes once. */
+  async tryNodes(): Promise<UpstreamResponse<C, A>> {
+    // After a wait, nodes that failed before may be healthy again. Without a wait they were asked a moment ago.
+    if (this.#rounds++ > 0) this.#tried.clear();
+    for (;;) {
+      const before = this.#rejected.size;
+      try {
+        this.#usual = this.#host.attempts(this.#broken.context);
+        return await dispatch(this);
+      } catch (error) {
+        if (this.#rejected.size === before) throw error;
+        if (this.#rejected.size >= REJECTED_MAX) throw this.#noSuccessorError();
+      }
+    }
+  }
+
+  #noSuccessorError(): ApiError {
+    this.#last = new ApiError('upstream_error', this.#unfit ?? '');
+    return this.#last;
+  }
+
+  /** For the client, if the stream stays broken. */
+  why(error: ApiError): string {
+    const { code, cause } = error;
+    if (code === 'queue_full') return 'too many requests wait for a node already';
+    if (error !== this.#last) return 'no node that could go on became free for as long as it may wait';
+    if (cause instanceof AttemptError) {
+      return cause.code === 'overloaded' ? 'the other nodes have no place for it' : 'the other nodes failed too';
+    }
+    return this.#unfit ?? 'no other node serves the model in the same revision and quantisation';
+  }
+
+  choose(round: ReadonlySet<string>): C | undefined | Promise<C | undefined> {
+    return this.#usual.choose(new Set([...round, ...this.#tried, ...this.#rejected, ...this.#host.unlike()]));
+  }
+
+  onFailure(choice: C, code: AttemptFailure): void {
+    if (code !== 'cancelled') this.#usual.onFailure(choice, code);
+  }
+
+  onEnd(choice: C, ending: RequestOutcome): void {
+    this.#running?.onEnd(choice, this.#busyStatus === undefined ? ending : requestOutcome(this.#busyStatus));
+    this.#running = undefined;
+    this.#busyStatus = undefined;
+  }
+
+  get first(): number {
+    return this.#usual.first ?? 1;
+  }
+
+  get retriesMax(): number {
+    return this.#usual.retriesMax;
+  }
+
+  mayRetry(): boolean {
+    return this.#usual.mayRetry();
+  }
+
+  repeatable(): boolean {
+    return true;
+  }
+
+  left(): boolean {
+    return this.#usual.left();
+  }
+
+  whenLeft(call: () => void): void {
+    this.#usual.whenLeft(call);
+  }
+
+  refusal(failure: AttemptError | undefined): ApiError {
+    // An unfit node stays unfit, so waiting helps only if other nodes exist.
+    const noSuccessorError = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
+    this.#last = noSuccessorError ? this.#noSuccessorError() : this.#usual.refusal(failure);
+    return this.#last;
+  }
+
+  async attempt(choice: C, { acceptMs, movable, moved }: AttemptPlan): Promise<StartedResponse<A>> {
+    const { prepare, excluded } = this.#broken;
+    this.#tried.add(choice.node.session);
+    const attempt = { number: ++this.#broken.attempts, acceptMs, movable, moved };
+    try {
+      return await this.#begin(await prepare(choice, acceptMs), choice, attempt);
+    } catch (error) {
+      const unfit = asUnfit(error);
+      if (unfit === undefined) throw error;
+      this.#unfit = unfit.message;
+      this.#rejected.add(choice.node.session);
+      excluded.add(choice.node.session);
+      throw unfit;
+    }
+  }
+
+  async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
+    this.#running = this.#host.attempts(context);
+    if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // It cannot cancel what starts now.
+    const begun = await this.#running.attempt(choice, attempt);
+    const { status, head } = begun.answer;
+    if (status === 200 && isEventStream(head)) return begun;
+    await begun.answer.cancel();
+    if (!mayRetryAfterStatus(status)) throw new CannotContinueError(`the next engine answered with status ${status}`);
+    this.#busyStatus = status;
+    throw new AttemptError('overloaded', `the next engine answered with status ${status}`);
+  }
+}
+
+/** A node that refuses a sealed stream would refuse it again. It never discloses why. */
+function asUnfit(error: unknown): CannotContinueError | undefined {
+  if (error instanceof CannotContinueError) return error;
+  const isRefused = error instanceof AttemptError && error.code === 'seal_refused';
+  return isRefused ? new CannotContinueError('no other node that it is sealed to could go on with it') : undefined;
+}

@@ -1,0 +1,147 @@
+import {
+  type Candidate,
+  type CandidatePool,
+  candidatePool,
+  changedAt,
+  type NodeRequirements,
+  withoutTried,
+} from './candidates.ts';
+import { describeOffers } from './describe-offers.ts';
+import type { LiveNode } from './live-nodes.ts';
+import type { NodeIndex } from './node-index.ts';
+import { satisfies } from './requirements.ts';
+import type { RequestOutcome } from './retry-policy.ts';
+import type { Policy, RoutedRequest } from './routing-policy.ts';
+import { isTrusted, type Trust } from './trusted-providers.ts';
+
+/** The input of the choice before each attempt. */
+export interface RoutingQuery {
+  request: RoutedRequest;
+  /** Models to try, in order, if no node serves the previous one. */
+  fallbacks: readonly string[];
+  trust: Trust;
+  demand: NodeRequirements;
+  policyFor(model: string): Policy;
+  /** Restricts the candidates beyond trust and demand; absent: no restriction. */
+  only?: ((candidate: Candidate) => boolean) | undefined;
+  /** Nodes to avoid while others are available; absent: none. */
+  isAvoided?: ((candidate: Candidate) => boolean) | undefined;
+  /** Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all. */
+  among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
+  /** A path that was lost more recently than this may be coming back; its node is the last resort. */
+  lostLatelyMs: number;
+  /** Milliseconds since the epoch. */
+  now: number;
+  random(): number;
+}
+
+export interface NodeChoice {
+  node: Candidate;
+  /** The model that is asked for: the request's, or the first fallback that a node serves. */
+  model: string;
+  /** The request as the policy sees it; `model` is the one above. */
+  request: RoutedRequest;
+  policy: Policy;
+  live: LiveNode;
+  /** Another node could be asked instead. */
+  others: boolean;
+}
+
+/**
+ * Chooses the node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and
+ * not as a last resort.
+ *
+ * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes whose path was lost a moment ago. A
+ * fallback model comes after all of these.
+ */
+export function chooseNode(
+  index: NodeIndex,
+  question: RoutingQuery,
+  tried: ReadonlySet<string>,
+): NodeChoice | undefined {
+  index.live.expire(question.now);
+  const { request, fallbacks } = question;
+  const first = chooseFor(index, question, request.model, tried);
+  if (first !== undefined) {
+    const others = first.others || fallbacks.some((model) => isServed(index, question, model, tried));
+    return { ...first, others };
+  }
+  for (const [at, model] of fallbacks.entries()) {
+    const found = chooseFor(index, question, model, tried);
+    if (found === undefined) continue;
+    const others = found.others || fallbacks.slice(at + 1).some((next) => isServed(index, question, next, tried));
+    return { ...found, others };
+  }
+  return undefined;
+}
+
+function chooseFor(
+  index: NodeIndex,
+  question: RoutingQuery,
+  model: string,
+  tried: ReadonlySet<string>,
+): NodeChoice | undefined {
+  const { trust, demand, now, lostLatelyMs } = question;
+  const pool = among(candidatePool(index.model(model), trust, demand, now), question.only);
+  const ready = withoutTried(pool.ready, tried);
+  const well = notAvoided(ready, question);
+  const lists: (readonly Candidate[])[] = well.length > 0 ? [well] : [ready];
+  if (pool.preferred !== pool.ready) lists.unshift(notAvoided(withoutTried(pool.preferred, tried), question));
+  if (ready.length === 0) {
+    lists.push(withoutTried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
+  }
+  const policy = question.policyFor(model);
+  // Request kinds belong to one model.
+  const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
+  for (const list of lists) {
+    const candidates = question.among?.(list) ?? list;
+    const node = policy.pick(candidates, request, question.random);
+    if (node === undefined) continue;
+    const others = Math.max(ready.length, candidates.length) > 1;
+    return { node, model, request, policy, live: index.live.of(node.session), others };
+  }
+  return undefined;
+}
+
+function among(pool: CandidatePool, only: RoutingQuery['only']): CandidatePool {
+  if (only === undefined) return pool;
+  const ready = pool.ready.filter(only);
+  const preferred = pool.preferred === pool.ready ? ready : pool.preferred.filter(only);
+  return { ready, preferred, suspected: pool.suspected.filter(only) };
+}
+
+function notAvoided(candidates: readonly Candidate[], { isAvoided }: RoutingQuery): readonly Candidate[] {
+  return isAvoided === undefined ? candidates : candidates.filter((candidate) => !isAvoided(candidate));
+}
+
+/** Records that the request is sent. Call `requestEnded` exactly once for each call. */
+export function requestStarted({ node, request, policy, live }: NodeChoice): void {
+  live.inFlight++;
+  policy.onRequestStart(node, request);
+}
+
+export function requestEnded({ node, request, policy, live }: NodeChoice, ending: RequestOutcome): void {
+  live.inFlight--;
+  policy.onRequestEnd(node, request, ending);
+}
+
+function isServed(index: NodeIndex, { trust, demand, now }: RoutingQuery, model: string, tried: ReadonlySet<string>) {
+  return withoutTried(candidatePool(index.model(model), trust, demand, now).ready, tried).length > 0;
+}
+
+/**
+ * If nodes serve the model and may see the request but none meets its requirements: a text per model that lists what
+ * they offer instead. Otherwise undefined.
+ */
+export function unmetRequirements(index: NodeIndex, question: RoutingQuery): string | undefined {
+  const { request, fallbacks, trust, demand, now } = question;
+  if (demand.require.length === 0) return undefined;
+  const instead: string[] = [];
+  for (const model of [request.model, ...fallbacks]) {
+    const { ready = [], suspected = [] } = index.model(model) ?? {};
+    const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
+    if (may.some((entry) => satisfies(entry, demand.require, model, now))) return undefined;
+    if (may.length > 0) instead.push(`'${model}' is served ${describeOffers(may, demand.require, model, now)}`);
+  }
+  return instead.length === 0 ? undefined : instead.join('; ');
+}

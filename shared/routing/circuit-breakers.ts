@@ -1,0 +1,170 @@
+import { isRecent } from '../collections/is-recent.ts';
+import { Rate } from './event-rate.ts';
+import type { LiveNodes } from './live-nodes.ts';
+import type { BreakerState } from './node-load.ts';
+import type { RequestOutcome } from './retry-policy.ts';
+
+/** Consecutive failures that open the breaker. */
+const CONSECUTIVE = 5;
+
+/** The breaker also opens if this share of the last 10 s failed, given at least REQUESTS_MIN requests. */
+const RATIO = 0.5;
+const REQUESTS_MIN = 10;
+
+/**
+ * A node is an outlier if it fails this many times as often as the others. If all nodes fail alike (a request that
+ * every engine refuses, a store they share), opening breakers would only burden the rest.
+ */
+const OUTLIER_FACTOR = 2;
+/** With fewer requests than this, the other nodes are no basis for a comparison. */
+const OTHERS_MIN = 5;
+
+/** First open period. It doubles after each failed probe, up to OPEN_MAX_MS. */
+const OPEN_MS = 5_000;
+const OPEN_MAX_MS = 60_000;
+
+/** A probe that takes longer than this no longer blocks the next probe. */
+const PROBE_MS = 30_000;
+
+/** Upper bound on the time until all isolates know what one isolate reported to the registry. */
+const REPORT_DELAY_MAX_MS = 1_000;
+
+/** Number of recently failed nodes that are remembered. */
+const SUSPECTS_MAX = 1_000;
+
+/** No breaker stays open longer than `OPEN_MAX_MS`. If one seems to, the clock was set back after it opened. */
+function isOpen({ until }: BreakerState, now: number): boolean {
+  return now < until && until - now <= OPEN_MAX_MS;
+}
+
+interface Suspect {
+  requests: Rate;
+  failures: Rate;
+  inARow: number;
+}
+
+/**
+ * One circuit breaker per node, kept by one isolate or by one agent's ingress: closed → open → half-open → closed or
+ * open again (Nygard, Release It!, ch. 5). The result is written to `live`, which also receives the findings of other
+ * isolates.
+ *
+ * A node that never fails costs two additions per request.
+ */
+export class Breakers {
+  readonly #live: LiveNodes;
+  readonly #suspects = new Map<string, Suspect>();
+  /** Maps a half-open node to the start time of its probe. Bounded by `live.tripped`. */
+  readonly #probes = new Map<string, number>();
+  readonly #requests = new Rate();
+  readonly #failures = new Rate();
+
+  constructor(live: LiveNodes) {
+    this.#live = live;
+  }
+
+  /**
+   * Returns a predicate for nodes to avoid while others are available, or undefined if there are none. `mayProbe`: the
+   * request can be sent again if a probe fails.
+   */
+  avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
+    const { tripped } = this.#live;
+    if (tripped.size === 0) return undefined;
+    return ({ session }) => {
+      const breaker = tripped.get(session);
+      return breaker !== undefined && (isOpen(breaker, now) || !mayProbe || this.#isProbed(session, now));
+    };
+  }
+
+  #isProbed(session: string, now: number): boolean {
+    const startedAt = this.#probes.get(session);
+    return startedAt !== undefined && isRecent(PROBE_MS, startedAt, now);
+  }
+
+  /** Records that a request goes to the node. Returns true if it is the node's probe. */
+  started(session: string, now: number): boolean {
+    const breaker = this.#live.tripped.get(session);
+    if (breaker === undefined || isOpen(breaker, now)) return false;
+    for (const probed of this.#probes.keys()) if (!this.#live.tripped.has(probed)) this.#probes.delete(probed);
+    this.#probes.set(session, now);
+    return true;
+  }
+
+  /** Records the end of a request at the node. Returns the breaker state to publish, if it changed. */
+  ended(session: string, ending: RequestOutcome, isProbe: boolean, now: number): BreakerState | undefined {
+    if (isProbe) this.#probes.delete(session);
+    if (ending !== 'complete' && ending !== 'failed') return undefined; // This ending says nothing about the node's health.
+    this.#requests.add(now);
+    if (ending === 'failed') this.#failures.add(now);
+    const breaker = this.#live.tripped.get(session);
+    if (breaker?.hangs === true) {
+      // Local only: a registry object that is moving may have missed that the node answers again.
+      if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
+      return undefined;
+    }
+    if (breaker !== undefined) return isProbe ? this.#onProbe(session, ending, breaker, now) : undefined;
+    if (ending === 'complete') {
+      if (this.#suspects.size > 0) this.#recordSuccess(session, now);
+      return undefined;
+    }
+    return this.#hasFailed(session, now) ? this.#set(session, 'open', OPEN_MS, now) : undefined;
+  }
+
+  /**
+   * The node itself reports that its engine hangs or is being probed. Avoid it until the registry says for how long.
+   */
+  hangs(session: string, now: number): void {
+    // Backdated, so that the registry's state, which is newer, replaces it.
+    this.#live.setBreaker(session, {
+      state: 'open',
+      since: now - REPORT_DELAY_MAX_MS,
+      until: now + REPORT_DELAY_MAX_MS,
+      hangs: true,
+    });
+  }
+
+  #onProbe(session: string, ending: 'complete' | 'failed', { since, until }: BreakerState, now: number): BreakerState {
+    if (ending === 'complete') return this.#set(session, 'closed', 0, now);
+    return this.#set(session, 'open', Math.min(OPEN_MAX_MS, 2 * (until - since)), now);
+  }
+
+  #set(session: string, state: BreakerState['state'], ms: number, now: number): BreakerState {
+    const breaker = { state, since: now, until: now + ms };
+    this.#live.setBreaker(session, breaker);
+    this.#suspects.delete(session);
+    return breaker;
+  }
+
+  #recordSuccess(session: string, now: number): void {
+    const suspect = this.#suspects.get(session);
+    if (suspect === undefined) return;
+    suspect.inARow = 0;
+    suspect.requests.add(now);
+    if (suspect.failures.count(now) === 0) this.#suspects.delete(session);
+  }
+
+  /** Returns true if this failure opens the breaker. */
+  #hasFailed(session: string, now: number): boolean {
+    const known = this.#suspects.get(session);
+    const suspect = known ?? { requests: new Rate(), failures: new Rate(), inARow: 0 };
+    if (known === undefined) this.#remember(session, suspect);
+    suspect.inARow++;
+    suspect.requests.add(now);
+    suspect.failures.add(now);
+    const requests = suspect.requests.count(now);
+    const ratio = suspect.failures.count(now) / requests;
+    const often = suspect.inARow >= CONSECUTIVE || (requests >= REQUESTS_MIN && ratio >= RATIO);
+    return often && ratio >= OUTLIER_FACTOR * this.#ratioOfOthers(suspect, now);
+  }
+
+  #ratioOfOthers({ requests, failures }: Suspect, now: number): number {
+    const others = this.#requests.count(now) - requests.count(now);
+    if (others < OTHERS_MIN) return 0;
+    return Math.max(0, this.#failures.count(now) - failures.count(now)) / others;
+  }
+
+  #remember(session: string, suspect: Suspect): void {
+    this.#suspects.set(session, suspect);
+    const oldest = this.#suspects.keys().next().value;
+    if (this.#suspects.size > SUSPECTS_MAX && oldest !== undefined) this.#suspects.delete(oldest);
+  }
+}

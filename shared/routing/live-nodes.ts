@@ -1,0 +1,93 @@
+import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from './node-load.ts';
+
+/** What one isolate knows about a session right now. Candidates point to it, so a new load does not need a new list. */
+export interface LiveNode {
+  /** Undefined: unknown or stale. */
+  load: NodeLoad | undefined;
+  breaker: BreakerState | undefined;
+  /** Open requests to this node from this isolate or agent. */
+  inFlight: number;
+  /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
+  inFlightThen: number;
+}
+
+/**
+ * Reports of one node arrive within seconds. A report that is older by more than this was made after the node's clock
+ * was set back.
+ */
+const CLOCK_SET_MS = 120_000;
+
+function isNewer(known: number, said: number): boolean {
+  return known >= said && known - said <= CLOCK_SET_MS;
+}
+
+/** The live side of a node index. Bounded by the sessions of the index, which forgets here what it forgets there. */
+export class LiveNodes {
+  readonly #nodes = new Map<string, LiveNode>();
+  /** Sessions with a load that is not stale, oldest first. */
+  readonly #loaded = new Map<string, LiveNode>();
+  /** Sessions whose breaker is not closed. */
+  readonly tripped = new Map<string, BreakerState>();
+
+  of(session: string): LiveNode {
+    let node = this.#nodes.get(session);
+    if (node === undefined) {
+      node = { load: undefined, breaker: undefined, inFlight: 0, inFlightThen: 0 };
+      this.#nodes.set(session, node);
+    }
+    return node;
+  }
+
+  /** The last load report of the session. Undefined: none, or `expire` found it stale. */
+  loadOf(session: string): NodeLoad | undefined {
+    return this.#nodes.get(session)?.load;
+  }
+
+  /** Takes a session's report. A report older than the known one changes nothing. */
+  heard(session: string, load: NodeLoad): void {
+    const node = this.of(session);
+    if (node.load !== undefined && isNewer(node.load.at, load.at)) return;
+    node.load = load;
+    node.inFlightThen = node.inFlight;
+    this.#loaded.delete(session);
+    this.#loaded.set(session, node);
+  }
+
+  /** Takes the live part of the registry's snapshot. */
+  apply(states: Readonly<Record<string, LiveState>>): void {
+    for (const [session, { load, breaker }] of Object.entries(states)) {
+      if (load !== undefined) this.heard(session, load);
+      if (breaker !== undefined) this.setBreaker(session, breaker);
+    }
+  }
+
+  /** The newest state wins: a snapshot may be older than what this isolate found out. */
+  setBreaker(session: string, breaker: BreakerState): void {
+    const node = this.of(session);
+    if (node.breaker !== undefined && isNewer(node.breaker.since, breaker.since)) return;
+    node.breaker = breaker;
+    if (breaker.state === 'open') this.tripped.set(session, breaker);
+    else this.tripped.delete(session);
+  }
+
+  /** Forgets stale loads. Takes time proportional to their number. */
+  expire(now: number): void {
+    for (const [session, node] of this.#loaded) {
+      // Slightly negative if two machines' clocks differ, far below 0 if ours was set back.
+      if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
+      node.load = undefined;
+      this.#loaded.delete(session);
+    }
+  }
+
+  forget(session: string): void {
+    this.#nodes.delete(session);
+    this.#loaded.delete(session);
+    this.tripped.delete(session);
+  }
+
+  /** Forgets all other sessions: the index was refilled. */
+  retain(isKnown: (session: string) => boolean): void {
+    for (const session of this.#nodes.keys()) if (!isKnown(session)) this.forget(session);
+  }
+}

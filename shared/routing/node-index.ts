@@ -1,0 +1,133 @@
+import type { RegistryEntry } from '../lattice/node-record.ts';
+import { LiveNodes } from './live-nodes.ts';
+
+/** Items by key, as an array that supports random choice and updates in constant time. Its order has no meaning. */
+class Bag {
+  readonly list: RegistryEntry[] = [];
+  readonly #at = new Map<string, number>();
+
+  put(entry: RegistryEntry): void {
+    const at = this.#at.get(entry.session);
+    if (at !== undefined) {
+      this.list[at] = entry;
+      return;
+    }
+    this.#at.set(entry.session, this.list.length);
+    this.list.push(entry);
+  }
+
+  delete(session: string): void {
+    const at = this.#at.get(session);
+    if (at === undefined) return;
+    this.#at.delete(session);
+    const last = this.list.pop();
+    if (last === undefined || last.session === session) return;
+    this.list[at] = last;
+    this.#at.set(last.session, at);
+  }
+}
+
+/** The sessions of one model, sorted for routing. */
+export interface ModelNodes {
+  readonly id: string;
+  /** Sessions that can take a request now: SERVING, not suspected, reachable from here, model ready. */
+  readonly ready: readonly RegistryEntry[];
+  /** The same, but the path to the session was lost. */
+  readonly suspected: readonly RegistryEntry[];
+  /** Every session that serves or served the model, LEFT sessions included. */
+  readonly all: readonly RegistryEntry[];
+  /** Changes with each of the lists. Results derived from them are valid while it is the same. */
+  readonly version: number;
+  /** Live state, valid for seconds only. */
+  readonly live: LiveNodes;
+}
+
+interface Bags extends ModelNodes {
+  version: number;
+  readonly bags: { ready: Bag; suspected: Bag; all: Bag };
+}
+
+/**
+ * An index of sessions by model. An update costs as much as the change, not as much as the number of nodes. Fed by the
+ * gateway's snapshot and by an agent's replica alike.
+ */
+export class NodeIndex {
+  readonly live = new LiveNodes();
+  readonly #entries = new Map<string, RegistryEntry>();
+  readonly #models = new Map<string, Bags>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(session: string): RegistryEntry | undefined {
+    return this.#entries.get(session);
+  }
+
+  entries(): IterableIterator<RegistryEntry> {
+    return this.#entries.values();
+  }
+
+  /** Undefined: no known session ever served it. */
+  model(id: string): ModelNodes | undefined {
+    return this.#models.get(id);
+  }
+
+  models(): IterableIterator<[string, ModelNodes]> {
+    return this.#models.entries();
+  }
+
+  put(entry: RegistryEntry): void {
+    const known = this.#entries.get(entry.session);
+    if (known !== undefined) {
+      for (const { id } of known.models) if (!entry.models.some((model) => model.id === id)) this.#withdraw(id, known);
+    }
+    this.#entries.set(entry.session, entry);
+    for (const { id } of entry.models) this.#file(id, entry);
+  }
+
+  delete(session: string): void {
+    const known = this.#entries.get(session);
+    if (known === undefined) return;
+    this.#entries.delete(session);
+    this.live.forget(session);
+    for (const { id } of known.models) this.#withdraw(id, known);
+  }
+
+  clear(): void {
+    this.#entries.clear();
+    this.#models.clear();
+  }
+
+  #file(id: string, entry: RegistryEntry): void {
+    const nodes = this.#models.get(id) ?? this.#add(id);
+    const { bags } = nodes;
+    nodes.version++;
+    bags.all.put(entry);
+    const serves =
+      entry.state === 'SERVING' && entry.models.some((model) => model.id === id && model.state === 'ready');
+    const reachable = entry.connected && !entry.suspected;
+    if (serves && reachable) bags.ready.put(entry);
+    else bags.ready.delete(entry.session);
+    if (serves && !reachable) bags.suspected.put(entry);
+    else bags.suspected.delete(entry.session);
+  }
+
+  #add(id: string): Bags {
+    const bags = { ready: new Bag(), suspected: new Bag(), all: new Bag() };
+    const { live } = this;
+    const [ready, suspected, all] = [bags.ready.list, bags.suspected.list, bags.all.list];
+    const nodes = { id, bags, version: 0, live, ready, suspected, all };
+    this.#models.set(id, nodes);
+    return nodes;
+  }
+
+  #withdraw(id: string, { session }: RegistryEntry): void {
+    const nodes = this.#models.get(id);
+    if (nodes === undefined) return;
+    const { ready, suspected, all } = nodes.bags;
+    nodes.version++;
+    for (const bag of [ready, suspected, all]) bag.delete(session);
+    if (all.list.length === 0) this.#models.delete(id);
+  }
+}

@@ -1,0 +1,74 @@
+/** Translates a node's published record into the values that requirements compare. */
+import { GPU_CLASSES } from '../hardware/gpu-classes.ts';
+import type { Gpu, RegistryEntry, ServedModel } from '../lattice/node-record.ts';
+
+/** A label that the provider sets. */
+const BUDGET_LABEL = 'reasoning-budget';
+
+type Facts = Partial<Record<string, readonly (string | number)[]>>;
+
+/** Facts about the machine. An absent key is not published. */
+export function nodeFacts(entry: RegistryEntry, now: number): Facts {
+  const { gpus } = entry.hardware;
+  const left = timeLeftMs(entry, now);
+  return {
+    gpu: gpus.map((gpu) => gpu.class),
+    vram: gpus.map(nominalGib),
+    tier: [entry.tier],
+    ...(entry.region === undefined ? {} : { region: [entry.region.toLowerCase()] }),
+    ...(left === undefined ? {} : { time_left: [left] }),
+    ...(Object.hasOwn(entry.labels, BUDGET_LABEL) && {
+      reasoning_budget: [entry.labels[BUDGET_LABEL]?.toLowerCase() ?? ''],
+    }),
+  };
+}
+
+/** Facts about one served model. */
+export function modelFacts(model: ServedModel): Facts {
+  const bits = model.quantization === undefined ? undefined : quantizationBits(model.quantization);
+  return {
+    ...(bits === undefined ? {} : { quantization: [bits] }),
+    ...(model.context_length === undefined ? {} : { context: [model.context_length] }),
+    ...(model.engine === undefined ? {} : { engine: [engineName(model.engine)] }),
+  };
+}
+
+/** Drivers reserve memory: an "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`. */
+const RESERVED = 0.06;
+
+function nominalGib(gpu: Gpu): number {
+  const gib = gpu.vram_mib / 1024;
+  const sizes = GPU_CLASSES.find(({ name }) => name === gpu.class)?.memoryGib ?? [];
+  return sizes.find((size) => gib <= size && gib >= size * (1 - RESERVED)) ?? gib;
+}
+
+/** A stable node outside a job has no end. For a volatile node without a known end nothing is returned. */
+function timeLeftMs({ job, tier }: RegistryEntry, now: number): number | undefined {
+  // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
+  if (job?.ends_at !== undefined) return Date.parse(job.ends_at) - now;
+  return job === undefined && tier === 'stable' ? Number.POSITIVE_INFINITY : undefined;
+}
+
+/** Maps `vLLM 0.21.0` to `vllm`. */
+function engineName(engine: string): string {
+  return engine.toLowerCase().split(/[\s/:@]/, 1)[0] ?? '';
+}
+
+/**
+ * Bits per weight by the name of the format, e.g. `awq` 4, `bf16` 16, `Q5_K_M` 5; undefined if the name does not say.
+ */
+export function quantizationBits(name: string): number | undefined {
+  const text = name.toLowerCase().replace(/[\s-]/g, '_');
+  const named = FORMATS.find(([pattern]) => pattern.test(text));
+  if (named !== undefined) return named[1];
+  const bits = /^(?:w|q|iq|int|uint|nf|fp|mxfp|nvfp|bf|float|bfloat)_?(\d{1,2})(?!\d)/.exec(text)?.[1];
+  return bits === undefined ? undefined : Number(bits);
+}
+
+/** Formats whose names have no number, or a first number that is not the width. */
+const FORMATS: ReadonlyArray<[RegExp, number]> = [
+  [/(^|_)(awq|gptq|marlin|nf4|bitsandbytes_4bit)(_|$)/, 4],
+  [/^(half|none_16)$/, 16],
+  [/^(f16)$/, 16],
+  [/^(f32)$/, 32],
+];

@@ -1,0 +1,26 @@
+/** Nonces of the chunks under one key: the base XOR the number of previous chunks (chunked OHTTP §6; RFC 9180 §5.2). */
+import { SealError } from './seal-error.ts';
+
+/** A counter that wraps would reuse a nonce. No stream gets near this limit. */
+const CHUNKS_MAX = 2 ** 32 - 1;
+
+export class ChunkNonces {
+  readonly #base: Uint8Array;
+  #count = 0;
+
+  constructor(base: Uint8Array) {
+    this.#base = base;
+  }
+
+  /** The nonce of the next chunk. @throws SealError too_large */
+  next(): Uint8Array<ArrayBuffer> {
+    if (this.#count > CHUNKS_MAX) throw new SealError('too_large', 'too many chunks under one key');
+    // Byte by byte: a DataView of its buffer would move these 12 bytes off the heap, where each allocation is freed
+    // separately.
+    const nonce = new Uint8Array(this.#base);
+    for (let at = nonce.length - 1, rest = this.#count; rest > 0; at--, rest >>>= 8)
+      nonce[at] = (nonce[at] ?? 0) ^ rest;
+    this.#count++;
+    return nonce;
+  }
+}

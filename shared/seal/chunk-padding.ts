@@ -1,0 +1,70 @@
+/** A chunk's plaintext is its length in two bytes, the content, and zeros. The zeros hide the length of the content. */
+
+import { CHUNK_MAX_BYTES, TAG_BYTES } from './hpke-suite.ts';
+import { SealError } from './seal-error.ts';
+
+/** The two-byte form of a varint. */
+const LENGTH_BYTES = 2;
+export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
+
+/** @param size of the plaintext in bytes, at least two more than the content */
+export function padToSize(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
+  const plain = new Uint8Array(size);
+  padInPlace(content, plain);
+  return plain;
+}
+
+/** Overwrites all of `plain`, which may hold another chunk's plaintext. */
+export function padInPlace(content: Uint8Array, plain: Uint8Array): void {
+  const end = LENGTH_BYTES + content.length;
+  if (content.length > CONTENT_MAX_BYTES || end > plain.length)
+    throw new SealError('too_large', `${content.length} bytes in a chunk of ${plain.length}`);
+  plain[0] = 0x40 | (content.length >>> 8);
+  plain[1] = content.length;
+  plain.set(content, LENGTH_BYTES);
+  plain.fill(0, end);
+}
+
+/** A view of the content. @throws SealError malformed, also if anything but zeros follows it */
+export function removePadding(plain: Uint8Array): Uint8Array {
+  const [high = 0, low = 0] = plain;
+  const end = LENGTH_BYTES + (high & 0x3f) * 256 + low;
+  if (plain.length < LENGTH_BYTES || high >>> 6 !== 1 || end > plain.length)
+    throw new SealError('malformed', 'a chunk without its length');
+  for (let at = end; at < plain.length; at++)
+    if (plain[at] !== 0) throw new SealError('malformed', 'padding that is not zero');
+  return plain.subarray(LENGTH_BYTES, end);
+}
+
+/** Answers are padded to multiples of this: about one token's event. */
+const ANSWER_STEP_BYTES = 256;
+
+export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
+  const needed = contentBytes + LENGTH_BYTES;
+  return Math.min(CHUNK_MAX_BYTES - TAG_BYTES, Math.max(needed, Math.ceil(needed / step) * step));
+}
+
+/** Shorter requests are padded to this size. */
+const REQUEST_MIN_BYTES = 256;
+
+/**
+ * The size to which a request of `bytes` is padded: at most 12 % more, and few distinct sizes (Padmé, PETS 2019 §4.3).
+ */
+export function padme(bytes: number): number {
+  const size = Math.max(REQUEST_MIN_BYTES, bytes);
+  const exponent = Math.floor(Math.log2(size));
+  const kept = Math.floor(Math.log2(exponent)) + 1;
+  const step = 2 ** Math.max(0, exponent - kept);
+  return Math.ceil(size / step) * step;
+}
+
+/** Splits a request into padded chunks, the final one last. */
+export function splitIntoChunks(content: Uint8Array): Uint8Array<ArrayBuffer>[] {
+  const total = padme(content.length);
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  for (let at = 0; at < total; at += CONTENT_MAX_BYTES) {
+    const size = Math.min(CONTENT_MAX_BYTES, total - at);
+    chunks.push(padToSize(content.subarray(at, at + size), size + LENGTH_BYTES));
+  }
+  return chunks;
+}

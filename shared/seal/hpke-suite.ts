@@ -1,0 +1,82 @@
+/**
+ * Names and sizes of the only suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7). docs/design/sealed-wire.md has the
+ * format.
+ */
+import { encodeAscii } from './plain-bytes.ts';
+
+/** The IANA numbers of KEM, KDF and AEAD, two bytes each. */
+export const SUITE = new Uint8Array([0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);
+
+export const SEAL_KEY_BYTES = 32;
+/** Nk and Nn of AES-256-GCM. */
+export const AEAD_KEY_BYTES = 32;
+export const AEAD_NONCE_BYTES = 12;
+export const TAG_BYTES = 16;
+/** An encapsulated X25519 key. */
+export const ENC_BYTES = 32;
+export const KID_BYTES = 8;
+/** Identifies a request, and is its salt. */
+export const NONCE_BYTES = 16;
+/** The content-encryption key. */
+export const CEK_BYTES = 32;
+export const SHA256_BYTES = 32;
+/** max(Nn, Nk), as in RFC 9458 §4.4. */
+export const RESPONSE_NONCE_BYTES = 32;
+
+export const LABEL_KID = encodeAscii('otela seal 1');
+export const LABEL_REQUEST = encodeAscii('otela seal 1 request');
+export const LABEL_RESPONSE = encodeAscii('otela seal 1 response');
+/** For a stream that another candidate may continue. */
+export const LABEL_RESUMABLE = encodeAscii('otela seal 1 resumable answer');
+export const LABEL_BODY_KEY = encodeAscii('otela seal 1 body key');
+export const LABEL_BODY_NONCE = encodeAscii('otela seal 1 body nonce');
+export const LABEL_EVIDENCE = encodeAscii('otela seal 1 evidence');
+export const LABEL_DELEGATE = encodeAscii('otela seal 1 delegate');
+export const LABEL_VOUCH = encodeAscii('otela seal 1 vouch');
+/** RFC 9458 §4.4. */
+export const LABEL_KEY = encodeAscii('key');
+export const LABEL_NONCE = encodeAscii('nonce');
+
+/** Additional data of every chunk except the last, and of the last one: a stream that was cut off lacks the latter. */
+export const AAD_CHUNK = new Uint8Array(0);
+export const AAD_FINAL = encodeAscii('final');
+
+/** Size of a sealed chunk with its tag, which every receiver of chunked OHTTP accepts. */
+export const CHUNK_MAX_BYTES = 16_384;
+
+export const SEALED_TYPE = 'application/otela-sealed';
+/** A sealed answer that contains an event stream and is sent piece by piece. */
+export const SEALED_STREAM_TYPE = 'application/otela-sealed; stream=1';
+
+export const SEAL_HEADER = 'x-otela-seal';
+export const SEAL_TO_HEADER = 'x-otela-seal-to';
+/** Clear-text headers of a sealed request, bound by the seal. */
+export const MODEL_HEADER = 'x-otela-model';
+export const STREAM_HEADER = 'x-otela-stream';
+export const RESUME_HEADER = 'x-otela-resume';
+
+/**
+ * From a gateway to a node: this many bytes of the body are the request, the rest are frames of the answer that broke
+ * off.
+ */
+export const CONTINUES_HEADER = 'x-otela-seal-continues';
+
+/**
+ * Size of an answer's frames that another node can continue, in bytes: 15,000 events of one token. A longer answer ends
+ * with its node.
+ */
+export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Size limit of a sealed request, which nodes hold completely. Equal to the largest unsealed body that gateways accept.
+ */
+export const SEALED_BODY_MAX_BYTES = 36 * 1024 * 1024;
+
+/** Longest time from `at` to `until` of a request. A node remembers answered requests this long. */
+export const SEALED_LIFE_MAX_S = 20 * 60;
+/** How far a client's clock may be ahead. */
+export const CLOCK_AHEAD_MAX_S = 120;
+
+export function isSealedType(contentType: string | null | undefined): boolean {
+  return /^application\/otela-sealed\b/i.test(contentType ?? '');
+}

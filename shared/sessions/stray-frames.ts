@@ -1,0 +1,47 @@
+import type { AbandonedAttempts } from '../attempts/abandoned-attempts.ts';
+import type { UsageSettlement } from '../usage/usage-settlement.ts';
+import type { Frame } from '../wire/frames.ts';
+import type { Link } from '../wire/link.ts';
+import { WireError } from '../wire/wire-error.ts';
+
+type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' }>;
+
+/**
+ * Frames of streams that are not open here: late frames of a stream that has ended, or of one that this side has
+ * forgotten.
+ */
+export class StrayFrames {
+  readonly #settlement: UsageSettlement;
+  readonly #abandoned: AbandonedAttempts;
+  readonly #max: number;
+  #unknown = 0;
+
+  /**
+   * `max`: frames of unknown streams per link. Each is answered, and the answers accumulate for a peer that does not
+   * read.
+   */
+  constructor(settlement: UsageSettlement, abandoned: AbandonedAttempts, max: number) {
+    this.#settlement = settlement;
+    this.#abandoned = abandoned;
+    this.#max = max;
+  }
+
+  /** From now on frames come on another link. */
+  connect(): void {
+    this.#unknown = 0;
+  }
+
+  /** @throws WireError above the limit */
+  receive(link: Link, frame: StreamFrame, now: number): void {
+    const { stream } = frame;
+    if (frame.type === 'data') link.consumed(frame.bytes.length);
+    if (frame.type === 'reset') {
+      this.#abandoned.confirmed(stream, false);
+      if (frame.code === 'unknown') this.#settlement.unknown(stream, now);
+      return;
+    }
+    if (this.#settlement.awaits(stream)) return;
+    if (++this.#unknown > this.#max) throw new WireError('bad_state', 'too many frames of unknown streams');
+    link.put({ type: 'reset', stream, code: 'unknown', message: '' });
+  }
+}

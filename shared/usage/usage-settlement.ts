@@ -1,0 +1,277 @@
+import { type AttemptFailure, attemptName } from '../attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../attempts/outbound-attempt.ts';
+import { clampToBound } from '../attempts/token-bound.ts';
+import { TransientMap } from '../collections/transient-map.ts';
+import { endsBeforeEngine } from '../routing/retry-policy.ts';
+import type { ReportName } from '../wire/frames.ts';
+import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/reported-usage.ts';
+import { clampToAge } from './clamp-timings.ts';
+import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
+
+/** How long an agent may take to report on an attempt that the gateway has ended. */
+const REPORT_WAIT_MS = 30_000;
+
+/** Anomalies kept between two reads: a node sends at most this many reports in a quarter of a second. */
+const ANOMALIES_MAX = 10_000;
+
+/** Attempts that used nothing, remembered so that a late report does not charge for them; the oldest are forgotten. */
+const UNUSED_MAX = 10_000;
+
+/** Ended attempts remembered until their report arrives; the oldest are settled by estimate. */
+const WAITING_MAX = 10_000;
+
+/**
+ * A record that may be counted already makes the store check all that it keeps, for one record or for thousands. So
+ * such records are written together, at most this often.
+ */
+const REPEATED_EVERY_MS = 1_000;
+
+interface NamedReport {
+  stream: number;
+  usage: ReportedUsage;
+  name: ReportName;
+  timings?: ReportedTimings | undefined;
+}
+
+interface Ended {
+  upstream: OutboundAttempt;
+  aborted: boolean;
+  until: number;
+}
+
+export function isNamed({ request }: OutboundAttempt, { requestId, attempt }: ReportName): boolean {
+  return request.requestId === requestId && request.attempt === attempt;
+}
+
+/**
+ * Turns reports into records: every attempt that reached an engine becomes exactly one. Exact if the agent reported,
+ * otherwise estimated from what passed through here.
+ */
+export class UsageSettlement {
+  readonly #session: string;
+  readonly #late: LateReports | undefined;
+  readonly #wall: (() => number) | undefined;
+  readonly #unused = new TransientMap<string, true>();
+  #anomalies: ReportAnomaly[] = [];
+  readonly #waiting = new TransientMap<number, Ended>();
+  /** Reported while the Worker still reads. The agent keeps the answer until that is over, too. */
+  readonly #reported = new Set<number>();
+  #due: UsageRecord[] = [];
+  /** One of those may be counted already. */
+  #repeated = false;
+  #repeatedAt = 0;
+  /** Streams that the agent may forget once the due records are stored. */
+  #forget: number[] = [];
+
+  /**
+   * @param now in all calls: of a monotonic clock
+   * @param wall milliseconds since the epoch, for a record's date; without it records are dated by the calls
+   */
+  constructor(session: string, late?: LateReports, wall?: () => number) {
+    this.#session = session;
+    this.#wall = wall;
+    this.#late = late;
+  }
+
+  get idle(): boolean {
+    return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
+  }
+
+  /** Number of records that may be taken now. */
+  get due(): number {
+    return this.#repeated ? 0 : this.#due.length;
+  }
+
+  /** The attempt's report is still expected. */
+  awaits(stream: number): boolean {
+    return this.#waiting.has(stream);
+  }
+
+  /** The Worker is done with an attempt. */
+  ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
+    if (this.#reported.delete(upstream.stream)) {
+      this.#forget.push(upstream.stream);
+      return;
+    }
+    if (failure !== undefined && endsBeforeEngine(failure)) {
+      this.#forget.push(upstream.stream);
+      return this.#usedNothing(upstream);
+    }
+    if (!upstream.opened) return;
+    this.#waiting.set(upstream.stream, {
+      upstream,
+      aborted: failure === 'cancelled' || failure === 'hung',
+      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // A killed agent reports nothing.
+    });
+    if (this.#waiting.size <= WAITING_MAX) return;
+    const oldest = this.#waiting.values().next().value;
+    if (oldest !== undefined) this.#estimate(oldest, now);
+  }
+
+  #usedNothing({ request }: OutboundAttempt): void {
+    this.#unused.set(attemptName(request), true);
+    const oldest = this.#unused.size > UNUSED_MAX ? this.#unused.keys().next().value : undefined;
+    if (oldest !== undefined) this.#unused.delete(oldest);
+  }
+
+  /** It continues under another number, and will be reported again under that number. */
+  renumbered(stream: number): void {
+    if (this.#reported.delete(stream)) this.#forget.push(stream);
+  }
+
+  /** Its end, and so its report, is requested again under another number. */
+  moved(from: number, to: number): void {
+    const ended = this.#waiting.get(from);
+    if (ended === undefined) return;
+    this.#waiting.delete(from);
+    ended.upstream.stream = to;
+    ended.upstream.repeated = true; // The report under its previous number may still arrive.
+    this.#waiting.set(to, ended);
+  }
+
+  /** A report on a stream of this object. `open`: its upstream, if still running. */
+  report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
+    const upstream = open ?? this.#waiting.get(stream)?.upstream;
+    this.#waiting.delete(stream);
+    if (upstream === undefined) return; // Unknown here; the agent sends it again with its name.
+    if (open !== undefined) this.#reported.add(stream);
+    else this.#forget.push(stream);
+    this.#addPending(this.#record(upstream, usage, now));
+  }
+
+  #addPending(record: UsageRecord): void {
+    this.#due.push(record);
+    this.#repeated ||= record.repeated;
+  }
+
+  /** The node does not know the stream (any more), so no report will come under this number. */
+  unknown(stream: number, now: number): void {
+    const ended = this.#waiting.get(stream);
+    if (ended !== undefined) this.#estimate(ended, now);
+  }
+
+  /** True if this settlement knows the attempt itself, so that a named report of it needs no proof. */
+  knows(name: ReportName, open: OutboundAttempt | undefined): boolean {
+    return (
+      (open !== undefined && isNamed(open, name)) ||
+      this.#unused.has(attemptName(name)) ||
+      this.#ended(name) !== undefined
+    );
+  }
+
+  #ended(name: ReportName): OutboundAttempt | undefined {
+    for (const { upstream } of this.#waiting.values()) if (isNamed(upstream, name)) return upstream;
+    return undefined;
+  }
+
+  /**
+   * A report that outlived its object or its socket; the attempt may meanwhile wait under another number. `open`: the
+   * upstream that continues under this number, if any.
+   */
+  named(report: NamedReport, open: OutboundAttempt | undefined, now: number): void {
+    const { stream, usage, name } = report;
+    const ended = this.#ended(name);
+    if (ended !== undefined) this.#waiting.delete(ended.stream);
+    if (open !== undefined && isNamed(open, name)) {
+      open.repeated = true;
+      return this.report(stream, usage, open, now); // The rest of its answer is still to come, so the agent must not forget it.
+    }
+    this.#forget.push(stream);
+    if (ended !== undefined) return this.#addPending({ ...this.#record(ended, usage, now), repeated: true });
+    if (this.#unused.has(attemptName(name))) return;
+    if (this.#late === undefined) this.#acceptReport(stream, usage, name, now);
+    else this.#prove(this.#late, report, now);
+  }
+
+  #acceptReport(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
+    this.#addPending({
+      ...usage,
+      ...name,
+      stream,
+      session: this.#session,
+      answerBytes: 0,
+      at: this.#date(now),
+      repeated: true,
+    });
+  }
+
+  /** The proof says what was opened, and the agent says how it went. What the agent omits stays unknown. */
+  #prove(late: LateReports, { usage, name, timings }: NamedReport, now: number): void {
+    const opening = late.opening(name);
+    if (opening === undefined) return this.#note('unproven');
+    const running = late.running(name);
+    if (running !== undefined) {
+      running.repeated = true; // Its report under its own number must not be counted in addition.
+      return this.report(running.stream, usage, running, now);
+    }
+    const { receipt, endpoint, streamed, expiresAt, bound } = opening;
+    const timed = clampToAge(timings, this.#date(now) - opening.openedAt);
+    const cut = clampToBound(usage, bound, undefined);
+    if (cut.over || timed.over) this.#note('over_bound');
+    const { requestId, attempt } = name;
+    const course = { endpoint, streamed, ...timed.timings };
+    const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
+    this.#addPending({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: this.#date(now), repeated: true });
+  }
+
+  #date(now: number): number {
+    return this.#wall?.() ?? now;
+  }
+
+  #note(anomaly: ReportAnomaly): void {
+    if (this.#anomalies.length < ANOMALIES_MAX) this.#anomalies.push(anomaly);
+  }
+
+  #estimate(ended: Ended, now: number): void {
+    this.#waiting.delete(ended.upstream.stream);
+    if (!ended.upstream.accepted) return; // Cancelled before the node acknowledged it.
+    const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
+    this.#addPending(this.#record(ended.upstream, usage, now));
+  }
+
+  #record(upstream: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(upstream, said);
+    const { requestId, attempt, receipt } = upstream.request;
+    const { stream, answerBytes, repeated } = upstream;
+    const { endpoint, streaming: streamed, waitedMs: queueMs } = upstream.request;
+    const { status, firstMs } = upstream;
+    const course = {
+      endpoint,
+      streamed,
+      status,
+      firstMs,
+      totalMs: now - upstream.openedAt,
+      ...(upstream.gpuShare !== undefined && { gpuMs: Math.round(upstream.gpuShare.at(now)) }),
+      ...(queueMs !== undefined && { queueMs }),
+    };
+    const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
+    return { ...record, at: this.#date(now), repeated };
+  }
+
+  #cut({ request: { bound }, answerLength }: OutboundAttempt, said: ReportedUsage): ReportedUsage {
+    if (bound === undefined) return said;
+    const { usage, over } = clampToBound(said, bound, answerLength);
+    if (over) this.#note('over_bound');
+    return usage;
+  }
+
+  /** Anomalies in reports since the last call. */
+  takeAnomalies(): readonly ReportAnomaly[] {
+    const taken = this.#anomalies;
+    if (taken.length > 0) this.#anomalies = [];
+    return taken;
+  }
+
+  /** What to store now; return `streams` to the agent once it is stored. `last`: do not wait for anything any more. */
+  take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
+    for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
+    const since = now - this.#repeatedAt; // Negative if the clock was set back.
+    if (this.#repeated && !last && since >= 0 && since < REPEATED_EVERY_MS) return { records: [], streams: [] };
+    if (this.#repeated) this.#repeatedAt = now;
+    const taken = { records: this.#due, streams: this.#forget };
+    this.#due = [];
+    this.#repeated = false;
+    this.#forget = [];
+    return taken;
+  }
+}

@@ -1,0 +1,74 @@
+import { DATA_MAX_BYTES, MESSAGE_TARGET_BYTES } from './protocol-constants.ts';
+
+const encoder = new TextEncoder();
+
+/** Size of a message of large bodies: its frames end beyond the target, and frame heads take some bytes, too. */
+const FULL_MESSAGE_BYTES = MESSAGE_TARGET_BYTES + DATA_MAX_BYTES + 4 * 1024;
+
+/** Builds one message. `take` returns its bytes and starts the next one in a new buffer, `again` in the same one. */
+export class FrameWriter {
+  #buffer = new Uint8Array(512);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  #reserve(bytes: number): void {
+    const needed = this.#length + bytes;
+    if (needed <= this.#buffer.length) return;
+    // A message of more than one large frame will be full. Doubling would copy it twice, into memory that is cleared
+    // four times.
+    const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
+    const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
+    const larger = new Uint8Array(Math.max(needed, next));
+    larger.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = larger;
+  }
+
+  byte(value: number): void {
+    this.#reserve(1);
+    this.#buffer[this.#length++] = value;
+  }
+
+  varint(value: number): void {
+    this.#reserve(8);
+    let rest = value;
+    while (rest >= 0x80) {
+      this.#buffer[this.#length++] = (rest % 128) | 0x80;
+      rest = Math.floor(rest / 128);
+    }
+    this.#buffer[this.#length++] = rest;
+  }
+
+  bytes(bytes: Uint8Array): void {
+    this.#reserve(bytes.length);
+    this.#buffer.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  blob(bytes: Uint8Array): void {
+    this.varint(bytes.length);
+    this.bytes(bytes);
+  }
+
+  text(text: string): void {
+    this.blob(encoder.encode(text));
+  }
+
+  /** The bytes written so far. Valid until the next write. */
+  get message(): Uint8Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  again(): void {
+    this.#length = 0;
+  }
+
+  take(): Uint8Array {
+    const { message } = this;
+    this.#buffer = new Uint8Array(512);
+    this.#length = 0;
+    return message;
+  }
+}

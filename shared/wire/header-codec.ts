@@ -1,0 +1,73 @@
+import type { FrameReader } from './frame-reader.ts';
+import type { FrameWriter } from './frame-writer.ts';
+import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from './protocol-constants.ts';
+import { WireError } from './wire-error.ts';
+
+/** Lower-case names, in order. */
+export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
+
+/**
+ * Pairs that nearly every request or answer carries, after HPACK's static table (RFC 7541 appendix A). The index of an
+ * entry is part of the protocol: append only.
+ */
+const TABLE: HeaderList = [
+  ['content-type', 'application/json'],
+  ['content-type', 'text/event-stream; charset=utf-8'],
+  ['content-type', 'text/event-stream'],
+  ['accept', 'application/json'],
+  ['accept', 'text/event-stream'],
+  ['accept', '*/*'],
+  ['anthropic-version', '2023-06-01'],
+  ['anthropic-beta', ''],
+  ['traceparent', ''],
+  ['tracestate', ''],
+  ['retry-after', ''],
+  ['retry-after-ms', ''],
+  ['openai-processing-ms', ''],
+  ['content-disposition', ''],
+  ['content-type', 'application/json; charset=utf-8'],
+  ['content-type', 'text/plain; charset=utf-8'],
+  ['content-type', 'audio/mpeg'],
+  ['content-type', 'audio/wav'],
+  ['x-request-id', ''],
+];
+
+const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));
+const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [string, number][]);
+
+/** Per header: 0 name value | 2k+1: pair k | 2k+2 value: the name of pair k. */
+export function writeHeaders(out: FrameWriter, headers: HeaderList): void {
+  out.varint(headers.length);
+  for (const [name, value] of headers) {
+    const pair = PAIRS.get(`${name}:${value}`);
+    if (pair !== undefined) {
+      out.varint(2 * pair + 1);
+      continue;
+    }
+    const known = NAMES.get(name);
+    if (known === undefined) {
+      out.varint(0);
+      out.text(name);
+    } else {
+      out.varint(2 * known + 2);
+    }
+    out.text(value);
+  }
+}
+
+export function readHeaders(input: FrameReader): [string, string][] {
+  const count = input.varint();
+  if (count > HEADERS_MAX) throw new WireError('too_large', `${count} headers, at most ${HEADERS_MAX}`);
+  const headers: [string, string][] = [];
+  for (let i = 0; i < count; i++) {
+    const code = input.varint();
+    if (code === 0) {
+      headers.push([input.text(HEADER_NAME_MAX_BYTES), input.text(TEXT_MAX_BYTES)]);
+      continue;
+    }
+    const entry = TABLE[(code - 1) >> 1];
+    if (entry === undefined) throw new WireError('bad_frame', `no header ${code} in the table`);
+    headers.push([entry[0], code % 2 === 1 ? entry[1] : input.text(TEXT_MAX_BYTES)]);
+  }
+  return headers;
+}

@@ -1,0 +1,95 @@
+import type { FrameReader } from './frame-reader.ts';
+import type { FrameWriter } from './frame-writer.ts';
+import { WireError } from './wire-error.ts';
+
+/** One attempt's token usage as the agent reports it. The gateway checks it against the answer that it saw. */
+export interface ReportedUsage {
+  prompt: number;
+  completion: number;
+  cached: number;
+  reasoning: number;
+  /** Counted from events or bytes, because the engine gave no numbers. */
+  estimated: boolean;
+  /** The engine ended the answer properly for its kind. */
+  complete: boolean;
+  /** The client left before the end. */
+  aborted: boolean;
+}
+
+/** Timings of one attempt, by the agent's clock. */
+export interface ReportedTimings {
+  /** The engine's HTTP status; 0: the engine sent no head. */
+  status: number;
+  /** From the engine's request to the first byte of its answer, in milliseconds; 0: no byte came. */
+  firstMs: number;
+  /** From the engine's request to the end, in milliseconds. */
+  totalMs: number;
+}
+
+const STATUS_MAX = 599;
+
+export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: ReportedTimings): void {
+  out.varint(status);
+  out.varint(firstMs);
+  out.varint(totalMs);
+}
+
+/** @throws WireError for a status that HTTP does not have, or for a first byte after the end */
+export function readTimings(input: FrameReader): ReportedTimings {
+  const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
+  if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);
+  if (firstMs > totalMs) throw new WireError('bad_frame', 'a first byte after the end');
+  return { status, firstMs, totalMs };
+}
+
+export const NO_USAGE: ReportedUsage = {
+  prompt: 0,
+  completion: 0,
+  cached: 0,
+  reasoning: 0,
+  estimated: false,
+  complete: false,
+  aborted: false,
+};
+
+const ESTIMATED = 1;
+const COMPLETE = 2;
+const ABORTED = 4;
+const DETAILS = 8;
+const NAMED = 16;
+
+/** flags, prompt, completion; then cached and reasoning, if one of them is not zero. */
+export function writeUsageFields(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
+  const details = usage.cached > 0 || usage.reasoning > 0;
+  out.byte(
+    (usage.estimated ? ESTIMATED : 0) |
+      (usage.complete ? COMPLETE : 0) |
+      (usage.aborted ? ABORTED : 0) |
+      (details ? DETAILS : 0) |
+      (named ? NAMED : 0),
+  );
+  out.varint(usage.prompt);
+  out.varint(usage.completion);
+  if (!details) return;
+  out.varint(usage.cached);
+  out.varint(usage.reasoning);
+}
+
+export function readUsageFields(input: FrameReader): { usage: ReportedUsage; named: boolean } {
+  const flags = input.byte();
+  const prompt = input.varint();
+  const completion = input.varint();
+  const details = (flags & DETAILS) !== 0;
+  return {
+    named: (flags & NAMED) !== 0,
+    usage: {
+      prompt,
+      completion,
+      cached: details ? input.varint() : 0,
+      reasoning: details ? input.varint() : 0,
+      estimated: (flags & ESTIMATED) !== 0,
+      complete: (flags & COMPLETE) !== 0,
+      aborted: (flags & ABORTED) !== 0,
+    },
+  };
+}

@@ -1,0 +1,47 @@
+/** The most that a node can charge for one attempt with any report. */
+import { expect, it } from 'vitest';
+import { clampToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/attempts/token-bound.ts';
+import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
+
+const CHAT = { path: '/v1/chat/completions' };
+const LIST = { path: '/v1/completions' };
+const body = (bytes: number) => ({ kind: 'kept' as const, bytes: new Uint8Array(bytes) });
+/** Engines differ in whether they count the tokens that end a response. */
+const STOP = 16;
+
+it('a prompt has at most a token for each byte and what engines add, and no more than the model takes', () => {
+  expect(tokenBound({ body: body(100), endpoint: CHAT }, undefined).prompt).toBe(100 + UNSEEN_TOKENS_MAX);
+  expect(tokenBound({ body: body(1_000_000), endpoint: CHAT }, 8_192).prompt).toBe(8_192);
+});
+
+it('an answer has at most what the request allows, times its choices and prompts', () => {
+  const of = (sampling: object, endpoint = CHAT, bytes = 2) =>
+    tokenBound({ body: body(bytes), endpoint, sampling }, 8_192).completion;
+  expect(of({ max_tokens: 10 })).toBe(10 + STOP);
+  expect(of({ max_tokens: 10, n: 3 })).toBe(3 * (10 + STOP));
+  expect(of({ max_tokens: 10, n: -3 })).toBe(10 + STOP);
+  expect(of({ max_tokens: 10, n: 1e9 })).toBe(1_024 * (10 + STOP));
+  expect(of({ max_tokens: 10 }, LIST, 400)).toBe(100 * (10 + STOP));
+  for (const without of [{}, { max_tokens: 0 }, { max_tokens: 1e9 }]) expect(of(without)).toBe(8_192 + STOP);
+});
+
+it('a node that says its contexts are endless charges no endless answer', () => {
+  const { completion } = tokenBound({ body: body(2), endpoint: CHAT }, Number.MAX_SAFE_INTEGER);
+  expect(completion).toBe(1_048_576 + STOP);
+});
+
+it('a report above the bound, or above what came of the answer, is cut and told; details never exceed their sum', () => {
+  const bound = { prompt: 100, completion: 50_000 };
+  const said = (prompt: number, completion: number) => ({
+    ...NO_USAGE,
+    prompt,
+    completion,
+    cached: prompt,
+    reasoning: completion,
+  });
+  expect(clampToBound(said(100, 50_000), bound, 50_000)).toEqual({ usage: said(100, 50_000), over: false });
+  expect(clampToBound(said(1e15, 7), bound, undefined)).toEqual({ usage: said(100, 7), over: true });
+  expect(clampToBound(said(1, 1e15), bound, undefined)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
+});
