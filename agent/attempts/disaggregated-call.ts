@@ -15,18 +15,21 @@ import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from '
 import { readWhole } from './read-whole-body.ts';
 
 /**
- * Longest body. Fields are appended to the whole body, so it is held until its end. Images in a prompt make it this
- * long.
+ * Maximum length of a body. Fields are appended at its end, so the whole body is held in memory. Images in a prompt
+ * make it long.
  */
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Bodies of one pair that are held at the same time. */
+/** Maximum size of all bodies of one pair that are held at the same time. */
 const BODIES_MAX_BYTES = 256 * 1024 * 1024;
-/** Longest answer of a prefill engine: one token and the ids of the prompt's blocks; 128 k tokens are 8,192 blocks. */
+/**
+ * Maximum length of a prefill engine's answer: one token and the ids of the prompt's blocks. 128 k tokens are 8,192
+ * blocks.
+ */
 const ANSWER_MAX_BYTES = 1024 * 1024;
 
 const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-/** Endpoints with prompts for the prefill engine; only the decode engine serves the others. */
+/** True for endpoints whose prompts go to the prefill engine. The decode engine serves the others without it. */
 export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
 
 /** State that the requests of one pair share. */
@@ -43,7 +46,7 @@ export class PairState {
     this.#log = log;
   }
 
-  /** False if the memory is full; otherwise the caller must give the bytes back. */
+  /** Reserves memory. False if it is full. If true, the caller must give the bytes back. */
   hold(bytes: number): boolean {
     if (this.#heldBytes + bytes > BODIES_MAX_BYTES) return false;
     this.#heldBytes += bytes;
@@ -54,7 +57,7 @@ export class PairState {
     this.#heldBytes -= bytes;
   }
 
-  /** Logs the failure once, until the prefill engine works again. */
+  /** Logs the first failure after the prefill engine last worked. */
   failed(why: string): void {
     if (!this.#failing)
       this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine computes prompts itself`);
@@ -101,7 +104,7 @@ export class DisaggregatedCall implements EngineCall {
     else this.#inTurn(body);
   }
 
-  /** Undefined if the body ended early, or if it does not fit into memory. */
+  /** Undefined if the body ended early, or does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
     this.#content = content;
@@ -127,8 +130,8 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   /**
-   * vLLM: prefill first, then decode with the location of the keys and values. A failed prefill costs time, but the
-   * request continues.
+   * vLLM: first the prefill, then the decode request with the location of the keys and values. If the prefill fails,
+   * the request continues and only takes longer.
    */
   #inTurn(body: Buffer): void {
     const { pair } = this.#options;
@@ -137,7 +140,7 @@ export class DisaggregatedCall implements EngineCall {
     const decode = (why: string | undefined) => {
       if (this.#finished) return;
       const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
-      // 4xx: the decode engine refuses it as well, with its own message.
+      // After a 4xx the decode engine refuses the request as well, with its own message.
       if (params !== undefined) pair.works();
       else if (status < 400 || status >= 500) pair.failed(why ?? 'its answer has no kv_transfer_params');
       this.#ask(decodeRequest(body, params ?? null));
@@ -178,10 +181,10 @@ export class DisaggregatedCall implements EngineCall {
     this.#send(pair.prefill, request, {
       onHead: (status, headers, sized) => {
         if (status < 400 || answered || this.#finished) return;
-        // The prefill engine's refusal is the response, because the decode engine waits for keys and values that will
-        // not arrive.
+        // The prefill engine's refusal becomes the response, because the decode engine waits for keys and values that
+        // will not arrive.
         this.#decode?.abort();
-        this.#giveBack(); // the decode engine's call reports nothing any more
+        this.#giveBack(); // the decode engine's call reports nothing after an abort
         relay = this.#options.events;
         relay.onHead(status, headers, sized);
       },
@@ -193,7 +196,7 @@ export class DisaggregatedCall implements EngineCall {
     });
   }
 
-  /** The decode engine's response goes to the client. */
+  /** Sends the decode engine's response to the client. */
   #ask(request: Buffer, onHead: () => void = () => {}): void {
     const { decode, events } = this.#options;
     this.#decode = this.#send(decode, request, {

@@ -7,12 +7,15 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/reported-usage.ts';
 
 /**
- * Time after a stream's last event, after which the stream ends here. An engine that keeps the stream open would keep
- * its client waiting, and forever if it sends comments.
+ * Time after a stream's last event at which the stream ends here, if the engine keeps it open. Otherwise its client
+ * would keep waiting, forever if the engine sends comments.
  */
 const AFTER_LAST_MS = 2_000;
 
-/** Endings that are possible after the engine got the request and before it answered; it may have used tokens. */
+/**
+ * Endings that are possible between the engine's receipt of the request and its answer. The engine may have used
+ * tokens.
+ */
 const ENGINE_MAY_HAVE_WORKED: ReadonlySet<ResetCode> = new Set<ResetCode>([
   'cancelled',
   'engine_closed',
@@ -25,7 +28,7 @@ export const NORMAL_END: EngineAnswerEnd = { kind: 'end' };
 interface AnswerHead {
   status: number;
   headers: HeaderList;
-  /** The engine sent the response's length, so the end of the response is known regardless of the body. */
+  /** The engine sent a content-length, so the end of the response is known without reading the body. */
   sized: boolean;
   dropUsage: boolean;
   promptBytes: number;
@@ -33,18 +36,18 @@ interface AnswerHead {
 
 interface Outcome {
   ending: EngineAnswerEnd;
-  /** Bytes held back until now; they are sent before the ending. */
+  /** Bytes that were held back; they are sent before the ending. */
   flush: readonly Uint8Array[];
   usage: ReportedUsage | undefined;
 }
 
-/** One response of the engine, from its head: which bytes are passed on, how it ended, and its usage. */
+/** One response of the engine from its head on: which bytes are passed on, how it ended, and its usage. */
 export class EngineAnswer {
   readonly streams: boolean;
   readonly #status: number;
   readonly #sized: boolean;
   readonly #meter: UsageMeter;
-  /** Time of the stream's last event. */
+  /** When the stream's last event arrived. */
   #lastAt: number | undefined;
 
   constructor(endpoint: Endpoint, { status, headers, sized, dropUsage, promptBytes }: AnswerHead) {
@@ -68,12 +71,12 @@ export class EngineAnswer {
     return pieces;
   }
 
-  /** True if the last event arrived and the engine keeps the stream open. */
+  /** True if the last event arrived a while ago and the engine keeps the stream open. */
   lingers(now: number): boolean {
     return this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS;
   }
 
-  /** `broken`: the bytes cannot be trusted, even if the stream's last event arrived. Call once. */
+  /** @param broken true if the bytes cannot be trusted, even if the stream's last event arrived. Call once. */
   end(said: EngineAnswerEnd, broken: boolean): Outcome {
     const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
     const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
@@ -83,27 +86,27 @@ export class EngineAnswer {
 
   #endingFor(said: EngineAnswerEnd, cut: boolean, broken: boolean): EngineAnswerEnd {
     const isWhole = said.kind === 'reset' && said.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
-    if (isWhole) return NORMAL_END; // complete, although its connection broke or stayed open
+    if (isWhole) return NORMAL_END; // the response is complete, although its connection broke or stayed open
     return cut && this.#status < 400 ? unlessWhole(said) : said;
   }
 }
 
-/** Outcome of a request for which the engine sent no response head. */
+/** The outcome of a request for which the engine sent no response head. */
 export function failedOutcome(said: EngineAnswerEnd): Outcome {
   const mayHaveUsed = said.kind === 'reset' && ENGINE_MAY_HAVE_WORKED.has(said.code);
   const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: said.code === 'cancelled' } : undefined;
   return { ending: said, flush: [], usage };
 }
 
-/** The body's media type. A compressed body cannot be read, so it counts as a stream of bytes. */
+/** The body's media type. A compressed body cannot be parsed, so it counts as bytes. */
 function contentTypeOf(headers: HeaderList): string | undefined {
   const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1];
   return value('content-encoding') === undefined ? value('content-type') : 'application/octet-stream';
 }
 
 /**
- * A response without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). With a
- * proxy in between, both ends look the same.
+ * A response without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). Behind a
+ * proxy, both ends look the same, so the response does not count as complete.
  */
 function unlessWhole(ending: EngineAnswerEnd): EngineAnswerEnd {
   return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;

@@ -16,29 +16,32 @@ import { EngineRequestBody } from './engine-request-body.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { UsageCall, type UsageOptions } from './stream-options-retry.ts';
 
-/** Longest body that can be sent again without our `stream_options`. Gateways do not repeat longer ones either. */
+/**
+ * Maximum length of a body that is sent again without our `stream_options`. Gateways do not repeat longer bodies
+ * either.
+ */
 const RESEND_MAX_BYTES = 1024 * 1024;
 
 /** The engine's response is not read further while this many bytes of it wait for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
 export interface EngineAttemptHost {
-  /** Absent: this agent does not open sealed requests. */
+  /** Absent if this agent does not open sealed requests. */
   readonly seals?: SealOpener | undefined;
   now(): number;
-  /** Clock for deadlines; see `WaitClock`. */
+  /** Milliseconds of the clock for deadlines; see `WaitClock`. */
   patientNow(): number;
-  /** State for the current engine. */
+  /** What is known about the current engine's support of `stream_options`. */
   usageOptions(): UsageOptions['state'];
-  /** The engine answers; its head is sent next. */
+  /** Called when the engine answers, before its head is sent. */
   onHead(status: number): void;
-  /** A stream has begun, `ms` after the engine got the request. */
+  /** Called when a stream begins, `ms` after the engine got the request. */
   onFirstToken(ms: number): void;
-  /** The attempt is over; `usage` must be reported until the gateway has stored it. */
+  /** Called when the attempt is over. `usage` must be reported until the gateway has stored it. */
   onReport(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
-  /** The engine answered, and the gateway asks for the first blocks of the prompt. */
+  /** Called when the engine has answered, and the gateway asked for the first blocks of the prompt. */
   onPrompt(request: EngineAttempt, body: Uint8Array): void;
-  /** The engine is done with the request, successfully or not. */
+  /** Called when the engine is done with the request, successfully or not. */
   onIdle(request: EngineAttempt): void;
 }
 
@@ -46,9 +49,9 @@ export interface EngineAttemptHost {
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 /**
- * One attempt of a request, as the node sees it: the body goes to the engine, the response to the tunnel. It is bound
- * to a stream of a link while a gateway claims it. Without a link it continues, within its window, until its time is
- * up.
+ * One attempt of a request at this node: the body goes to the engine, the response to the tunnel. While a gateway
+ * claims the attempt, it is bound to a stream of a link. Without a link it continues, within its window, until its time
+ * limit.
  */
 export class EngineAttempt {
   readonly name: string;
@@ -57,33 +60,33 @@ export class EngineAttempt {
   readonly body: EngineRequestBody;
   readonly #host: EngineAttemptHost;
   readonly #outgoing = new OutboundStream();
-  /** It is not known yet whether the engine accepts the `stream_options` that the gateway adds. */
+  /** True while it is unknown whether the engine accepts the `stream_options` that the gateway adds. */
   readonly #mayRefuse: boolean;
   #stream: number;
   #link: Link | undefined;
   #call: EngineCall | undefined;
   #answer: EngineAnswer | undefined;
-  /** Facts of a sealed request, after it is open: its response is sealed as well. */
+  /** Facts of a sealed request after it was opened. Its response is sealed too. */
   #opened: OpenedFacts | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: EngineAnswerEnd | undefined;
   #usage: ReportedUsage | undefined;
-  /** The ending, or at least the usage, was sent on the link. */
+  /** True if the ending, or at least the usage, was sent on the link. */
   #reported = false;
   #paused = false;
   #startedAt = 0;
-  /** When the engine last read or sent a byte of a body, or was last allowed to send again. */
+  /** When the engine last took or sent a byte of a body, or was last allowed to send again. */
   #progressAt = 0;
   /**
-   * A byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before its first
-   * token.
+   * True if a byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before
+   * its first token.
    */
   #started = false;
-  /** Time since `#startedAt`; 0 before the first byte of the response's body. */
+  /** Milliseconds from `#startedAt` to the first byte of the response's body; 0 before that. */
   #firstMs = 0;
   #unclaimedUntil: number | undefined;
 
-  /** @throws RangeError for edits that overlap */
+  /** @throws RangeError if edits overlap */
   constructor(open: OpenFrame, endpoint: Endpoint, host: EngineAttemptHost) {
     this.open = open;
     this.name = attemptName(open);
@@ -107,7 +110,7 @@ export class EngineAttempt {
     return this.#stream;
   }
 
-  /** True if a link takes its frames. */
+  /** True if a link takes the attempt's frames. */
   get bound(): boolean {
     return this.#link !== undefined;
   }
@@ -121,17 +124,20 @@ export class EngineAttempt {
     return this.#call === undefined && !this.finished;
   }
 
-  /** True if the ending was sent, and only the acknowledgment that the usage is stored is missing. */
+  /** True if the ending was sent, and only the acknowledgment of the usage is missing. */
   get said(): boolean {
     return this.finished && this.#reported;
   }
 
-  /** Bytes of the response that are held in memory. */
+  /** Number of bytes of the response in memory. */
   get kept(): number {
     return this.#outgoing.kept;
   }
 
-  /** A new stream of `link` continues the response at `open.answerOffset`. False if that part is not held any more. */
+  /**
+   * Continues the response at `open.answerOffset` on a new stream of `link`. False if that part of the response is no
+   * longer in memory.
+   */
   claim(link: Link, open: OpenFrame): boolean {
     if (!this.#outgoing.rewind(open.answerOffset)) return false;
     this.#link?.detach(this.#stream);
@@ -142,7 +148,7 @@ export class EngineAttempt {
     return true;
   }
 
-  /** After the first opening, or a claim: from now on frames go to `link`. */
+  /** Binds the attempt, after its first OPEN or a claim: from now on frames go to `link`. */
   bind(link: Link): void {
     this.#link = link;
     this.#reported = false;
@@ -157,14 +163,14 @@ export class EngineAttempt {
     });
   }
 
-  /** The socket or the gateway's object is gone; the attempt waits to be claimed. */
+  /** Call when the socket or the gateway's object is gone. The attempt waits to be claimed. */
   unbind(): void {
     this.#link?.detach(this.#stream);
     this.#link = undefined;
     this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
   }
 
-  /** Starts the engine's work after the first message is read: a small body is then complete. */
+  /** Starts the engine's work. Call after the first message was read: a small body is then complete. */
   start(client: EngineClient): void {
     if (this.#call !== undefined || this.finished) return;
     this.#startedAt = this.#host.now();
@@ -234,8 +240,8 @@ export class EngineAttempt {
   }
 
   /**
-   * Sends all bytes of one read of the engine's socket as one chunk, after the read's task has ended. No timer delays a
-   * token.
+   * Sends all bytes of one read of the engine's socket as one chunk, after the task of the read has ended. No timer
+   * delays a token.
    */
   #sendSealed(): void {
     if (this.finished || this.#opened === undefined) return;
@@ -244,7 +250,10 @@ export class EngineAttempt {
     this.#pauseWhenFull();
   }
 
-  /** The engine failed in a way after which another engine may continue. The client does not see the failure. */
+  /**
+   * Ends the attempt if the engine failed in a way after which another engine may continue. The client does not see the
+   * failure.
+   */
   #endAtFault(): void {
     if (this.#opened?.sealer.fault === undefined || this.finished) return;
     this.#call?.abort();
@@ -274,13 +283,13 @@ export class EngineAttempt {
     if (this.#head === undefined) this.#opened?.unanswered();
     else if (this.#opened !== undefined) this.#outgoing.push(this.#opened.sealer.last(ending.kind === 'end'));
     this.#outgoing.finish();
-    // An engine's failure message may quote the request.
+    // An engine's failure message may quote the request, so it is not sent for a sealed request.
     this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
     const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
     this.body.dropRaw();
     this.#shrink();
-    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It drops everything
+    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It releases everything
     // else.
     this.#call = undefined;
     this.#answer = undefined;
@@ -311,13 +320,13 @@ export class EngineAttempt {
     return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
   }
 
-  /** The gateway does not need the response any more. */
+  /** Call when the gateway does not need the response any more. */
   cancel(): void {
     if (this.finished) return;
     this.#call?.abort();
     const link = this.#link;
     link?.detach(this.#stream);
-    // Finishes before the link is forgotten, so that the link gets the credit for bytes that the engine did not read.
+    // Finish before the link is forgotten, so that the link gets the credit of bytes that the engine did not read.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
     this.#link = undefined;
     this.#reportUsage(link);
@@ -328,17 +337,17 @@ export class EngineAttempt {
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
-  /** The attempt is not needed any more. Without this the link would hold its response until the socket ends. */
+  /** Call when the attempt is not needed any more. Otherwise the link would hold its response until the socket ends. */
   release(): void {
     this.cancel();
-    if (!this.#reported) this.#reportUsage(this.#link); // the ending still waited after data that is not needed any more
+    if (!this.#reported) this.#reportUsage(this.#link); // the ending was queued after data that is no longer needed
     this.#link?.detach(this.#stream);
     this.#link = undefined;
   }
 
   /**
-   * Drops the rest of a finished response. Resets the stream, because its reader would otherwise wait for bytes that
-   * never arrive.
+   * Drops the rest of a finished response and resets the stream. Otherwise its reader would wait for bytes that never
+   * arrive.
    */
   dropAnswer(): void {
     if (!this.finished || this.#reported) return;
@@ -347,7 +356,7 @@ export class EngineAttempt {
     link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
   }
 
-  /** The agent ends: the gateway gets no more of the response. */
+  /** Call when the agent ends: the gateway gets no more of the response. */
   giveUp(): void {
     if (this.finished) return;
     this.#call?.abort();
@@ -355,8 +364,8 @@ export class EngineAttempt {
   }
 
   /**
-   * `now`: the host's `patientNow`. Timeouts limit the silence between bytes, never the total. A client that does not
-   * read is not a stall of the engine.
+   * @param now the host's `patientNow`. Timeouts limit the silence between bytes, never the total. A client that does
+   * not read is not a stall of the engine.
    */
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();

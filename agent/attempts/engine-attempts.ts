@@ -16,17 +16,16 @@ import { type LoadCounter, LoadReports } from './load-reports.ts';
 import { PendingReports, reportFrame } from './pending-reports.ts';
 import { isSealed } from './sealed-call.ts';
 
-/** Concurrent attempts: more than an engine batches. Further attempts are refused as `overloaded`. */
+/** Maximum number of concurrent attempts: more than an engine batches. Further attempts are refused as `overloaded`. */
 const REQUESTS_MAX = 4096;
 
-/** Total size of finished responses that the other end has not acknowledged; the oldest are dropped first. */
+/** Maximum size of all finished responses that the other end has not acknowledged; the oldest are dropped. */
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
 /**
- * Longest wait of a drain for SETTLED if nothing else is missing. A gateway sends it a quarter of a second after a
- * response. A gateway that has just gone, or is frozen, does not send it, and its responses would hold an idle agent
- * for the whole drain time.
+ * Maximum wait of a drain if only SETTLED is missing. A gateway sends it a quarter of a second after a response. A
+ * gateway that has just gone, or is frozen, never sends it, and would hold an idle agent for the whole drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
 
@@ -47,7 +46,7 @@ export class EngineAttempts {
   #readsTimings = false;
   readonly #named = new TransientMap<string, EngineAttempt>();
   readonly #streams = new TransientMap<number, EngineAttempt>();
-  /** In the order in which they finished. */
+  /** Finished attempts, in the order of finishing. */
   readonly #finished = new TransientMap<string, EngineAttempt>();
   readonly #blocks = new PrefixBlocks();
   readonly #host: EngineAttemptHost;
@@ -56,7 +55,7 @@ export class EngineAttempts {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
-  /** During a drain: time at which every response was sent. */
+  /** During a drain: when every response was sent. */
   #allSaidAt: number | undefined;
 
   constructor(
@@ -90,14 +89,14 @@ export class EngineAttempts {
     return this.#running;
   }
 
-  /** Attempts that are held, including finished ones. */
+  /** Number of attempts in memory, including finished ones. */
   get size(): number {
     return this.#named.size;
   }
 
   /**
-   * A socket is ready: repeats the reports that the gateway has not stored. `reads`: the highest frame type that it
-   * reads.
+   * Call when a socket is ready. Repeats the reports that the gateway has not stored.
+   * @param reads the highest frame type that the gateway reads
    */
   connect(link: Link, reads = 0): void {
     this.#link = link;
@@ -106,7 +105,7 @@ export class EngineAttempts {
     for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);
   }
 
-  /** The socket is gone: every attempt waits to be claimed. */
+  /** Call when the socket is gone. Every attempt waits to be claimed. */
   disconnect(): void {
     this.#link = undefined;
     this.#loadReports?.disconnect();
@@ -115,8 +114,7 @@ export class EngineAttempts {
   }
 
   /**
-   * Handles the frames of one message that belong to streams; `touched` collects attempts that may start after the
-   * message is read.
+   * Handles the stream frames of one message. `touched` collects attempts that may start after the message was read.
    */
   onFrame(link: Link, frame: Frame, touched: Set<EngineAttempt>): void {
     switch (frame.type) {
@@ -144,7 +142,7 @@ export class EngineAttempts {
         if (known.unstarted) touched.add(known);
         return;
       }
-      this.#forget(known); // the gateway asks for a part of the response that is not held any more
+      this.#forget(known); // the gateway asks for a part of the response that is no longer in memory
       return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
     }
     if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
@@ -201,7 +199,7 @@ export class EngineAttempts {
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
     const request = this.#streams.get(frame.stream);
     if (request === undefined) return;
-    // The gateway's object does not know the stream. The object's successor may claim the stream in a moment.
+    // The gateway's object does not know the stream. The object's successor may claim it in a moment.
     if (frame.code === 'unknown') request.unbind();
     else this.#forget(request);
   }
@@ -210,11 +208,11 @@ export class EngineAttempts {
     const { requestId, attempt, receipt } = request.open;
     const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
     this.reports.add(report);
-    // An attempt without a link sends no ending with its usage, and the next socket may be days away.
+    // An attempt without a link does not send its usage with its ending, and the next socket may be days away.
     if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
-  /** The gateway has stored the usage and passed the response on, so the attempt is not needed any more. */
+  /** Call when the gateway has stored the usage and passed the response on. The attempt is not needed any more. */
   #settle(stream: number): void {
     this.reports.settled(stream);
     const request = this.#streams.get(stream);
@@ -251,7 +249,7 @@ export class EngineAttempts {
     request.start(this.#client);
   }
 
-  /** `now`: time of `waitClock`. */
+  /** @param now milliseconds of `waitClock` */
   tick(now: number): void {
     for (const request of this.#named.values()) {
       request.tick(now);
@@ -270,7 +268,7 @@ export class EngineAttempts {
     for (const request of this.#finished.values()) bytes += request.kept;
     const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
     if (!isFull()) return;
-    // Attempts with a fully sent response go first.
+    // Drop attempts first whose response was sent completely.
     const inOrder = [...this.#finished.values()];
     for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
       if (!isFull()) return;
@@ -282,7 +280,7 @@ export class EngineAttempts {
   }
 
   /**
-   * Refuses new openings. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last response was sent.
+   * Refuses new attempts. Resolves when every attempt is settled, or SETTLED_WAIT_MS after the last response was sent.
    */
   drain(): Promise<void> {
     this.#draining = true;
@@ -290,9 +288,9 @@ export class EngineAttempts {
     return new Promise((resolve) => this.#onDrained.push(resolve));
   }
 
-  /** Ends running attempts toward the gateway, so that other nodes can continue them. */
+  /** Ends running attempts with a reset to the gateway, so that other nodes can continue them. */
   giveUp(): void {
-    for (const request of this.#named.values()) request.giveUp(); // not released before its end is sent
+    for (const request of this.#named.values()) request.giveUp(); // not released before the end of the attempt is sent
   }
 
   /** The caller must `flush` the link afterwards. */

@@ -5,7 +5,7 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 
 export interface EngineEvents {
-  /** `sized`: the response has a length, and undici checks it against the body. */
+  /** @param sized true if the response has a content-length, which undici checks against the body */
   onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;
@@ -18,7 +18,7 @@ export interface EngineCall {
   abort(): void;
 }
 
-/** Sends requests to one engine. `length`: bytes of `content`; undefined: chunked. */
+/** Sends requests to one engine. @param length bytes of `content`; undefined: chunked */
 type SendToEngine = (
   open: OpenFrame,
   endpoint: Endpoint,
@@ -29,7 +29,7 @@ type SendToEngine = (
 
 export interface EngineConnection {
   readonly target: EngineTarget;
-  /** Through both engines of a pair if there is one. */
+  /** Sends through both engines, if the target is a disaggregated pair. */
   readonly call: SendToEngine;
   readonly send: SendToEngine;
   close(): Promise<void>;

@@ -9,16 +9,16 @@ import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-c
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { UsageOptions } from './stream-options-retry.ts';
 
-/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s; this client closes them first. */
+/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s. This client closes them before that. */
 const KEEP_ALIVE_MS = 4_000;
 
 /**
- * If a connection breaks this soon, before any response, the engine had closed it while it was idle. Longer than a busy
- * machine needs to notice that.
+ * If a connection breaks this soon and before any response, the engine had closed it while it was idle. It is longer
+ * than a busy machine needs to notice that.
  */
 const STALE_MS = 2_000;
 
-/** Headers of the engine that do not go into the tunnel. The gateway's list is the enforced one. */
+/** Headers of the engine that are not sent into the tunnel. The gateway has the list that counts. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -31,30 +31,30 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'set-cookie',
 ]);
 
-/** Connections to one engine. */
+/** The HTTP connections to one engine. */
 export class EngineClient implements EngineConnection {
   readonly target: EngineTarget;
   /** Whether the engine accepts the `stream_options` that gateways add. */
   readonly usage = new UsageOptions();
   readonly #pool: Pool;
   /**
-   * A new connection for each request. A streamed body is not kept, so it could not be sent again after an idle
-   * connection broke.
+   * Opens a new connection for each request. A streamed body is not kept, so it could not be sent again if a pooled
+   * connection had broken.
    */
   readonly #fresh: Pool;
   readonly #pair: PairState | undefined;
   readonly #onReceived: () => void;
-  /** Connections opened so far. */
+  /** Number of connections opened so far. */
   #connections = 0;
 
-  /** `onReceived`: called with every chunk of a response's body. */
+  /** @param onReceived called with every chunk of a response's body */
   constructor(target: EngineTarget, log: (line: string) => void = () => {}, onReceived: () => void = () => {}) {
     this.target = target;
     this.#onReceived = onReceived;
     this.#pair =
       target.prefill &&
       new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, onReceived), log);
-    // Timeouts belong to the request: stalls, configurable per model.
+    // No HTTP timeouts. The attempt has timeouts for stalls, which are configurable per model.
     const patient = { headersTimeout: 0, bodyTimeout: 0 };
     const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
     this.#pool = new Pool(target.origin, { pipelining: 1, ...kept, ...patient });
@@ -64,7 +64,7 @@ export class EngineClient implements EngineConnection {
     });
   }
 
-  /** `length`: bytes of `content`; undefined: chunked. */
+  /** @param length bytes of `content`; undefined: chunked */
   call(
     open: OpenFrame,
     endpoint: Endpoint,
@@ -77,7 +77,7 @@ export class EngineClient implements EngineConnection {
     return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(content);
   }
 
-  /** `length`: bytes of `content`; undefined: chunked. */
+  /** @param length bytes of `content`; undefined: chunked */
   send(
     open: OpenFrame,
     endpoint: Endpoint,
@@ -102,7 +102,8 @@ export class EngineClient implements EngineConnection {
     for (const [name, value] of open.headers) headers.push(name, value);
     if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
     if (length !== undefined) headers.push('content-length', String(length));
-    // Without it a server may compress as it likes (RFC 9110 §12.5.3), and nothing on the way back would undo that.
+    // Without this header a server may choose a compression (RFC 9110 §12.5.3), and nothing on the way back would undo
+    // it.
     headers.push('accept-encoding', 'identity');
     if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);
     return headers;
@@ -115,7 +116,7 @@ export class EngineClient implements EngineConnection {
 
 const engineOf = ({ engine }: EngineTarget) => (engine === undefined ? {} : { engine });
 
-/** One request to the engine. Repeated once if it used a pooled connection that was already closed. */
+/** One request to the engine. Repeated once if the pooled connection that it used was already closed. */
 class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #pool: Pool;
   readonly #options: Dispatcher.DispatchOptions;
@@ -160,8 +161,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) return; // 100 Continue and other interim responses
     this.#answered = true;
-    // RFC 9110 §15 defines no status above 599. In a frame such a status would end the socket, with every request on
-    // it.
+    // RFC 9110 §15 defines no status above 599. In a frame it would end the socket, and all requests on it.
     if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
     this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
   }
@@ -207,8 +207,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 }
 
 /**
- * If our request was already in the engine's buffer, its close reaches us as a reset. An earlier close reaches us as an
- * end.
+ * True for the errors of a closed connection. If our request was already in the engine's buffer, its close reaches us
+ * as a reset; an earlier close reaches us as an end.
  */
 function isClosing(error: Error): boolean {
   return (
@@ -218,7 +218,7 @@ function isClosing(error: Error): boolean {
 
 function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
   const list: [string, string][] = [];
-  // Placed first, so that the limit on headers never drops it: the body is read according to it.
+  // Placed first, so that the limit on headers never drops it: the body is parsed according to it.
   const { 'content-type': contentType, ...others } = headers;
   for (const [name, value] of [['content-type', contentType] as const, ...Object.entries(others)]) {
     if (value === undefined || HOP_BY_HOP.has(name) || name.length > HEADER_NAME_MAX_BYTES) continue;

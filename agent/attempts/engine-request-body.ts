@@ -4,12 +4,13 @@ import { copyView } from '../../shared/wire/copy-view.ts';
 import type { BodyEdit } from '../../shared/wire/frames.ts';
 import { InboundStream } from '../../shared/wire/inbound-stream.ts';
 
-/** Bytes that the HTTP client may buffer before its socket takes them. */
+/** Maximum bytes that the HTTP client buffers before its socket takes them. */
 const AHEAD_BYTES = 64 * 1024;
 
 /**
- * The request's body on its way from the tunnel to the engine: checks offsets, applies edits, and returns credit as the
- * engine takes the bytes. `onConsumed` gets the number of bytes for which the socket gets credit.
+ * A request's body on its way from the tunnel to the engine: checks offsets, applies edits, and returns credit as the
+ * engine takes the bytes.
+ * @param onConsumed gets the number of bytes for which the socket gets credit
  */
 export class EngineRequestBody {
   readonly incoming = new InboundStream();

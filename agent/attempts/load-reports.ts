@@ -1,34 +1,36 @@
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
 import type { Link } from '../../shared/wire/link.ts';
 
-/** Shortest time between two LOADs, regardless of the number of responses. */
+/** Minimum time between two LOAD frames, regardless of the number of responses. */
 const LOAD_EVERY_MS = 500;
-/** Time between two LOADs while an attempt runs. Gateways ignore a load that is older than a few seconds. */
+/** Interval of LOAD frames while an attempt runs. Gateways ignore a load that is older than a few seconds. */
 const LOAD_INTERVAL_MS = 1_000;
 /**
- * LOADs after the end of the last attempt, if the last LOAD reported a busy engine: it may be from just before the end.
+ * Number of LOAD frames after the end of the last attempt, if the last one reported a busy engine: it may be from just
+ * before the end.
  */
 const LOADS_AFTER = 2;
 
-/** Counts the requests at the engine and reports its load. */
+/** Counts the requests at the engine, and has its load. */
 export interface LoadCounter {
   begin(): void;
   end(): void;
-  /** A stream has begun, after this many milliseconds. */
+  /** A stream began, `ms` milliseconds after its request. */
   firstToken(ms: number): void;
   /** The engine sent a chunk of a response. */
   heard?(): void;
   /** The engine's answer suggests that it may have lost its model. */
   lost?(): void;
-  /** Asks the engine for its load, unless it was asked a moment ago. */
+  /** Reads the engine's load, unless that was done moments ago. */
   look(): void;
   readonly current: EngineLoad;
-  /** Why it should get no more requests now; undefined: it may get more. */
+  /** Why the engine should get no more requests now; undefined if it may get more. */
   readonly full: string | undefined;
 }
 
 /**
- * Sends LOAD with a response's head or end, and at intervals while an attempt runs. On an idle tunnel nothing is sent.
+ * Sends LOAD frames with a response's head or end, and at intervals while an attempt runs. On an idle tunnel it sends
+ * nothing.
  */
 export class LoadReports {
   readonly #counter: LoadCounter;
@@ -36,9 +38,9 @@ export class LoadReports {
   /** True if the other end reads RATE. */
   #readsRate = false;
   #sentAt = Number.NEGATIVE_INFINITY;
-  /** LOAD_EVERY_MS delayed a LOAD, which is still to be sent. */
+  /** True if a LOAD is still to be sent that LOAD_EVERY_MS delayed. */
   #isPending = false;
-  /** Requests at the engine in the last LOAD, and the number of LOADs that still follow the last attempt. */
+  /** Number of requests in the last LOAD, and number of LOADs that still follow the last attempt. */
   #said = 0;
   #after = 0;
 
@@ -55,7 +57,7 @@ export class LoadReports {
     this.#link = undefined;
   }
 
-  /** An attempt has ended. */
+  /** Call when an attempt has ended. */
   onIdle(): void {
     this.#after = LOADS_AFTER;
     this.say();
@@ -73,7 +75,7 @@ export class LoadReports {
     this.#link.put({ type: 'load', ...load });
   }
 
-  /** `running`: attempts of this gateway at the engine. */
+  /** @param running number of this gateway's attempts at the engine */
   tick(now: number, running: number): void {
     const since = now - this.#sentAt;
     if (this.#isPending && since >= LOAD_EVERY_MS) return this.say();

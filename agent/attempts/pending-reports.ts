@@ -2,7 +2,10 @@ import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 
-/** Reports kept for a gateway that does not acknowledge: at one request per second, almost three hours. */
+/**
+ * Maximum number of reports that are kept for a gateway that does not acknowledge: at one request per second, almost
+ * three hours.
+ */
 const PENDING_MAX = 10_000;
 
 export interface PendingReport {
@@ -12,7 +15,10 @@ export interface PendingReport {
   timings: ReportedTimings;
 }
 
-/** Usage that the gateway has not stored yet. It survives a lost socket or object: the agent repeats it, by name. */
+/**
+ * Usage reports that the gateway has not stored yet. They survive a lost socket or object: the agent repeats them, by
+ * name.
+ */
 export class PendingReports {
   readonly #pending = new TransientMap<number, PendingReport>();
   readonly #log: (line: string) => void;
@@ -37,7 +43,10 @@ export class PendingReports {
     this.#pending.delete(stream);
   }
 
-  /** All pending reports, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  /**
+   * All pending reports, as frames that a new socket or object understands.
+   * @param timed true if the other end reads timings
+   */
   *again(timed: boolean): Iterable<Frame> {
     for (const report of this.#pending.values()) yield reportFrame(report, timed);
   }

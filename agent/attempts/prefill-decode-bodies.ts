@@ -1,21 +1,21 @@
 /**
- * Makes the requests to a disaggregated pair's two engines from one request. Fields are appended to the body as bytes;
- * the body is never parsed and serialized again. Python's JSON readers take the last of two equal keys, so a client
- * cannot name another request's keys and values.
+ * Builds the requests to the two engines of a disaggregated pair from one request. Fields are appended to the body as
+ * bytes; the body is never parsed and serialized again. Python's JSON readers take the last of two equal keys, so a
+ * client cannot name another request's keys and values.
  *
  * vLLM: the prefill engine answers one token and `kv_transfer_params`, which the decode engine gets
- * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both get the request concurrently and find each
- * other by `bootstrap_room` (sglang_router/mini_lb.py).
+ * (tests/v1/kv_connector/nixl_integration/toy_proxy_server.py). SGLang: both engines get the request concurrently, and
+ * find each other by `bootstrap_room` (sglang_router/mini_lb.py).
  */
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 
-/** Asks a vLLM prefill engine to compute the prompt and keep its keys and values for another engine. */
+/** Fields that make a vLLM prefill engine compute the prompt and keep its keys and values for another engine. */
 const PREFILL_FIELDS = {
   stream: false,
   stream_options: null,
   max_tokens: 1,
   max_completion_tokens: 1,
-  // A value above max_tokens would be an error.
+  // A min_tokens above max_tokens would be an error.
   min_tokens: 0,
   kv_transfer_params: {
     do_remote_decode: true,
@@ -32,7 +32,7 @@ export function prefillRequest(body: Buffer): Buffer {
   return withFields(body, JSON.stringify(PREFILL_FIELDS));
 }
 
-/** The request for a vLLM decode engine; `params` null: the engine computes the prompt itself. */
+/** The request for a vLLM decode engine. `params` null: the engine computes the prompt itself. */
 export function decodeRequest(body: Buffer, params: KvTransferParams | null): Buffer {
   return withFields(body, JSON.stringify({ kv_transfer_params: params }));
 }
@@ -40,7 +40,7 @@ export function decodeRequest(body: Buffer, params: KvTransferParams | null): Bu
 interface BootstrapRoom {
   host: string;
   port: number;
-  /** 63 random bits, because two requests must never have the same number. */
+  /** 63 random bits, because two requests must not have the same number. */
   room: bigint;
 }
 
@@ -55,7 +55,7 @@ export function sglangRequest(body: Buffer, { host, port, room }: BootstrapRoom)
 
 type KvTransferParams = Record<string, unknown>;
 
-/** The parameters in a prefill engine's answer; undefined: it has none. */
+/** The parameters in a prefill engine's answer; undefined if it has none. */
 export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
   const value = tryParseJson(answer.toString('utf8'));
   if (typeof value !== 'object' || value === null || !('kv_transfer_params' in value)) return undefined;
@@ -64,8 +64,8 @@ export function kvTransferParams(answer: Buffer): KvTransferParams | undefined {
 }
 
 /**
- * Appends the fields of `object` (JSON) to the object in `body`. A body that does not end in `}` stays as it is: it is
- * not a JSON object, and the engine reports that.
+ * Appends the fields of `object` (JSON) to the object in `body`. A body that does not end in `}` is not a JSON object.
+ * It stays unchanged, and the engine reports the error.
  */
 function withFields(body: Buffer, object: string): Buffer {
   const end = lastNonBlank(body, body.length);
@@ -80,7 +80,7 @@ const BRACE_CLOSE = 0x7d;
 /** JSON's white space (RFC 8259 §2). */
 const BLANK: ReadonlySet<number | undefined> = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** Index of the last byte before `end` that is not white space; -1: none. */
+/** Index of the last byte before `end` that is not white space; -1 if there is none. */
 function lastNonBlank(body: Buffer, end: number): number {
   let at = end - 1;
   while (at >= 0 && BLANK.has(body[at])) at--;

@@ -9,7 +9,7 @@ export async function readWhole(content: Readable, hold: (chunk: Buffer) => bool
       chunks.push(chunk);
     }
   } catch {
-    return undefined; // the request was abandoned, and has the reason
+    return undefined; // the request was abandoned; its attempt has the reason
   }
   return Buffer.concat(chunks);
 }

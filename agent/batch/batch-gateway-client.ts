@@ -1,4 +1,4 @@
-/** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes. */
+/** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes.ts. */
 import { randomBytes } from 'node:crypto';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import type * as z from 'zod';
@@ -32,9 +32,9 @@ export interface SessionCredentials {
   key: Signer;
 }
 
-/** A chunk is 256 KiB, or one line of up to 4 MiB. */
+/** Maximum length of a chunk: 256 KiB, or a single line of up to 4 MiB. */
 const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
-/** Longer than the gateway waits for a batch. */
+/** Timeout of one request. Longer than the gateway waits for a batch. */
 const ANSWER_MS = 60_000;
 const CONNECTIONS_MAX = 4;
 
@@ -42,10 +42,10 @@ export class BatchGateway {
   readonly #url: URL;
   readonly #credentials: () => SessionCredentials | undefined;
   readonly #dispatcher: Dispatcher;
-  /** How far the gateway's clock is ahead of this one, according to its last answer. */
+  /** Milliseconds by which the gateway's clock is ahead of this one, according to its last answer. */
   #aheadMs = 0;
 
-  /** @param credentials of the agent's current session */
+  /** @param credentials returns those of the agent's current session */
   constructor(url: URL, credentials: () => SessionCredentials | undefined, proxy: URL | undefined) {
     this.#url = url;
     this.#credentials = credentials;
@@ -53,7 +53,10 @@ export class BatchGateway {
     this.#dispatcher = proxy === undefined ? new Agent(options) : new ProxyAgent({ uri: proxy.href, ...options });
   }
 
-  /** Undefined: there is no work for this node now. @throws Error if the gateway cannot be asked */
+  /**
+   * Leases lines for models. Undefined if there is no work for this node now.
+   * @throws Error if the gateway cannot be asked
+   */
   async lease(
     models: readonly string[],
     prefix: number | undefined,
@@ -65,7 +68,10 @@ export class BatchGateway {
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
-  /** Leases lines for functions. @param functions the contexts on this node, and the owners that are allowed */
+  /**
+   * Leases lines for functions.
+   * @param functions the contexts on this node, and the owners whose functions may run here
+   */
   async leaseFunction(
     functions: NodeContexts & { owners?: readonly string[] },
     waitMs: number,
@@ -75,12 +81,12 @@ export class BatchGateway {
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
-  /** The function's Python code. @throws Error */
+  /** Downloads the function's Python code. @throws Error */
   async functionCode(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     return (await this.#post('function', refOf(lease), signal)) ?? Buffer.alloc(0);
   }
 
-  /** The bytes of the leased chunk. @throws Error */
+  /** Downloads the bytes of the leased chunk. @throws Error */
   async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     const bytes = await this.#post('chunk', refOf(lease), signal);
     if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of another length');
@@ -109,8 +115,8 @@ export class BatchGateway {
   async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
     const body = Buffer.from(JSON.stringify(value));
     const first = await this.#ask(verb, body, signal);
-    // The gateway answers with its clock if one of the clocks is wrong, or if it began a moment ago. The request is
-    // then sent once more.
+    // The gateway answers with its clock if the two clocks differ too much, or if the gateway has just started. The
+    // request is then sent once more.
     const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
     if (answer.status === 204) return undefined;
     if (answer.status === 200) return answer.text;
@@ -146,7 +152,7 @@ export class BatchGateway {
   }
 }
 
-/** Milliseconds since the epoch. */
+/** Milliseconds since 1970, from the gateway's clock header. */
 function clockOf(header: string | string[] | undefined): number | undefined {
   return typeof header === 'string' && /^\d{1,15}$/.test(header) ? Number(header) : undefined;
 }
@@ -155,7 +161,7 @@ function refOf({ batch, chunk, epoch }: GrantedLease) {
   return { batch, chunk, epoch };
 }
 
-/** @throws Error if a gateway answers in another form */
+/** @throws Error if the gateway's answer does not match the schema */
 function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.infer<T> {
   try {
     return schema.parse(parseJson(String(answer)));

@@ -1,16 +1,16 @@
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { BatchGateway } from './batch-gateway-client.ts';
 
-/** The maximum of an agent's tunnels. */
+/** Maximum number of gateways; an agent opens as many tunnels at most. */
 const GATEWAYS_MAX = 16;
 
 interface BatchGatewaysOptions {
-  /** Gateways that this agent works for now: the configured and the learned ones. */
+  /** Gateways for which this agent currently works: the configured ones, and those that a gateway named. */
   named(): readonly URL[];
   open(url: URL): BatchGateway;
-  /** Takes leases of the gateway until `signal`. */
+  /** Takes leases from the gateway until `signal` is aborted. */
   begin(gateway: BatchGateway, signal: AbortSignal): void;
-  /** True if leases of the gateway are still here. */
+  /** True if this agent still holds leases of the gateway. */
   busy(gateway: BatchGateway): boolean;
   log(line: string): void;
 }
@@ -21,19 +21,19 @@ interface Entry {
 }
 
 /**
- * The gateways from which lines are leased. A gateway that is no longer named is dropped when none of its leases is
- * here.
+ * The gateways from which lines are leased. A gateway that is no longer listed is dropped when this agent holds none of
+ * its leases.
  */
 export class BatchGateways {
   readonly #options: BatchGatewaysOptions;
-  /** By URL. At most `GATEWAYS_MAX`. */
+  /** Gateways by URL. At most GATEWAYS_MAX. */
   readonly #entries = new Map<string, Entry>();
 
   constructor(options: BatchGatewaysOptions) {
     this.#options = options;
   }
 
-  /** Reads the list of gateways again. Called once a second. */
+  /** Updates the list of gateways. Called once a second. */
   look(): void {
     const { named, open, begin, busy, log } = this.#options;
     const urls = new Map(named().map((url) => [url.href, url]));
@@ -46,7 +46,7 @@ export class BatchGateways {
     }
     for (const [href, url] of urls) {
       const known = this.#entries.get(href);
-      // A gateway that was dropped a moment ago, and is named again, starts again when its last leases have ended.
+      // A gateway that was dropped recently and is listed again starts again after its last leases have ended.
       if (known?.stop.signal.aborted === true && !busy(known.gateway)) {
         this.#entries.delete(href);
         inBackground(`batches of ${href}`, known.gateway.close(), log);
@@ -58,7 +58,7 @@ export class BatchGateways {
     }
   }
 
-  /** Takes no more leases. */
+  /** Takes no further leases. */
   stop(): void {
     for (const { stop } of this.#entries.values()) stop.abort();
   }

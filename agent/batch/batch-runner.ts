@@ -1,4 +1,4 @@
-/** Lines of batches, run at this node's engine next to its requests. */
+/** Runs lines of batches at this node's engine, in addition to its requests. */
 
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,44 +17,42 @@ import type { LineOptions } from './line-options.ts';
 import { FailureLog } from './rate-limited-log.ts';
 
 interface BatchRunnerOptions {
-  /** Gateways that this agent works for now. */
+  /** Gateways for which this agent currently works. */
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   /** Undefined while no gateway has admitted this agent. */
   speaker(): SessionCredentials | undefined;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
-  /** Models that the engine has ready. */
+  /** Models that the engine can serve now. */
   models(): string[];
   /** The engine's load, including lines of batches. */
   reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed' | 'preemptions' | 'firstTokenMs'>;
   /** When the engine last showed that it computes, by `performance.now()`; undefined: it has no counters. */
   computedAt(): number | undefined;
-  /** Requests, without lines of batches. */
+  /** Number of requests at the engine that are not lines of batches. */
   interactive(): number;
   /** Options of the current engine. */
   lines(): LineOptions;
   log(line: string): void;
 }
 
-/** Interval at which the window is adjusted. */
+/** Interval at which the number of concurrent lines is adjusted. */
 const TURN_MS = 1_000;
-/** Time that an agent without work waits at the gateway. */
+/** How long the gateway may hold the lease request of an agent without work. */
 const WAIT_MS = 20_000;
-/** Wait after a gateway could not be asked; it doubles each time. */
+/** Wait after a request to a gateway failed. It doubles each time. */
 const BACKOFF = { minMs: 500, maxMs: 10_000 };
 /** Interval of checks while no engine answers, or no lease can be taken. */
 const POLL_MS = 200;
-/** A line that failed runs again after this. */
+/** Wait before a failed line runs again. */
 const RETRY_MS = 1_000;
-/** Consecutive failures after which an engine counts as broken, and its rest after each failure. */
+/** After this many consecutive failures the engine counts as broken, and rests after each further failure. */
 const FAILING_MAX = 8;
 const REST_MS = { first: 2_000, most: 60_000 };
-/**
- * Time for which lines wait here ahead of the engine: a lease takes tens of milliseconds, and more on a busy gateway.
- */
+/** Seconds of work that is leased in advance. A lease takes tens of milliseconds, and more on a busy gateway. */
 const AHEAD_S = 0.5;
-/** Share of the slots that stays free for requests. */
+/** Share of the engine's slots that batches leave to requests. */
 const RESERVE = 0.1;
 const FIRST_TOKEN_LIMIT_MS = 2_000;
 
@@ -71,15 +69,15 @@ export class BatchRunner {
   /** Lines that ended in the last second. */
   #linesPerS = 0;
   #refused = 0;
-  /** Consecutive failures. */
+  /** Consecutive failed lines. */
   #failing = 0;
   #restsUntil = 0;
   #restMs: number = REST_MS.first;
   #prefix: number | undefined;
   #draining = false;
   /**
-   * Waits that may end early; a wait removes itself at its end. At most a few for each gateway, and one for each line
-   * that runs again.
+   * Callbacks that end a wait early. A wait removes itself at its end. At most a few for each gateway, and one for each
+   * line that runs again.
    */
   readonly #waits = new Set<() => void>();
 
@@ -101,12 +99,12 @@ export class BatchRunner {
     this.#gateways.look();
   }
 
-  /** Lines at the engine now. */
+  /** Number of lines at the engine now. */
   get running(): number {
     return this.#running;
   }
 
-  /** Begins no lines; returns leases when the running lines have ended, or at `signal`. */
+  /** Begins no further lines. Returns leases when the running lines have ended, or when `signal` is aborted. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
     this.#wake();
@@ -141,18 +139,19 @@ export class BatchRunner {
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         if (lease !== undefined) await this.#take(gateway, lease, signal);
-        // Reset only here: a gateway that leases, and has no chunk to send, would otherwise be asked twice a second.
+        // Reset only here. Otherwise a gateway that grants leases but cannot send their chunks would be asked twice a
+        // second.
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
         failures.tell(`batches: ${errorText(error)}`);
-        // Not #pause, which ends each second.
+        // Not #pause, because that ends every second.
         await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }
     }
   }
 
-  /** True if more lines should wait here, so that the engine never waits for the gateway. */
+  /** True if more lines should be leased in advance, so that the engine never waits for the gateway. */
   #wants(): boolean {
     const { engine, models, speaker: credentials } = this.#options;
     if (this.#isBroken && performance.now() < this.#restsUntil) return false;
@@ -187,7 +186,7 @@ export class BatchRunner {
     }
   }
 
-  /** Bodies of lines that may have to run again. */
+  /** Bodies of lines that may run again. */
   readonly #bodies = new WeakMap<LeaseWork, Map<number, string>>();
 
   async #retryLines(lease: LeaseWork, lines: readonly number[]): Promise<void> {
@@ -212,7 +211,7 @@ export class BatchRunner {
     if (this.#queue.length <= this.#ahead) this.#wake();
   }
 
-  /** The gateway does not accept results of this lease's lines any more. */
+  /** The gateway no longer accepts results of this lease's lines. */
   #drop(lease: LeaseWork): void {
     const queued = this.#queue.splice(0);
     this.#queue.push(...queued.filter((one) => one.lease !== lease));
@@ -221,8 +220,8 @@ export class BatchRunner {
   }
 
   /**
-   * An engine that only fails gets one line at a time. Otherwise it would take lines faster than healthy engines can
-   * run them.
+   * How many lines may run. A broken engine gets one line at a time; otherwise it would consume lines faster than
+   * healthy engines can run them.
    */
   get #places(): number {
     if (!this.#isBroken) return this.#window.beside(this.#options.interactive());
@@ -244,7 +243,7 @@ export class BatchRunner {
     this.#restMs = REST_MS.first;
   }
 
-  /** Other nodes run the waiting lines, and this engine is tried more and more rarely. */
+  /** Leaves the waiting lines to other nodes. The engine is tried more and more rarely. */
   #giveBack(): void {
     if (!this.#isBroken) return;
     this.#restMs = Math.min(REST_MS.most, this.#restMs * 2);
@@ -277,7 +276,7 @@ export class BatchRunner {
         break;
       case 'gone':
         // The engine cannot be reached, and the line is still valid. If the engine does not return, the lease is
-        // returned when the agent ends.
+        // released when the agent ends.
         await this.#pause(RETRY_MS);
         this.#queue.unshift(pending);
         break;

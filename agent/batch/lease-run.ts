@@ -9,25 +9,25 @@ import { parseJson } from '../../shared/text/parse-json.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { BatchGateway } from './batch-gateway-client.ts';
 
-/** A line to run: its index in the chunk, and the JSON of its request. */
+/** A line to run: its index in the chunk, and its request as JSON. */
 export interface PendingLine {
   lease: LeaseWork;
   line: number;
   body: string;
 }
 
-/** Results wait for this long, or until they have this many bytes. */
+/** Results are committed after this time, or when they have FLUSH_BYTES. */
 const FLUSH_MS = 1_000;
 const FLUSH_BYTES = 64 * 1024;
-/** Limit of uncommitted results, above which the runner takes no leases. */
+/** Maximum bytes of uncommitted results. Above this the runner takes no further leases. */
 export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
-/** Results in one commit: the gateway accepts 4 MiB, and JSON in JSON may be twice as long. */
+/** Maximum bytes of results in one commit. The gateway accepts 4 MiB, and JSON inside JSON may be twice as long. */
 const COMMIT_MAX_BYTES = 1024 * 1024;
-/** A commit that failed is tried again after this. */
+/** Wait before a failed commit is tried again. */
 const RETRY_MS = 1_000;
 /**
- * Renewals during a lease. If its lines take minutes, a node commits nothing meanwhile and learns only this way that
- * the batch was cancelled.
+ * Number of renewals during a lease. If a line takes minutes, the node commits nothing meanwhile, and learns only from
+ * a renewal that the batch was cancelled.
  */
 const RENEWALS = 6;
 
@@ -36,30 +36,30 @@ interface LeaseEvents {
   again(lines: number[]): void;
   /** The gateway asks to run lines of this lease on another node. */
   elsewhere?(): void;
-  /** Lines of this lease that have not begun must not begin. */
+  /** Lines of this lease that have not begun must not begin any more. */
   stopped?(): void;
-  /** No line or result of this lease is left here. */
+  /** No line and no result of this lease is left here. */
   over(): void;
   log(line: string): void;
 }
 
-/** One lease: its remaining lines, and the results on their way to the gateway. */
+/** The work on one lease: its remaining lines, and the results that are not committed yet. */
 export class LeaseWork {
   readonly lease: GrantedLease;
   readonly gateway: BatchGateway;
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
-  /** Lines without a committed result. */
+  /** Number of lines without a committed result. */
   #remaining: number;
   #timer: NodeJS.Timeout | undefined;
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #isValid = true;
-  /** False: the gateway has ended the lease, so it need not be released. */
+  /** False if the gateway has ended the lease, so that it need not be released. */
   #leased = true;
   readonly #stop = new AbortController();
-  /** Lines that another node should run. */
+  /** Number of lines that another node should run. */
   #releasedLines = 0;
 
   constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
@@ -70,17 +70,17 @@ export class LeaseWork {
     this.#renewal = setInterval(() => neverRejects(this.#renew()), lease.leaseMs / RENEWALS);
   }
 
-  /** False: the lease is not valid any more. Running lines may end, and no others begin. */
+  /** False if the lease is no longer valid. Running lines may finish, and no further ones begin. */
   get stands(): boolean {
     return this.#isValid;
   }
 
-  /** Aborts running lines: the gateway does not accept their results any more. */
+  /** Aborts when the gateway no longer accepts results of the running lines. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
 
-  /** Ends the lines that run here. Existing results are still committed. */
+  /** Aborts the lines that run here. Existing results are still committed. */
   abort(): void {
     this.#stop.abort();
   }
@@ -90,9 +90,9 @@ export class LeaseWork {
   }
 
   /**
-   * The open lines of the chunk, with lines of a common prefix next to each other. An unreadable line gets a failed
-   * result; if it were skipped, it would be leased again and again.
-   * @param priority of the engine's requests; it replaces the line's own
+   * The open lines of the chunk, ordered so that lines with a common prefix are neighbors. An unreadable line gets a
+   * failed result; without one it would be leased again and again.
+   * @param priority value of `priority` for the engine's requests; replaces the line's own
    */
   linesOf(chunk: Uint8Array, priority?: number): PendingLine[] {
     const open = new Set(this.lease.open);
@@ -118,7 +118,7 @@ export class LeaseWork {
     });
   }
 
-  /** Undefined if it cannot be read. */
+  /** Undefined if the line cannot be parsed. */
   #requestOf(line: Uint8Array, priority: number | undefined): { body: string; prefix: number } | undefined {
     try {
       const body = lineBody(line);
@@ -136,31 +136,31 @@ export class LeaseWork {
     this.#flushWhenDue();
   }
 
-  /** Commits if enough results wait, otherwise after a moment. */
+  /** Commits now if enough results are ready, otherwise after FLUSH_MS. */
   #flushWhenDue(): void {
     if (this.#isDue) neverRejects(this.flush());
     else if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => neverRejects(this.flush()), FLUSH_MS);
   }
 
-  /** True if enough results wait; the last results of a lease are committed immediately. */
+  /** True if enough results are ready. The last results of a lease are committed immediately. */
   get #isDue(): boolean {
     const { length } = this.#waiting;
     return this.#waitingBytes >= FLUSH_BYTES || (length > 0 && length >= this.#remaining);
   }
 
-  /** Lines that will not run here. */
+  /** Forgets lines that will not run here. */
   drop(lines: number): void {
     this.#remaining -= lines;
     this.#endIfDone();
   }
 
-  /** Lines for another node: the lease is released as soon as no line of it is left here. */
+  /** Leaves lines to another node. The lease is released when none of its lines is left here. */
   giveBack(lines: number): void {
     this.#releasedLines += lines;
     this.drop(lines);
   }
 
-  /** Commits the waiting results; after a failure it is tried again until the gateway accepts or refuses them. */
+  /** Commits the ready results. A failed commit is repeated until the gateway accepts or refuses the results. */
   flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -171,7 +171,7 @@ export class LeaseWork {
     return this.#sending;
   }
 
-  /** Resolves when no result waits for a commit. */
+  /** Resolves when no result is uncommitted. */
   async settled(): Promise<void> {
     while (this.#waiting.length > 0 || this.#sending !== undefined) await this.flush();
   }
@@ -197,7 +197,7 @@ export class LeaseWork {
       this.#endIfDone();
     } catch (error) {
       if (isRefusal(error)) {
-        // The gateway would refuse every retry: the batch is over, or another gateway has the data now.
+        // The gateway would refuse every retry: the batch has ended, or another gateway now has its data.
         this.#events.log(`results of ${results.length} lines are refused: ${String(error)}`);
         this.#waitingBytes -= bytesOf(results);
         this.#isValid = false;
@@ -209,7 +209,7 @@ export class LeaseWork {
     }
   }
 
-  /** Number of results in one commit; at least one. */
+  /** Number of results for one commit; at least one. */
   #commitLines(): number {
     let bytes = 0;
     const over = this.#waiting.findIndex(({ body }, i) => {
@@ -223,8 +223,8 @@ export class LeaseWork {
     try {
       this.#applyState(await this.gateway.renew(this.lease));
     } catch (error) {
-      // The batch or its owner was deleted. A gateway that cannot be reached is not a reason: the lease expires there,
-      // and results are still valid.
+      // Status 409: the batch or its owner was deleted. If the gateway is only unreachable, the lease remains until it
+      // expires there, and results stay valid.
       if (error instanceof GatewayRefusalError && error.status === 409) this.#applyState({ leased: false, stop: true });
     }
   }
@@ -240,7 +240,7 @@ export class LeaseWork {
   #endIfDone(): void {
     if (this.#remaining > 0 || this.#waiting.length > 0) return;
     this.#end();
-    // Other nodes, or a cancelled batch, wait for the end of this lease, so it is released before it expires.
+    // Other nodes, or a cancelled batch, wait for the end of this lease. So release it before it expires.
     if (this.#leased && (this.#releasedLines > 0 || this.#stop.signal.aborted))
       this.gateway.release(this.lease).catch(() => {});
     this.#events.over();

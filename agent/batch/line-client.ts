@@ -8,21 +8,24 @@ import { tryParseJson } from '../../shared/text/parse-json.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 import { waitClock } from '../wait-clock.ts';
 
-/** uvicorn closes idle connections after 5 s; this client closes them first. */
+/** uvicorn closes idle connections after 5 s. This client closes them before that. */
 const KEEP_ALIVE_MS = 4_000;
-/** If an engine has counters of its work and has computed nothing for this long, it has lost its lines. */
+/** An engine with counters that has computed nothing for this long has lost its lines. */
 const SILENT_MS = 15 * 60_000;
-/** The same for an engine without counters: it may compute one long response, or earlier requests. */
+/**
+ * Time limit of a line at an engine without counters. The engine may meanwhile compute one long response, or earlier
+ * requests.
+ */
 const NO_COUNTERS_TIMEOUT_MS = 60 * 60_000;
-/** Longest time of a line, even if the engine computes: this also ends a line that the engine forgot. */
+/** Maximum duration of a line even if the engine computes. It ends a line that the engine forgot. */
 const LINE_MAX_MS = 12 * 60 * 60_000;
 const POLL_MS = 30_000;
 
 export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
-  /** The engine's answer is not valid or too late; another attempt may succeed. */
+  /** The engine's answer is invalid or too late. Another attempt may succeed. */
   | { kind: 'failed'; why: string }
-  /** The engine cannot be reached; the line is not the cause. */
+  /** The engine cannot be reached. The line is not the cause. */
   | { kind: 'gone'; why: string }
   | { kind: 'aborted' };
 
@@ -33,7 +36,8 @@ export class LineClient {
   readonly #computedAt: () => number | undefined;
 
   /**
-   * `computedAt`: when the engine last showed that it computes, by `performance.now()`; undefined: it has no counters.
+   * @param computedAt when the engine last showed that it computes, by `performance.now()`; undefined if it has no
+   * counters
    */
   constructor(target: EngineTarget, computedAt: () => number | undefined) {
     this.target = target;
@@ -41,13 +45,13 @@ export class LineClient {
     this.#pool = new Pool(target.origin, {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
-      // `#watch` decides, because a non-streaming response has no bytes until it is complete.
+      // No HTTP timeouts: a non-streaming response has no bytes until it is complete, so `#watch` decides.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
   }
 
-  /** @param body JSON @param path of the endpoint, such as `/v1/chat/completions` */
+  /** @param body the request as JSON @param path path of the endpoint, such as `/v1/chat/completions` */
   async run(path: string, body: string, requestId: string, signal: AbortSignal): Promise<LineAnswer> {
     const endpoint = findEndpoint('POST', path);
     if (endpoint === undefined || 'methodNotAllowed' in endpoint) return { kind: 'failed', why: `no endpoint ${path}` };
@@ -84,7 +88,7 @@ export class LineClient {
   }
 
   /**
-   * Calls `onLost` when a line that begins now will not be answered any more; returns a function that stops the watch.
+   * Calls `onLost` when a line that begins now will not be answered any more. Returns a function that ends the watch.
    */
   #watch(onLost: () => void): () => void {
     const begunAt = performance.now();
@@ -110,7 +114,7 @@ export class LineClient {
   }
 }
 
-/** True if the engine is there and its answer is not HTTP. */
+/** True if something listens at the engine's address, but does not answer in HTTP. */
 function isFailure(error: unknown): boolean {
   return error instanceof Error && error.name === 'HTTPParserError';
 }

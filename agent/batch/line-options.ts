@@ -1,13 +1,13 @@
-/** Options for lines of batches, from the engine's command line. */
+/** Options for running lines of batches, read from the engine's command line. */
 import { commandWords, engineName, flagValue } from '../engine/engine-command.ts';
 
-/** How far the priority of lines is below requests, which have the engine's default. */
+/** Distance between the priority of batch lines and the engine's default priority, which requests have. */
 const BEHIND = 1_000;
-/** vLLM's default of `--max-num-seqs`; SGLang chooses the number itself. */
+/** vLLM's default of `--max-num-seqs`. SGLang chooses the number itself; this value is assumed for it. */
 const SLOTS = 256;
 /**
- * Slots of an engine that does not report its queue (llama.cpp, Ollama, TGI): a line that waits in it too long would
- * fail although the engine is healthy.
+ * Slots of an engine that does not report its queue (llama.cpp, Ollama, TGI). A small number, because a line that waits
+ * too long in such a queue would fail although the engine is healthy.
  */
 const UNREPORTED_QUEUE_SLOTS = 8;
 
@@ -15,13 +15,13 @@ export interface LineOptions {
   /** Sequences that the engine runs concurrently. */
   slots: number;
   /**
-   * `priority` of each line's request; undefined: priorities are not enabled, and vLLM would refuse a request that has
-   * one.
+   * Value of `priority` in each line's request. Undefined if the engine has no priorities: vLLM refuses a request that
+   * sets one then.
    */
   priority: number | undefined;
 }
 
-/** `tellsQueue`: its metrics report how many requests wait. */
+/** @param tellsQueue true if the engine's metrics report how many requests wait */
 export function readLineOptions(
   command: readonly string[] | undefined,
   maxRunning: number | undefined,

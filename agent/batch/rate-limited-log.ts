@@ -1,4 +1,4 @@
-/** With this a night without a gateway is a few dozen lines. */
+/** Limits the log of a whole night without a gateway to a few dozen lines. */
 const LOG_INTERVAL_MS = 10 * 60_000;
 
 /**

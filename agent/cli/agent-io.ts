@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import { type Paint, painterFor } from '../../shared/terminal/paint.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** Longest line; a gateway or an engine may send a longer text. */
+/** Longer lines are cut. A gateway or an engine may send any length. */
 const LINE_MAX_CHARS = 2_000;
 
 export interface AgentIo {
@@ -13,7 +13,7 @@ export interface AgentIo {
   paint: Paint;
   /** Prints a line for the user at the terminal. */
   out(line: string): void;
-  /** Prints a line for the operator, with the time, because the engine's lines are in between. */
+  /** Prints a line for the operator, with the time, because the engine's output is mixed with it. */
   log(line: string): void;
 }
 
@@ -22,7 +22,7 @@ export function makeAgentIo(
   stderr: Writable,
   env: Readonly<Record<string, string | undefined>> = {},
 ): AgentIo {
-  // A reader that has gone (`… | head`) must not end the agent.
+  // A reader that closed the pipe (`… | head`) must not end the agent.
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   return {
     stdout,
@@ -36,7 +36,7 @@ export function makeAgentIo(
   };
 }
 
-/** Resolves when the reader has taken the output, or has gone. */
+/** Resolves when the reader has taken all output, or has closed the pipe. */
 export function waitForFlush(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     if (stream.writable) stream.write('', () => resolve());

@@ -11,15 +11,17 @@ export interface AgentDependencies {
   admit(options: AdmissionOptions): Promise<TunnelAdmission>;
   signals: SignalSource;
   faults: FaultSource;
-  /** Time after which an engine that is not our child and does not listen counts as stopped. */
+  /**
+   * An engine that another process started counts as stopped when nothing has listened at its address for this long.
+   */
   engineGoneMs?: number;
-  /** See Lifecycle. */
+  /** See AgentRun. */
   willCommand?: readonly string[];
   /** True if sessions join the mesh; default true. */
   joinMesh?: boolean;
 }
 
-/** The context that the program passes to its commands. */
+/** What the program passes to its commands. */
 export interface CommandContext {
   env: Env;
   io: AgentIo;

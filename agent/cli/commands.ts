@@ -1,4 +1,4 @@
-/** Every command of `otela-agent`, in the order of its help. */
+/** All commands of `otela-agent`, in the order of the help. */
 import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
 import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit-codes.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';

@@ -14,7 +14,7 @@ import type { AgentDependencies } from './command-context.ts';
 import { AGENT_PROGRAM } from './commands.ts';
 import { neverBlocking } from './nonblocking-output.ts';
 
-/** Internal: delivers the last will of a killed agent, read from standard input. */
+/** Internal command that delivers the last will of a killed agent, which it reads from standard input. */
 const LAST_WILL = 'last-will';
 
 /** Replaced in tests; in production the process provides them. */
@@ -42,10 +42,10 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
   }
 }
 
-/** A job that ends does not wait longer for a reader that has stopped reading. */
+/** Maximum wait at the end for a reader that has stopped reading. */
 const OUTPUT_WAIT_MS = 2000;
 
-/** A pipe takes 64 KiB at a time. The rest waits here for its reader, and an exit would drop it. */
+/** A pipe takes 64 KiB at a time. The rest waits in this process, and process.exit would drop it. */
 async function run(argv: readonly string[]): Promise<void> {
   const program = isSea() ? [process.execPath] : [process.execPath, ...process.argv.slice(1, 2)];
   const streams =
@@ -57,5 +57,5 @@ async function run(argv: readonly string[]): Promise<void> {
   process.exit(code);
 }
 
-// Not awaited: as a single file it is a CommonJS script, which has no top-level await.
+// Not awaited: the single-file program is a CommonJS script, which has no top-level await.
 if (import.meta.main) neverRejects(run(process.argv.slice(2)));

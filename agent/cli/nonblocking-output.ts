@@ -1,7 +1,10 @@
-/** Output to a terminal that may stop accepting lines: Ctrl-S, or an ssh or `srun --pty` that stalls. */
+/** Output to a terminal that may stop accepting lines: after Ctrl-S, or over a stalled ssh or `srun --pty`. */
 import { Writable } from 'node:stream';
 
-/** Bytes that wait for the terminal. Further output is not shown; `LogTailBuffer` keeps the engine's last lines. */
+/**
+ * Maximum number of bytes that wait for the terminal. Further output is not shown; `LogTailBuffer` keeps the engine's
+ * last lines.
+ */
 const WAITING_MAX_BYTES = 256 * 1024;
 
 /**
@@ -21,7 +24,7 @@ class TerminalOutput extends Writable {
     super();
     this.#terminal = terminal;
     unblock(terminal);
-    // Its reader has gone.
+    // The terminal was closed.
     terminal.on('error', () => {});
   }
 
@@ -44,8 +47,8 @@ class TerminalOutput extends Writable {
 }
 
 /**
- * Node has no option for this: https://nodejs.org/api/process.html#a-note-on-process-io. Without such a handle nothing
- * changes.
+ * Makes writes to the terminal non-blocking. Node has no option for this:
+ * https://nodejs.org/api/process.html#a-note-on-process-io. If the handle is missing, nothing changes.
  */
 function unblock(terminal: object): void {
   const handle = '_handle' in terminal ? terminal._handle : undefined;

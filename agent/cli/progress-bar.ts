@@ -3,7 +3,7 @@ import type { PullStatus } from '../host/control-protocol.ts';
 const CELLS = 24;
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 
-/** `[######……] 25 %  1.2 GB of 4.8 GB  hub:org/name@main`, with the origin of the bytes. */
+/** For example `[######……] 25 %  1.2 GB of 4.8 GB  hub:org/name@main`, with the origin of the bytes. */
 export function progressBar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
   if (state === 'failed') return `${source}  failed: ${trouble}`;
   if (state === 'listing') return `${source}  asking which files it has`;
@@ -14,7 +14,7 @@ export function progressBar({ source, bytes, total, state, from_source, from_pee
   return `[${'#'.repeat(full)}${'.'.repeat(CELLS - full)}] ${Math.floor(part * 100)} %  ${bytesText(bytes)} of ${bytesText(total)}  ${source}  (${from})`;
 }
 
-/** In powers of 1,000, as for disks and links. */
+/** Uses powers of 1,000, as vendors of disks and networks do. */
 export function bytesText(bytes: number): string {
   let value = bytes;
   let unit = 0;

@@ -61,7 +61,7 @@ const FLAGS = {
   json: { help: 'print {"script"}; with --submit, {"job", "script"}' },
   ...COMMAND_FLAG,
 } as const satisfies Flags;
-/** sbatch prints one line. */
+/** Bound of sbatch's output, which is one line. */
 const OUTPUT_MAX_BYTES = 64 * 1024;
 
 export const SBATCH_COMMAND: Command<CommandContext> = {
@@ -92,7 +92,7 @@ async function sbatchCommand(argv: readonly string[], { env, io }: CommandContex
   return EXIT_DONE;
 }
 
-/** @throws UsageError for errors that would otherwise show only in the job, after its wait in the queue */
+/** @throws UsageError for mistakes that would otherwise appear only when the job starts, after its wait in the queue */
 function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
   const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
   const settings = readSettingValues(
@@ -133,7 +133,7 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
 
 type PlaceFlag = 'partition' | 'account' | 'qos' | 'constraint' | 'mem' | 'cpus';
 
-/** The job's partition, account and similar options. Throws UsageError. */
+/** The job's partition, account and similar options. @throws UsageError */
 function place(one: (name: PlaceFlag) => string | undefined) {
   const word = (name: PlaceFlag, what: string, cleaned = directiveWord) => {
     const text = one(name) ?? '';
@@ -156,7 +156,7 @@ function place(one: (name: PlaceFlag) => string | undefined) {
   };
 }
 
-/** Each is one word such as `reservation=maint`, with or without leading dashes. Throws UsageError. */
+/** Each option is one word such as `reservation=maint`, with or without leading dashes. @throws UsageError */
 function sbatchOptions(given: readonly string[]): string[] {
   if (given.length > SBATCH_OPTIONS_MAX) throw new UsageError(`--sbatch-option: more than ${SBATCH_OPTIONS_MAX}`);
   return given.map((text) => {
@@ -167,7 +167,7 @@ function sbatchOptions(given: readonly string[]): string[] {
   });
 }
 
-/** The words after `--` go to the engine. Throws UsageError. */
+/** The words after `--`, which go to the engine. @throws UsageError */
 function engineArguments(words: readonly string[]): string[] {
   if (words.length > ENGINE_ARGUMENTS_MAX)
     throw new UsageError(`more than ${ENGINE_ARGUMENTS_MAX} words for the engine`);
@@ -180,7 +180,7 @@ function engineArguments(words: readonly string[]): string[] {
 
 const SETTINGS_ALLOWED: readonly string[] = ['gateway', 'token-file', 'config'];
 
-/** The job may begin in another directory than this command. */
+/** An absolute path, because the job may begin in another directory than this command. */
 function fromAnywhere(path: string): string {
   return path.startsWith('~/') ? path : absolute(path);
 }
@@ -209,7 +209,7 @@ function submit(script: string, env: Env): Promise<{ code: number; said: string 
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    child.stdin.on('error', () => {}); // it ended before it read: its exit code shows that
+    child.stdin.on('error', () => {}); // sbatch ended before it read its input; its exit code shows that
     child.on('error', (error) => resolve({ code: 1, said: `${error.message}; is this a login node of the cluster?` }));
     child.on('close', (code) => resolve({ code: code ?? 1, said }));
     child.stdin.end(script);

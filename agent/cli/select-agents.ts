@@ -1,4 +1,4 @@
-/** Which of this user's agents a command refers to. */
+/** Finds the agents of this user that a command refers to. */
 
 import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import type { Env } from '../config/setting.ts';
@@ -18,14 +18,14 @@ In a running Slurm job:
   srun --jobid 4711 --overlap otela-agent status`,
   flags: { ...SESSION_FLAG, ...JSON_FLAG },
 } as const;
-/** For commands with SESSION_FLAG. */
+/** Usage hint of commands with SESSION_FLAG. */
 export const SESSION_HINT = {
   hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
 };
 
 /**
- * The agents with a session that begins with `prefix`; without a prefix, all. Throws UsageError if agents run here and
- * none matches.
+ * The agents whose session begins with `prefix`; without a prefix all.
+ * @throws UsageError if agents run here and none matches
  */
 export async function selectAgents(prefix: string | undefined, env: Env): Promise<LocalAgent[]> {
   const agents = await localAgents(env);
@@ -37,10 +37,10 @@ export async function selectAgents(prefix: string | undefined, env: Env): Promis
   return meant;
 }
 
-/** The only matching agent; a command that changes something never guesses. */
+/** The only matching agent. @throws UsageError if several match: a command that changes something never guesses */
 export async function selectOneAgent(prefix: string | undefined, env: Env): Promise<LocalAgent> {
   const found = await selectAgents(prefix, env);
-  // Inside a job, the job's own agent on this node is meant, even if other agents of this user run here.
+  // Inside a job, prefer the job's own agent on this node, even if other agents of this user run here.
   const { SLURM_JOB_ID: job, SLURMD_NODENAME: node } = env;
   const own = found.filter(({ status }) => job && status.job?.id === job && status.job.node === node);
   const agents = own.length > 0 ? own : found;

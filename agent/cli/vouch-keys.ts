@@ -1,6 +1,6 @@
 /**
- * `otela-agent vouch`: a provider's root key, which is kept offline, and the delegate keys with which its agents vouch
- * for their encryption keys.
+ * `otela-agent vouch`: creates a provider's root key, which is kept offline, and the delegate keys with which the
+ * provider's agents vouch for their encryption keys.
  */
 import { randomBytes } from 'node:crypto';
 import { createPrivateFile, readPrivateFile } from '../../node/private-file.ts';
@@ -85,7 +85,7 @@ function newRoot(file: string): string {
   return toBase64url(nodeSigner(seed).publicKey);
 }
 
-/** Never overwrites a key: its signatures would be lost. */
+/** Never overwrites a key: everything that the old key signed would become invalid. */
 function write(file: string, text: string): void {
   try {
     createPrivateFile(file, text);

@@ -20,7 +20,7 @@ import { START_COMMAND } from './start.ts';
 
 const VERBS = ['pull', 'serve', 'ls', 'gc'] as const;
 const KINDS = ['hub', 'dir', 's3'] as const;
-/** Flags of `serve`, an agent without an engine. */
+/** Flags of `weights serve`, which runs an agent without an engine. */
 const SERVE_FLAGS = [
   'gateway',
   'token-file',
@@ -102,7 +102,7 @@ function serve(argv: readonly string[], context: CommandContext): Promise<number
   return START_COMMAND.run([...flags, ...sources], context);
 }
 
-/** The source in the form of `parseSource`. @throws UsageError */
+/** Converts a source to the form that `parseSource` reads. @throws UsageError */
 function sourceOf(name: string, kind: string | undefined): string {
   if (kind !== undefined && !KINDS.some((one) => one === kind))
     throw new UsageError(`--from: "${kind}" is none of ${KINDS.join(', ')}`);
@@ -114,7 +114,7 @@ function sourceOf(name: string, kind: string | undefined): string {
   return sourceText(source);
 }
 
-/** @throws UsageError */
+/** The agent that stores the weights. @throws UsageError */
 async function keeper(prefix: string | undefined, { env }: CommandContext): Promise<LocalAgent> {
   const agents = await selectAgents(prefix, env);
   const [first, second] = agents.filter(({ status }) => status.weights !== undefined);
@@ -129,7 +129,7 @@ async function keeper(prefix: string | undefined, { env }: CommandContext): Prom
   return first;
 }
 
-/** A pull reports its progress every second. */
+/** Time limit between two reports. A pull reports its progress every second. */
 const SILENCE_MS = 60_000;
 
 async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: CommandContext): Promise<number> {

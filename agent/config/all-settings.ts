@@ -1,4 +1,4 @@
-/** Every setting of `otela-agent start`: its flag, its variable, its line in the configuration file. */
+/** All settings of `otela-agent start`, each with its flag, environment variable and line in the configuration file. */
 import type { AcceptedValues, Flag, Flags } from '../../shared/command-line/index.ts';
 import { DEPLOYMENT_SETTINGS } from './deployments-config.ts';
 import { ENDING_SETTINGS } from './ending-config.ts';
@@ -24,7 +24,7 @@ export const CONFIG_FILE: Setting<string | undefined> = valueSetting({
   parse: plainText,
 });
 
-/** In the order of the help. */
+/** Tables of settings, in the order of the help. */
 const TABLES: readonly SettingTable[] = [
   GATEWAY_SETTINGS,
   TOKEN_SETTINGS,
@@ -67,7 +67,7 @@ function flagOf({ kind, value, help, otherwise }: Setting<unknown>): Flag {
   };
 }
 
-/** Placeholders show what a shell may complete: files, directories, or words. */
+/** What a shell completes for a placeholder: files, directories, or words. */
 function takenFor(placeholder: string): AcceptedValues {
   if (placeholder === 'FILE') return 'file';
   if (placeholder === 'DIR') return 'directory';

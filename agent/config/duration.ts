@@ -12,7 +12,7 @@ export function parseDuration(text: string, name: string): number {
   return ms;
 }
 
-/** 7,384,000 → `2h3m4s`: for display, never parsed again. */
+/** For example 7,384,000 → `2h3m4s`. For display only; never parsed again. */
 export function formatDuration(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];

@@ -10,7 +10,7 @@ const NO_REMOTE_LOGS = switchSetting({
 });
 
 export const ENDING_SETTINGS = {
-  /** The node's end that the operator set; undefined: the end of its batch job. */
+  /** When the node ends, if the operator set it; undefined: with its batch job. */
   endsAt: valueSetting({
     flag: 'ends-at',
     env: 'OTELA_ENDS_AT',
@@ -19,7 +19,7 @@ export const ENDING_SETTINGS = {
     otherwise: "the job's end time from the batch system",
     parse: parseEnd,
   }),
-  /** Undefined: chosen from the job's length. 0: never. */
+  /** How long before its end the node drains, in milliseconds. Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: valueSetting({
     flag: 'drain-before',
     env: 'OTELA_DRAIN_BEFORE',
@@ -48,7 +48,7 @@ export const ENDING_SETTINGS = {
   }),
 };
 
-/** `+2h` is two hours from now. @throws UsageError */
+/** Parses a time, or a duration from now such as `+2h`. @throws UsageError */
 function parseEnd(text: string): Date {
   if (text.startsWith('+')) return new Date(Date.now() + parseDuration(text.slice(1), 'ends-at'));
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text)

@@ -93,7 +93,7 @@ export function checkCommand(command: string[] | undefined): void {
   }
 }
 
-/** Undefined: there is no engine. @throws UsageError */
+/** The engine's address. Undefined if there is no engine. @throws UsageError */
 export function engineConfig(reader: SettingReader, command: string[] | undefined): EngineTarget | undefined {
   const given = reader.read(ENGINE_SETTINGS);
   const { engineKey: direct, engineKeyFile: keyFile } = given;

@@ -5,7 +5,7 @@
 
 /** EX_UNAVAILABLE of sysexits.h: every gateway refused this agent, and trying again cannot help. */
 export const EXIT_REFUSED = 69;
-/** EX_SOFTWARE of sysexits.h: the engine ended before it was stopped, or the agent had a fault and drained. */
+/** EX_SOFTWARE of sysexits.h: the engine ended unexpectedly, or the agent had a fault and drained. */
 export const EXIT_ENGINE = 70;
-/** 128 + SIGTERM, as a shell reports it: ended by a signal, after draining. */
+/** 128 + SIGTERM, as a shell reports it: a signal ended the agent, after draining. */
 export const EXIT_SIGNALLED = 143;

@@ -4,9 +4,9 @@ import type { FunctionLimits } from '../batch/functions/function-process.ts';
 import { parseDuration } from './duration.ts';
 import { listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
 
-/** Users' functions on this node. */
+/** Settings for users' functions on this node. */
 export interface FunctionsConfig {
-  /** Owners of files, by their names at gateways; undefined: all. */
+  /** Users whose functions may run, by their names at gateways; undefined: all users. */
   owners: string[] | undefined;
   loadedMax: number;
   limits: FunctionLimits;
@@ -61,7 +61,7 @@ export const FUNCTION_SETTINGS = {
   }),
 };
 
-/** Undefined: no function runs here. @throws UsageError */
+/** Undefined if no function may run here. @throws UsageError */
 export function functionsConfig(reader: SettingReader): FunctionsConfig | undefined {
   const { owners: allowed, ...details } = FUNCTION_SETTINGS;
   if (!reader.has(allowed)) {
@@ -78,7 +78,7 @@ function parseTimeout(text: string): number {
   return ms;
 }
 
-/** Undefined: all. */
+/** Undefined: all users. */
 function parseOwners(texts: readonly string[]): string[] | undefined {
   if (texts.includes('all')) return undefined;
   if (texts.length > OWNERS_MAX) throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects`);

@@ -73,7 +73,7 @@ export function gatewayUrl(text: string): URL {
     throw new UsageError('--gateway: a password in the address shows in logs; use --token-file');
   if (url.search !== '' || url.hash !== '')
     throw new UsageError(`--gateway: "${text}": only a path may follow the address`);
-  // Users paste the address for OpenAI clients, which ends in /v1.
+  // Users paste the address from OpenAI clients, which ends in /v1.
   url.pathname = url.pathname.replace(/\/v1\/*$/, '/');
   if (url.protocol.startsWith('ws')) url.protocol = url.protocol === 'ws:' ? 'http:' : 'https:';
   return url;

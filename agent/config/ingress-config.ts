@@ -1,6 +1,6 @@
 /**
- * The address of the local OpenAI endpoint, the providers that it trusts, and the providers that this node serves over
- * the mesh.
+ * The address of the local OpenAI endpoint, the providers to which it may send requests, and the providers whose
+ * requests this node serves over the mesh.
  */
 
 import { createRequire } from 'node:module';
@@ -64,7 +64,7 @@ export function ingressConfig(reader: SettingReader): IngressConfig {
   return { ...reader.read(INGRESS_ADDRESS), ...reader.read(INGRESS_ACCESS) };
 }
 
-/** A shipped policy by its name, or the first policy in an operator's file. Throws UsageError, with file and line. */
+/** A built-in policy by its name, or the first policy in an operator's file. @throws UsageError with file and line */
 function policyNamed(text: string): ShippedPolicy | Policy {
   if (isShippedPolicy(text)) return text;
   if (!/[/\\]|\.[cm]?[jt]s$/.test(text))
@@ -80,7 +80,7 @@ function policyNamed(text: string): ShippedPolicy | Policy {
   throw new UsageError(`--policy ${text}: it has none`);
 }
 
-/** Undefined if there is none. */
+/** Undefined if the flag is not given. */
 function providers(flag: string, texts: readonly string[]): string[] | undefined {
   if (texts.length === 0) return undefined;
   const ids = texts.flatMap((text) => text.split(',')).map((id) => id.trim());

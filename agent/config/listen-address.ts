@@ -1,7 +1,10 @@
 import { UsageError } from '../../shared/command-line/index.ts';
 import { parseAddress } from '../mesh/channel/dial-channel.ts';
 
-/** `HOST:PORT`, `[::1]:PORT`, or `:PORT` and `PORT` for this machine only; port 0: any free one. Throws UsageError. */
+/**
+ * Parses `HOST:PORT` and `[::1]:PORT`; `:PORT` and `PORT` listen on this machine only. Port 0 means any free port.
+ * @throws UsageError
+ */
 export function listenAddress(flag: string, text: string): { host: string; port: number } {
   const bare = /^:?(\d{1,5})$/.exec(text)?.[1];
   if (bare !== undefined && Number(bare) <= 65_535) return { host: '127.0.0.1', port: Number(bare) };

@@ -1,4 +1,4 @@
-/** The address at which this agent listens for others, the peers that it knows, and its relay. */
+/** The address at which this agent listens for other agents, the peers that it knows, and its proxy relay. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
 import {
@@ -12,7 +12,9 @@ import { SEEDS_MAX } from '../mesh/seed-addresses.ts';
 import { listSetting, type ParsedSettings, type SettingReader, switchSetting, valueSetting } from './setting.ts';
 
 export const MESH_SETTINGS = {
-  /** `host` undefined: on all addresses. Undefined: the agent does not listen and only dials. */
+  /**
+   * Where the agent listens. `host` undefined: on all addresses. Undefined: the agent does not listen, and only dials.
+   */
   listen: valueSetting({
     flag: 'mesh',
     env: 'OTELA_MESH',
@@ -22,7 +24,7 @@ export const MESH_SETTINGS = {
     parse: meshAddress,
     unset: () => meshAddress('on'),
   }),
-  /** `host:port`. */
+  /** Addresses of other agents, as `host:port`. */
   peers: listSetting({
     flag: 'peer',
     env: 'OTELA_PEER',
@@ -46,7 +48,7 @@ export const MESH_SETTINGS = {
     default: OLDEST_VERSION,
     parse: parseVersion,
   }),
-  /** `host:port` of the agent through which every gateway is reached. */
+  /** `host:port` of the agent through which all gateways are reached. */
   relay: valueSetting({
     flag: 'relay',
     env: 'OTELA_RELAY',
@@ -54,7 +56,7 @@ export const MESH_SETTINGS = {
     help: 'reach every gateway through this agent, which was started with --offer-relay',
     parse: (text) => checked('--relay', text),
   }),
-  /** True if this agent passes others' bytes on to its gateways. */
+  /** True if this agent forwards connections of other agents to its gateways. */
   offerRelay: switchSetting({
     flag: 'offer-relay',
     env: 'OTELA_OFFER_RELAY',

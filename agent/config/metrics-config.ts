@@ -1,4 +1,4 @@
-/** The address of `GET /metrics`, and its key. */
+/** The address of `GET /metrics`, and the key that protects it. */
 import { readFileSync } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -8,11 +8,11 @@ import { type SettingReader, valueSetting } from './setting.ts';
 export interface MetricsConfig {
   host: string;
   port: number;
-  /** Undefined: a key is created, in STATE/metrics.key. */
+  /** Undefined: a key is created in STATE/metrics.key. */
   token: string | undefined;
 }
 
-/** A key that can be guessed opens the port to the whole network. */
+/** Minimum length of a key: with a guessable key, anyone in the network could read the metrics. */
 const TOKEN_MIN_CHARS = 16;
 
 export const METRICS_SETTINGS = {

@@ -1,4 +1,4 @@
-/** The node's place in the network, and what it says about itself in the registry. */
+/** The node's place in the network, and the facts about it that the operator publishes in the registry. */
 import { UsageError } from '../../shared/command-line/index.ts';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/deployment-labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node-record.ts';
@@ -8,7 +8,7 @@ import { listSetting, valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 
 const LABELS_MAX = 32;
-/** Labels share the registry's 4 KiB with the list of models. */
+/** Maximum bytes of all labels. They share the registry record's 4 KiB with the list of models. */
 const LABELS_MAX_BYTES = 1024;
 
 export const NODE_SETTINGS = {
@@ -81,7 +81,7 @@ function parseLabels(texts: readonly string[]): Record<string, string> {
   return { ...read };
 }
 
-/** Deployments add further labels. @throws UsageError */
+/** Checks that the labels leave room for the labels that deployments add. @throws UsageError */
 export function checkLabelsOfDeployments(labels: Readonly<Record<string, string>>): void {
   checkLabelCount(labels, LABELS_MAX - OWN_LABELS_MAX);
 }

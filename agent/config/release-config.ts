@@ -6,7 +6,7 @@ import { valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 
 export const RELEASE_SETTINGS = {
-  /** Directory of the manifest and signature of this program's release; undefined: the program's directory. */
+  /** Directory with the manifest and signature of this program's release; undefined: the program's own directory. */
   releaseDir: valueSetting({
     flag: 'release-dir',
     env: 'OTELA_RELEASE_DIR',

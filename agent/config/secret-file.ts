@@ -1,4 +1,7 @@
-/** Files that a user names: bounded, with ~ as the home, and with a warning if others may read a secret. */
+/**
+ * Reads files that a user names: of bounded size, with ~ as the home directory, and with a warning if other users may
+ * read a secret.
+ */
 import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +11,10 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import type { Env, ParseContext } from './setting.ts';
 
-/** A token or key file has one line. */
+/** Maximum size of a token or key file, which has one line. */
 const SECRET_FILE_MAX_BYTES = 16 * 1024;
 
-/** The only secret in `path`, without the newline that editors add. */
+/** The secret in the file `path`, without the newline that editors append. */
 export function readSecretFile(name: string, path: string, { env, warn }: Pick<ParseContext, 'env' | 'warn'>): string {
   const full = expandHome(path, env);
   const secret = readBounded(full, SECRET_FILE_MAX_BYTES).trim();
@@ -42,8 +45,8 @@ export function readBounded(path: string, maxBytes: number): string {
 }
 
 /**
- * The text is sent in a header. A line break would end the header, and characters outside ASCII would arrive changed or
- * not at all.
+ * Checks a text that is sent in a header. A line break would end the header, and characters outside ASCII would arrive
+ * changed or not at all.
  * @throws UsageError
  */
 export function requireHeaderWord(what: string, text: string): string {
@@ -53,8 +56,8 @@ export function requireHeaderWord(what: string, text: string): string {
 }
 
 /**
- * Undefined without HOME in a container with a user that is missing from /etc/passwd: there `homedir` throws, and the
- * agent would end.
+ * Undefined if there is no home directory: in a container whose user is missing from /etc/passwd and that has no HOME,
+ * `homedir` throws.
  */
 export function homeOf(env: Env): string | undefined {
   if (env.HOME) return env.HOME;

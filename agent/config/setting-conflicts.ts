@@ -1,15 +1,15 @@
-/** Settings that exclude each other: a flag must be able to override another setting from the file. */
+/** Resolves settings that exclude each other. A flag must be able to override a different setting from the file. */
 import { UsageError } from '../../shared/command-line/index.ts';
 import { DEPLOYMENT_SETTINGS } from './deployments-config.ts';
 import { ENGINE_SETTINGS } from './engine-config.ts';
 import { type GivenSettings, type Setting, sourcePrecedence } from './setting.ts';
 
-/** The engine's command can be given only on the command line. */
+/** Rank of the engine's command, which can be given only on the command line: the rank of flags. */
 const COMMAND_RANK = 2;
 
 /**
- * Of settings that exclude each other about the engine or its address, keeps the ones of the highest rank. Throws
- * UsageError if two have it.
+ * Of the settings that exclude each other about the engine and its address, keeps those of the highest rank.
+ * @throws UsageError if two of them have that rank
  */
 export function resolveConflicts(given: GivenSettings, command: readonly string[] | undefined): GivenSettings {
   const { enginePort, engineUrl } = ENGINE_SETTINGS;

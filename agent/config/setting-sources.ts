@@ -1,4 +1,7 @@
-/** Configuration file < environment < flags; each value has its source. */
+/**
+ * Reads values from the configuration file, the environment and flags. The later of these takes precedence. Each value
+ * remembers its source.
+ */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
@@ -14,7 +17,7 @@ export interface SettingValues {
   warnings: string[];
 }
 
-/** A configuration file is written by hand; a longer file is not one. */
+/** Maximum size of a configuration file, which is written by hand. */
 const CONFIG_FILE_MAX_BYTES = 64 * 1024;
 
 export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>, env: Env): SettingValues {
@@ -22,7 +25,7 @@ export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>,
   const values = readConfigFile(flags, env, warnings);
   for (const { env: name, kind, separator } of SETTINGS) {
     const value = env[name];
-    // An empty variable means "not set" in a shell: FOO="$UNSET".
+    // An empty variable counts as not set, as with FOO="$UNSET" in a shell.
     if (value === undefined || value === '') continue;
     values.set(name, { values: kind === 'repeat' ? splitList(value, separator) : [value], source: name });
   }
@@ -38,7 +41,7 @@ export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>,
   return { values, warnings };
 }
 
-/** The values in a flag or in the file; in labels and facts, commas belong to the value. */
+/** Splits a value of a flag or of the file, unless commas belong to the value, as in labels and facts. */
 function listed({ commas }: Setting<unknown>, text: string): string[] {
   return commas ? splitList(text, ',') : [text];
 }
@@ -75,7 +78,7 @@ function readConfigFile(
   return values;
 }
 
-/** Undefined if there is no home and no configuration directory. */
+/** Undefined if there is neither a home directory nor a configuration directory. */
 function usualConfigFile(env: Env): string | undefined {
   const home = homeOf(env);
   const configHome = env.XDG_CONFIG_HOME || (home === undefined ? undefined : join(home, '.config'));
@@ -110,7 +113,8 @@ function readOptional(path: string, warnings: string[]): string | undefined {
   try {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
-    // A home that compute nodes do not mount is normal; a file that exists and cannot be read needs a warning.
+    // A home directory that compute nodes do not mount is normal. A file that exists and cannot be read needs a
+    // warning.
     if (mayExist(path)) warnings.push(errorText(error));
     return undefined;
   }
@@ -120,6 +124,6 @@ function mayExist(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch {
-    return true; // inside a directory that this process may not enter, such as /root in a container that runs as another user
+    return true; // the file is in a directory that this process may not enter, such as /root in a container that runs as another user
   }
 }

@@ -4,9 +4,9 @@ import { parseDuration } from './duration.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** What a user wrote for one setting, and where. */
+/** The texts that a user wrote for one setting, and where. */
 export interface SourcedTexts {
-  /** As written, with one entry per repetition. */
+  /** The values as written, one entry per repetition. */
   values: readonly string[];
   /** `--flag`, `OTELA_X` or `FILE:LINE`. */
   source: string;
@@ -21,15 +21,15 @@ export interface ParseContext {
 
 interface Row {
   /**
-   * `--name`, and the same name in the configuration file. Empty: there is no flag, so that the value cannot show in
-   * `ps`.
+   * Name of the flag without `--`, and the name in the configuration file. Empty if there is no flag, so that `ps`
+   * cannot show the value.
    */
   flag: string;
   env: string;
   help: string;
-  /** Never shown, not even by `otela-agent config`. */
+  /** The value is never shown, not even by `otela-agent config`. */
   secret?: true;
-  /** The default, for the help. */
+  /** Text for the default in the help. */
   otherwise?: string;
 }
 
@@ -38,15 +38,15 @@ export interface Setting<T> extends Row {
   kind: 'value' | 'repeat' | 'switch';
   /** Placeholder of the value in the help. */
   value: string;
-  /** Separates the values in the variable. */
+  /** Separator of values in the environment variable. */
   separator: ',' | '\n';
-  /** True if commas separate values in the flag and the file too. */
+  /** True if commas also separate values in the flag and in the file. */
   commas: boolean;
-  /** `texts` is undefined if the setting is not given. @throws UsageError */
+  /** @param texts undefined if the setting is not given @throws UsageError */
   parse(texts: readonly string[] | undefined, context: ParseContext): T;
 }
 
-/** By the variable of their setting. */
+/** Settings that were given, by their environment variable. */
 export type GivenSettings = ReadonlyMap<string, SourcedTexts>;
 export type SettingTable = Readonly<Record<string, Setting<unknown>>>;
 export type ParsedSettings<T extends SettingTable> = { [K in keyof T]: ReturnType<T[K]['parse']> };
@@ -56,9 +56,9 @@ interface ValueRow<T> extends Row {
   parse(text: string, context: ParseContext): T;
 }
 
-/** The last value counts. `default` is parsed like a value that was given. */
+/** A setting whose last value counts. `default` is parsed like a given value. */
 export function valueSetting<T>(row: Omit<ValueRow<T>, 'otherwise'> & { default: string }): Setting<T>;
-/** `unset` makes the default, which `otherwise` describes. */
+/** `unset` computes the default, which the text in the help describes. */
 export function valueSetting<T>(row: ValueRow<T> & { unset(context: ParseContext): T }): Setting<T>;
 export function valueSetting<T>(row: ValueRow<T>): Setting<T | undefined>;
 export function valueSetting<T>({
@@ -82,11 +82,11 @@ export function valueSetting<T>({
 
 interface ListRow<T> extends Row, Partial<Pick<Setting<T>, 'separator' | 'commas'>> {
   value: string;
-  /** Gets no texts if the setting is not given. */
+  /** @param texts empty if the setting is not given */
   parse(texts: readonly string[], context: ParseContext): T;
 }
 
-/** Every value counts. */
+/** A setting that collects all values. */
 export function listSetting<T>({ parse, separator = ',', commas = false, ...row }: ListRow<T>): Setting<T> {
   return { ...row, kind: 'repeat', separator, commas, parse: (texts = [], context) => parse(texts, context) };
 }
@@ -120,7 +120,7 @@ export class SettingReader {
     this.#warnings = warnings;
   }
 
-  /** Reads only the rows of this table, so that a wrong value of a setting that is not used does no harm. */
+  /** Parses only the rows of this table, so that an invalid value of an unused setting does no harm. */
   read<const T extends SettingTable>(table: T): ParsedSettings<T> {
     return Object.fromEntries(
       Object.entries(table).map(([name, setting]) => {
@@ -131,7 +131,7 @@ export class SettingReader {
     ) as ParsedSettings<T>;
   }
 
-  /** True if a value of any of them is given. */
+  /** True if any of the settings was given. */
   has(...settings: Setting<unknown>[]): boolean {
     return settings.some(({ env }) => (this.#given.get(env)?.values ?? []).length > 0);
   }
@@ -140,21 +140,21 @@ export class SettingReader {
 }
 
 export const plainText = (text: string): string => text;
-/** Kept with its source, if a combination of settings decides by it. */
+/** Keeps the source of the text, for rules about combinations of settings. */
 export const sourcedText = (text: string, { source }: ParseContext): { text: string; source: string } => ({
   text,
   source,
 });
 export const sourcedDuration = (text: string, { source }: ParseContext): number => parseDuration(text, source);
 
-/** @throws UsageError if `text` is not a whole number from 1 to `most`. */
+/** @throws UsageError if `text` is not a whole number from 1 to `most` */
 export function wholeNumber(name: string, text: string, most: number): number {
   const value = /^\d{1,7}$/.test(text) ? Number(text) : Number.NaN;
   if (value >= 1 && value <= most) return value;
   throw new UsageError(`${name}: "${text}" is not a number from 1 to ${most}`);
 }
 
-/** Flags take precedence over the environment, and the environment over the file. */
+/** Rank of a source: flags over the environment, the environment over the file. */
 export function sourcePrecedence(source: string): number {
   if (source.startsWith('--')) return 2;
   return source.startsWith('OTELA_') ? 1 : 0;

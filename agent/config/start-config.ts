@@ -30,22 +30,22 @@ const PLAIN_SETTINGS = { ...NODE_SETTINGS, ...SUPERVISION_SETTINGS, ...ENDING_SE
 export interface StartConfig extends ParsedSettings<typeof PLAIN_SETTINGS>, SealConfig {
   gateways: URL[];
   token: string;
-  /** Ready for exec: a single argument with spaces has become `sh -c`. */
+  /** The engine's command, ready for exec: a single argument with spaces was replaced by `sh -c`. */
   command: string[] | undefined;
-  /** Undefined: joins idle. */
+  /** Undefined: the agent joins without an engine. */
   engine: EngineTarget | undefined;
-  /** Templates that the network may deploy here; undefined: none. */
+  /** Templates of deployments that operators of gateways may start here; undefined if none may. */
   templates: Templates | undefined;
   /** Limits of concurrent requests at the engine. */
   limits: EngineLimits;
-  /** Undefined: no user's function runs here. */
+  /** Undefined if no function may run here. */
   functions: FunctionsConfig | undefined;
   /** Undefined: this node stores no weights. */
   weights: NodeWeightsConfig | undefined;
   span: EngineSpan;
   mesh: MeshConfig;
   ingress: IngressConfig;
-  /** Undefined: no port. */
+  /** Undefined: `/metrics` is not served. */
   metrics: MetricsConfig | undefined;
   warnings: string[];
 }
@@ -62,7 +62,7 @@ export function startConfig(given: SettingValues, command: string[] | undefined,
     );
   const weights = weightsConfig(reader);
   const registers = span.role === 'register';
-  // The other ranks of an engine also get their weights from neighbors.
+  // The other ranks of a multi-machine engine also join if they get their weights from neighbors.
   const joins = registers || weights !== undefined;
   const config: StartConfig = {
     gateways: joins ? gatewaysConfig(reader) : [],

@@ -13,7 +13,7 @@ export const SPAN_SETTINGS = {
 };
 
 export const SUPERVISION_SETTINGS = {
-  /** Patterns of the engine's output lines that end this node. */
+  /** Patterns of output lines that mean that the engine is broken and that end this node. */
   fatal: listSetting({
     flag: 'fatal-pattern',
     env: 'OTELA_FATAL_PATTERN',
@@ -24,7 +24,7 @@ export const SUPERVISION_SETTINGS = {
     separator: '\n',
     parse: (texts) => toUsageError(() => fatalPatterns(texts)),
   }),
-  /** How long the engine may be silent before it is asked for a token; longer than most prefills take. */
+  /** How long the engine may be silent before the agent asks it for a token. Longer than most prefills take. */
   probeAfterMs: valueSetting({
     flag: 'engine-probe-after',
     env: 'OTELA_ENGINE_PROBE_AFTER',
@@ -34,8 +34,8 @@ export const SUPERVISION_SETTINGS = {
     parse: sourcedDuration,
   }),
   /**
-   * How long it may take for that token. With `probeAfterMs` ten minutes: less than the first-byte timeout of gateways,
-   * and more than prefills of a million tokens take.
+   * How long the engine may take for that token. Together with `probeAfterMs` ten minutes: less than the first-byte
+   * timeout of gateways, and more than the prefill of a million tokens takes.
    */
   probeTimeoutMs: valueSetting({
     flag: 'engine-probe-timeout',

@@ -9,9 +9,9 @@ import { type Env, listSetting, plainText, type SettingReader, valueSetting, who
 export const SOURCES_MAX = 16;
 const UPLOADS_MAX = 64;
 const CLUSTERS_MAX = 16;
-/** The rest is for logs, results and the engine's own files. */
+/** Share of the disk that weights may use. The rest is for logs, results and the engine's files. */
 const DISK_SHARE = 0.8;
-/** Engines need the other half. */
+/** Share of the memory that weights may use. Engines need the other half. */
 const MEMORY_SHARE = 0.5;
 /** `f_type` of tmpfs (statfs(2)). */
 const TMPFS = 0x01021994;
@@ -76,7 +76,7 @@ export const WEIGHTS_SETTINGS = {
   }),
 };
 
-/** Undefined: this node stores no weights. @throws UsageError */
+/** Undefined if this node stores no weights. @throws UsageError */
 export function weightsConfig(reader: SettingReader): NodeWeightsConfig | undefined {
   const { sources: weights, environment: packed, directory: stored, ...limits } = WEIGHTS_SETTINGS;
   if (!reader.has(weights, packed, stored)) {
@@ -104,7 +104,10 @@ function sourceNamed(flag: string, text: string): string {
   return sourceText(source);
 }
 
-/** The job's own disk, otherwise the node's, otherwise its memory. Never the home's shared file system. */
+/**
+ * A directory for weights: on the job's own disk, otherwise on the node's disk, otherwise in memory. Never on the
+ * shared file system of the home directory.
+ */
 function localPlace(env: Env): string {
   const places = [env.SLURM_TMPDIR, env.TMPDIR, '/tmp'].filter((place) => place !== undefined && place !== '');
   const writable = places.filter((place) => place !== undefined && isWritable(place));
@@ -138,7 +141,7 @@ function shareOf(directory: string): number {
   }
 }
 
-/** `500GB`, `2T`, `1000000`. */
+/** Parses sizes such as `500GB`, `2T` and `1000000`. */
 function bytesOf(flag: string, text: string): number {
   const [, number = '', unit = ''] = /^(\d{1,15}(?:\.\d{1,3})?)([KMGT]?)i?B?$/i.exec(text) ?? [];
   const bytes = Math.floor(Number(number) * (UNITS[unit.toUpperCase()] ?? 1));

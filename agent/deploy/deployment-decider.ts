@@ -1,7 +1,7 @@
 /**
- * Decides about orders to deploy, which the issuer signed: the template, the parameters, and whether now. It passes an
- * accepted order to the EngineRunner when the answer is on its way, because a deployment begins with the end of the
- * session that got the order.
+ * Decides about orders to start or stop a deployment, which the issuer signed. It checks the template, the parameters
+ * and whether the order is possible now. It passes an accepted order to the EngineRunner after the answer was sent,
+ * because a deployment begins with the end of the session that got the order.
  */
 
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
@@ -13,13 +13,13 @@ import { bindTemplate, type EngineLaunch, type Templates } from './deployment-te
 
 /** Carries out the decisions. */
 export interface EngineRunner {
-  /** A port on which this engine may listen. @throws DeploymentError cannot_start if there is none */
+  /** Returns a port on which the engine may listen. @throws DeploymentError cannot_start if there is none */
   port(wanted: number | undefined): Promise<number>;
-  /** Ends the idle session and begins the session of this deployment. */
+  /** Ends the idle session, and begins the session of this deployment. */
   begin(deployment: DeploymentState, launch: EngineLaunch): void;
-  /** Ends the deployment and its session; resolves when no process of it runs. */
+  /** Ends the deployment and its session. Resolves when none of its processes runs. */
   end(why: string, drainMs: number): Promise<void>;
-  /** The session publishes its current deployment and the templates that it would accept. */
+  /** Publishes the current deployment, and the templates that the session would accept. */
   tell(): void;
 }
 
@@ -31,7 +31,7 @@ interface DeploymentsOptions {
   log(line: string): void;
 }
 
-/** The answer, and the action that follows it. */
+/** The answer to an order, and the action to take after it was sent. */
 export interface OrderOutcome {
   answer: DeploymentAnswer;
   act?: () => void;
@@ -42,7 +42,7 @@ export const REASON_MAX = 512;
 export class Deployments {
   readonly #options: DeploymentsOptions;
   #deployment: DeploymentState | undefined;
-  /** True while an order is decided, which takes a moment. */
+  /** True while an order is being decided. */
   #deciding = false;
 
   constructor(options: DeploymentsOptions) {
@@ -72,7 +72,7 @@ export class Deployments {
     }
   }
 
-  /** The current deployment, and the templates that it would accept. */
+  /** Describes the current deployment and the templates that would be accepted. */
   described(): DeploymentAnswer {
     const { offers } = this.#options.templates;
     return { kind: 'described', offers, ...(this.#deployment === undefined ? {} : { deployment: this.#deployment }) };
@@ -91,7 +91,7 @@ export class Deployments {
     if (before !== undefined && before.state !== 'failed')
       throw new DeploymentError('busy', `deployment ${before.id} runs here: end it first`);
     const template = templates.find(request.template);
-    bindTemplate(template, request.parameters, 1); // errors in the parameters are reported before a port is looked for
+    bindTemplate(template, request.parameters, 1); // check the parameters before a port is searched
     this.#deciding = true;
     try {
       const launch = bindTemplate(template, request.parameters, await keeper.port(template.port));
@@ -120,12 +120,12 @@ export class Deployments {
     return { answer: { kind: 'accepted', deployment }, act };
   }
 
-  /** The engine answers. */
+  /** The deployment's engine answers. */
   running(): void {
     if (this.#deployment?.state === 'starting') this.#set({ ...this.#deployment, state: 'running' });
   }
 
-  /** The engine ended, is broken, or was never ready. */
+  /** The deployment's engine ended, is broken, or never became ready. */
   async failed(why: string, drainMs: number): Promise<void> {
     const one = this.#deployment;
     if (one === undefined || one.state === 'failed' || one.state === 'stopping') return;

@@ -1,6 +1,6 @@
 /**
- * The commands that may be deployed on this node: the operator's templates, DIR/NAME.json, read once when the agent
- * starts. The network chooses among them and sets their parameters; it never sends a command.
+ * The commands that may be deployed on this node: the operator's templates DIR/NAME.json, which are read once when the
+ * agent starts. An operator of a gateway chooses a template and sets its parameters. The network never sends a command.
  */
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,14 +17,14 @@ import { errorText } from '../../shared/text/error-text.ts';
 
 const FILE_MAX_BYTES = 64 * 1024;
 const ARGUMENTS_MAX = 256;
-/** The descriptions of all templates are sent in one frame. */
+/** Maximum size of the descriptions of all templates, which are sent in one frame. */
 const OFFERS_MAX_BYTES = DEPLOYMENT_ANSWER_MAX_BYTES - 8 * 1024;
 
-/** The free port that the agent chose, unless the template sets one. */
+/** Name of the parameter for the engine's port. The agent chooses a free port unless the template sets one. */
 const PORT = 'port';
 const PLACEHOLDER = /\{\{\s*([^{}]*?)\s*\}\}/g;
 
-/** A model of 400 GB from a busy file system takes half an hour. */
+/** Default time until an engine must be ready. Loading a model of 400 GB from a busy file system takes half an hour. */
 const READY_WITHIN_S = 3600;
 
 const templateSchema = z.strictObject({
@@ -36,9 +36,9 @@ const templateSchema = z.strictObject({
     .refine(([file = '']) => file.trim() !== '', 'the command is empty')
     .refine(([file = '']) => !file.includes('{{'), 'the program itself cannot be a parameter'),
   parameters: parameterSpecsSchema.default({}),
-  /** The engine's port; absent: a free one, `{{port}}`. */
+  /** The engine's port. Absent: `{{port}}` is a free port. */
   port: z.number().int().min(1).max(65_535).optional(),
-  /** An engine that serves nothing by then has failed. */
+  /** An engine that serves nothing after this many seconds has failed. */
   ready_within_s: z.number().int().min(1).max(86_400).default(READY_WITHIN_S),
 });
 
@@ -46,7 +46,7 @@ interface Template extends z.infer<typeof templateSchema> {
   name: string;
 }
 
-/** A command that is ready to run. */
+/** A command that is ready to run, with its environment. */
 export interface EngineLaunch {
   argv: string[];
   port: number;
@@ -56,7 +56,7 @@ export interface EngineLaunch {
 export class Templates {
   readonly #templates: ReadonlyMap<string, Template>;
 
-  /** @throws Error with a sentence for the operator */
+  /** @throws Error with a message for the operator */
   constructor(templates: readonly Template[]) {
     this.#templates = new Map(templates.map((template) => [template.name, template]));
     const bytes = Buffer.byteLength(JSON.stringify(this.offers));
@@ -87,16 +87,16 @@ export class Templates {
 export function bindTemplate(template: Template, given: Parameters, port: number): EngineLaunch {
   const values: Record<string, string> = { ...bindParameters(template.parameters, given), [PORT]: String(port) };
   const argv = template.argv.map((argument) =>
-    // Every placeholder was checked against the names when the template was read.
+    // All placeholders were checked against the parameters' names when the template was read.
     argument.replace(PLACEHOLDER, (_, name: string) => values[name] ?? ''),
   );
   return { argv, port, readyWithinMs: template.ready_within_s * 1000 };
 }
 
-/** @throws Error with a sentence for the operator */
+/** @throws Error with a message for the operator */
 export function readTemplates(directory: string): Templates {
   const mine = (what: string, { uid, mode }: { uid: number; mode: number }) => {
-    // A user with write access there could run any command as this user.
+    // A user who may write this file could run any command as this user.
     if (uid !== process.getuid?.() && uid !== 0) throw new Error(`${what} belongs to another user`);
     if ((mode & 0o022) !== 0) throw new Error(`others may write ${what}: chmod go-w`);
   };
@@ -128,7 +128,7 @@ function readTemplate(
   return templateFrom(path, name, value);
 }
 
-/** Reads the opened file, because the path may point to another file by the time of reading. */
+/** Checks and reads the opened file, because the path may point to another file a moment later. */
 function readSmall(path: string, check: (what: string, stat: { uid: number; mode: number }) => void): string {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
@@ -142,7 +142,7 @@ function readSmall(path: string, check: (what: string, stat: { uid: number; mode
   }
 }
 
-/** @throws Error with a sentence for the operator */
+/** @throws Error with a message for the operator */
 export function templateFrom(what: string, name: string, value: unknown): Template {
   const read = templateSchema.safeParse(value);
   if (!read.success) throw new Error(`${what}: ${z.prettifyError(read.error)}`);

@@ -1,6 +1,6 @@
 /**
- * Orders of gateways: checks their sender, and whether they are repeated. Every agent accepts orders to drain and
- * restart; it deploys only if its operator allows that.
+ * Receives orders of gateways. It checks the sender, and that the order is not a repetition. Every agent accepts orders
+ * to drain and to restart. It deploys only if its operator allows that.
  */
 
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
@@ -11,27 +11,28 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { type Deployments, type OrderOutcome, REASON_MAX } from './deployment-decider.ts';
 
 interface OrdersOptions {
-  /** Undefined: this agent was not started to accept deployments. */
+  /** Undefined if this agent accepts no deployments. */
   deployments(): Deployments | undefined;
   /** Drains like `otela-agent drain`. */
   drain(why: string): void;
   /**
-   * Drains, then starts the installed program. Rejects with DeploymentError if that is not `version`, or cannot run.
+   * Drains, then starts the installed program. Rejects with DeploymentError if the installed program is not `version`
+   * or cannot run.
    */
   restart(version: string): Promise<{ from: string; act: () => void }>;
-  /** The engine's output and the utilization of the GPUs. */
+  /** Returns the engine's output and the utilization of the GPUs. */
   inspect(): Promise<Inspection>;
-  /** Requests that run here. */
+  /** Number of requests that run here. */
   inFlight(): number;
   crypto: Crypto;
   /** Milliseconds since 1970. */
   now(): number;
-  /** True if the institution revoked that key. */
+  /** True if the institution revoked this key. */
   revoked(issuer: string, keyName: string): boolean;
   log(line: string): void;
 }
 
-/** Orders that are remembered until they expire; none is valid for more than ten minutes. */
+/** Maximum number of remembered orders. They are remembered until they expire, which takes at most ten minutes. */
 const NONCES_MAX = 1024;
 
 const NO_DEPLOYMENTS = {
@@ -42,14 +43,16 @@ const NO_DEPLOYMENTS = {
 
 export class Orders {
   readonly #options: OrdersOptions;
-  /** End of validity by nonce, in seconds since 1970. */
+  /** When each order expires, in seconds since 1970, by its nonce. */
   readonly #seen = new Map<string, number>();
 
   constructor(options: OrdersOptions) {
     this.#options = options;
   }
 
-  /** Answers an order to the session of `ticket`. An empty order asks for the templates. Never rejects. */
+  /**
+   * Answers an order to the session of `ticket`. An empty order asks for a description of the templates. Never rejects.
+   */
   async answer(ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
     if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
     try {
@@ -83,11 +86,12 @@ export class Orders {
     const { session, issuer } = ticket;
     const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
     const { nonce, notAfter, wish: request } = openOrder(bytes, context);
-    // It changes nothing, and pages send it every few seconds; remembering each would leave no space for other orders.
+    // An inspection changes nothing, and pages send it every few seconds. Remembering each would leave no space for
+    // other orders.
     if (request.action === 'inspect') return request;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
-    // Only the holder of the institution's key can reach this limit, so it means a fault there.
+    // Only the holder of the institution's key can reach this limit, so it means a fault of the gateway.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);
     return request;

@@ -1,7 +1,7 @@
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
 import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
 
-/** vLLM and SGLang take one or more names after it. */
+/** Flag after which vLLM and SGLang take one or more model names. */
 const NAMES = '--served-model-name';
 
 const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
@@ -10,9 +10,8 @@ const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
 };
 
 /**
- * The models that an engine will serve when it has loaded, from its command line. Loading takes minutes or half an
- * hour. Without this, gateways would not know the model meanwhile, and would answer clients that it does not exist.
- * Empty if the command line does not show it.
+ * The models that an engine will serve after loading, from its command line; empty if it does not show them. Loading
+ * takes up to half an hour. Without these models gateways would tell clients meanwhile that the model does not exist.
  */
 export function announcedModels(command: readonly string[] | undefined): ServedModel[] {
   const words = commandWords(command ?? []);
@@ -22,7 +21,7 @@ export function announcedModels(command: readonly string[] | undefined): ServedM
   const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
   const names = served.length > 0 ? served : path === undefined ? [] : [path];
   const models = names.map((id): ServedModel => ({ id: unquoted(id), state: 'loading' }));
-  // Shell variables are not resolved here.
+  // Shell variables are not resolved here, so names with `$` are unknown.
   return models.filter((model) => !model.id.includes('$') && modelSchema.safeParse(model).success);
 }
 
@@ -36,7 +35,10 @@ function namesBehind(words: readonly string[], flag: string): string[] {
   return end < 0 ? behind : behind.slice(0, end);
 }
 
-/** `vllm serve NAME …`, or `vllm serve --port 8001 NAME`: the only word that cannot be a flag's value. */
+/**
+ * The model's name in `vllm serve NAME …` or `vllm serve --port 8001 NAME`: the only word that cannot be a flag's
+ * value.
+ */
 function positional(words: readonly string[]): string | undefined {
   const at = words.indexOf('serve');
   if (at < 0) return undefined;
@@ -45,7 +47,7 @@ function positional(words: readonly string[]): string | undefined {
     const before = behind[n - 1];
     return !word.startsWith('-') && (before === undefined || !before.startsWith('-') || before.includes('='));
   });
-  // If there are several, some belong to a flag that takes several values.
+  // If there are several such words, some of them belong to a flag that takes several values.
   return free[0] === behind[0] || free.length === 1 ? free[0] : undefined;
 }
 

@@ -1,17 +1,19 @@
-/** The engine's address, from flags and from the engine's command line. */
+/** The engine's address, from the agent's flags and the engine's command line. */
 import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
 
-/** Where requests are sent on this machine. */
+/** The address on this machine to which requests are sent. */
 export interface EngineTarget {
   /** Scheme, host and port, such as `http://127.0.0.1:8000`. */
   origin: string;
-  /** '' or a path without a trailing slash, such as `/llm`. */
+  /** Empty, or a path without a trailing slash, such as `/llm`. */
   pathPrefix: string;
   /** The engine's API key, sent as `Authorization: Bearer`. */
   key?: string;
-  /** Type of the engine, because paths differ; absent: not known before it answers. */
+  /** Kind of engine, which decides some paths. Absent until the engine answers. */
   engine?: string;
-  /** The engine that computes the prompts of this engine's requests: the two are one replica. */
+  /**
+   * The prefill engine, which computes the prompts of this engine's requests. The two engines are one model replica.
+   */
   prefill?: PrefillTarget;
 }
 
@@ -20,11 +22,11 @@ export interface PrefillTarget {
   origin: string;
   pathPrefix: string;
   key?: string;
-  /** SGLang's --disaggregation-bootstrap-port, at which the decode engine asks for keys and values. */
+  /** SGLang's --disaggregation-bootstrap-port, at which the decode engine asks for the prompt's keys and values. */
   bootstrapPort: number;
 }
 
-/** SGLang's default. */
+/** SGLang's default for `bootstrapPort`. */
 export const BOOTSTRAP_PORT = 8998;
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
@@ -39,7 +41,7 @@ interface AddressHints {
   bootstrapPort?: number | undefined;
 }
 
-/** Throws Error with a sentence for the user. Undefined if there is no engine. */
+/** Undefined if there is no engine. @throws Error with a message for the user */
 export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
   const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
@@ -70,7 +72,7 @@ function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefi
   }
   if (url.username !== '' || url.password !== '') throw new Error(`${flag}: give a key with --engine-key-file`);
   if (url.search !== '' || url.hash !== '') throw new Error(`${flag}: only a path may follow the address`);
-  // Users copy the address from an OpenAI client; it then ends in /v1. The prefix here is the path above /v1.
+  // Users copy the address from an OpenAI client, so it ends in /v1. `pathPrefix` is the path above /v1.
   return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
 }
 
@@ -87,7 +89,7 @@ function commandPort(words: readonly string[]): number {
   throw new Error(`cannot tell on which port "${words[0] ?? ''}" answers: say --engine-port N (before the --)`);
 }
 
-/** An engine that listens on one address only does not answer on loopback. */
+/** The host at which the engine answers. An engine that listens on one address only does not answer on loopback. */
 function reachableHost(host: string | undefined): string {
   if (host === undefined || host === '' || host === '0.0.0.0' || host.includes('$')) return '127.0.0.1';
   if (host === '::' || host === '[::]') return '[::1]';

@@ -1,6 +1,6 @@
-/** The engine's command line: the command to run, and the facts that can be read from it. */
+/** Reads the engine's command line: the command to run, and facts about the engine. */
 
-/** A single argument with spaces is a line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
+/** A single argument with spaces is a command line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
 export function shellWrapped(command: readonly string[]): string[] {
   const [only] = command;
   return command.length === 1 && only !== undefined && /\s/.test(only.trim()) ? ['sh', '-c', only] : [...command];
@@ -14,7 +14,7 @@ export function commandWords(command: readonly string[]): string[] {
   return command.flatMap((argument) => argument.split(/\s+/).filter((word) => word !== ''));
 }
 
-/** The last `--name VALUE` or `--name=VALUE`, as in argparse, without quotes. */
+/** The value of the last `--name VALUE` or `--name=VALUE`, as argparse reads it, without quotes. */
 export function flagValue(words: readonly string[], ...names: string[]): string | undefined {
   let found: string | undefined;
   for (const [index, word] of words.entries()) {
@@ -28,7 +28,10 @@ export function flagValue(words: readonly string[], ...names: string[]): string 
 
 export type EngineName = 'vllm' | 'sglang';
 
-/** `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, `/opt/venv/bin/vllm`, `sglang serve`, `python -m sglang.launch_server`. */
+/**
+ * Recognizes `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, `/opt/venv/bin/vllm`, `sglang serve` and
+ * `python -m sglang.launch_server`.
+ */
 export function engineName(words: readonly string[]): EngineName | undefined {
   for (const word of words) {
     const base = word.slice(word.lastIndexOf('/') + 1);
@@ -39,9 +42,9 @@ export function engineName(words: readonly string[]): EngineName | undefined {
 }
 
 /**
- * Variables that an engine gets unless the user sets them. SGLang checks only every 4 s whether the client of a
- * non-streaming response is still connected (0.5.17 released one after 3.8 s, and with this setting after 0.9 s), and
- * accepts no request until then.
+ * Environment variables that an engine gets unless the user sets them. SGLang checks only every 4 s whether the client
+ * of a non-streaming response is still connected, and accepts no request until then. 0.5.17 released such a request
+ * after 3.8 s, and with this setting after 0.9 s.
  */
 export function engineDefaults(command: readonly string[]): Record<string, string> {
   return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};

@@ -1,9 +1,11 @@
-/** The agent's view of its engine's health after a series of probes. Pure: the clock and the results are passed in. */
+/** The agent's view of its engine's health after a series of probes. Pure: the time and the results are arguments. */
 import type { ServedModel } from '../../shared/lattice/node-record.ts';
 import type { EngineProbeResult } from './engine-probe.ts';
 
 export interface EngineHealth {
-  /** It has answered with its models at least once; only then does a refused connection count as a loss. */
+  /**
+   * The engine has answered with its models at least once. Only then does a refused connection mean that it was lost.
+   */
   everReady: boolean;
   /** True if requests may be sent to it now. */
   answering: boolean;
@@ -16,7 +18,9 @@ export interface EngineHealth {
 
 export const UNKNOWN_HEALTH: EngineHealth = { everReady: false, answering: false, models: [], refusals: 0 };
 
-/** A single refused connection can be due to a full listen queue. */
+/**
+ * Refused connections after which the engine counts as loading again. A single one may be due to a full listen queue.
+ */
 const REFUSALS_UNTIL_LOADING = 2;
 
 export function nextHealth(health: EngineHealth, result: EngineProbeResult): EngineHealth {
@@ -26,7 +30,7 @@ export function nextHealth(health: EngineHealth, result: EngineProbeResult): Eng
     case 'loading':
       return { ...health, answering: false, models: result.models, refusals: 0, trouble: 'it loads its model' };
     case 'unknown':
-      // Unknown does not mean gone: an engine that is too busy to answer still serves.
+      // An engine that is too busy to answer still serves, so `answering` does not change.
       return { ...health, refusals: 0, trouble: result.reason };
     case 'refused': {
       const refusals = health.refusals + 1;
@@ -46,7 +50,9 @@ const START_MS = 250;
 const START_MAX_MS = 1000;
 const STEADY_MS = 3000;
 
-/** Time until the next probe; short while it starts, because each second of that is a GPU-second. */
+/**
+ * Milliseconds until the next probe. Short while the engine starts, because each second of delay wastes a GPU-second.
+ */
 export function nextProbeDelay(health: EngineHealth, looks: number): number {
   if (health.answering) return health.refusals > 0 ? START_MS : STEADY_MS;
   return Math.min(START_MAX_MS, START_MS * 1.1 ** looks);

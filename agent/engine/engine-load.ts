@@ -9,14 +9,14 @@ import { metricPattern, metricValues, sum } from './prometheus-text.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 
-/** Shortest time between two readings. Gateways get the load at most twice a second. */
+/** Minimum time between two readings. Gateways get the load at most twice a second. */
 const POLL_MS = 500;
-/** An older reading is less exact than our own count. */
+/** A reading older than this is less exact than this agent's own count. */
 const READING_MS = 2_000;
-/** An engine without metrics is asked again after this. */
+/** An engine without metrics is asked again after this time. */
 const ABSENT_MS = 60_000;
 const METRICS = { leastMs: 1_000, mostMs: 20_000 };
-/** vLLM's histograms are about 200 KiB. */
+/** Maximum size of `/metrics`. vLLM's histograms have about 200 KiB. */
 const METRICS_MAX_BYTES = 4 * 1024 * 1024;
 
 const RUNNING = metricPattern(
@@ -35,7 +35,7 @@ const WAITING = metricPattern(
   'llamacpp:requests_deferred',
   'tgi_queue_size',
 );
-/** From 0 to 1; includes vLLM's older name. */
+/** Share of the KV cache in use, from 0 to 1. The second name is vLLM's older one. */
 const KV_USE = metricPattern(
   'vllm:kv_cache_usage_perc',
   'vllm:gpu_cache_usage_perc',
@@ -45,14 +45,14 @@ const KV_USE = metricPattern(
 );
 
 /**
- * Sequences that lost their place in the cache. vLLM counts them; SGLang has a gauge of the ones that wait to get it
+ * Sequences that lost their place in the KV cache. vLLM counts them; SGLang has a gauge of those that wait to get it
  * back.
  */
 const PREEMPTIONS = metricPattern('vllm:num_preemptions(?:_total)?');
 
 /**
- * Reads Prometheus text. For an engine that runs several times behind one port: the sum, and the fullest cache.
- * Undefined: not reported.
+ * Reads Prometheus text. If several engines run behind one port, the result is their sum, and the fullest cache.
+ * Undefined if the text has no such values.
  */
 export function readLoad(text: string): EngineLoad | undefined {
   const running = metricValues(text, RUNNING);
@@ -66,8 +66,8 @@ export function readLoad(text: string): EngineLoad | undefined {
 }
 
 /**
- * Counters that grow with every step of an engine, so that a long prefill is visible: vLLM counts each step, SGLang the
- * tokens of a chunk.
+ * Counters that grow with every step of an engine, so that even a long prefill is visible. vLLM counts steps, SGLang
+ * the tokens of a chunk.
  */
 const COMPUTED = [
   'vllm:iteration_tokens_total_count',
@@ -82,16 +82,16 @@ const COMPUTED = [
 
 interface Reading {
   load: EngineLoad;
-  /** Requests of this agent at that time. */
+  /** Number of requests of this agent at the time of the reading. */
   own: number;
-  /** Lines of batches at that time. */
+  /** Number of batch lines at the time of the reading. */
   background: number;
   at: number;
 }
 
 /**
- * The load meter that all paths to the engine share: every gateway's tunnel and the mesh. It reads only while requests
- * run.
+ * The load meter that all paths to the engine share: every gateway's tunnel, and the mesh. It reads the metrics only
+ * while requests run.
  */
 export class LoadMeter {
   readonly #engine: () => EngineTarget | undefined;
@@ -99,37 +99,40 @@ export class LoadMeter {
   readonly #saturation = new Saturation();
   readonly #rate = new TokenRate();
   /**
-   * Timeout of `/metrics`. The client below has its own connection, so that a proxy in the agent's environment is never
-   * used for its engine.
+   * Timeout of `/metrics`. The HTTP client below has its own connection, so that a proxy from the agent's environment
+   * is never used for the engine.
    */
   readonly #answers = new AdaptiveTimeout(METRICS);
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: METRICS.mostMs });
-  /** Requests of this agent at the engine. */
+  /** Number of requests of this agent at the engine. */
   #own = 0;
-  /** Lines of batches at the engine. They yield to requests, so the load that gateways get excludes them. */
+  /**
+   * Returns the number of batch lines at the engine. They yield to requests, so the load that gateways get excludes
+   * them.
+   */
   #background: () => number = () => 0;
   #onLost: () => void = () => {};
   #reading: Reading | undefined;
   #preemptions: number | undefined;
-  /** The slowest since the last `takeFirstTokenMs`. */
+  /** The slowest first token since the last `takeFirstTokenMs`. */
   #firstTokenMs = 0;
   #receivedAt = Number.NEGATIVE_INFINITY;
-  /** True if its last answer reported its number of requests. */
+  /** True if the last reading had the numbers of running and waiting requests. */
   #reportsQueue = false;
-  /** True if it reported any counter of its work. */
+  /** True if the last reading had a counter of computed tokens or steps. */
   #counts = false;
-  /** Sum of the engine's counters of work. */
+  /** Sum of the engine's counters in the last reading. */
   #computed = 0;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
 
-  /** `engine`: undefined while no engine answers. */
+  /** @param engine the engine's address; undefined while no engine answers */
   constructor(engine: () => EngineTarget | undefined, limits: EngineLimits = {}) {
     this.#engine = engine;
     this.#limits = limits;
   }
 
-  /** Work at the engine that does not count as load; it is subtracted from every reading. */
+  /** Excludes work from the load: `background` is subtracted from every reading. */
   leaveOut(background: () => number): void {
     this.#background = background;
   }
@@ -144,7 +147,7 @@ export class LoadMeter {
     this.look();
   }
 
-  /** A stream of a request has begun, after `ms`. */
+  /** A response began to stream `ms` milliseconds after its request. */
   firstToken(ms: number): void {
     this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
   }
@@ -153,7 +156,7 @@ export class LoadMeter {
     this.#receivedAt = performance.now();
   }
 
-  /** `look`: called if a response suggests that the engine may have lost its model. */
+  /** @param look called if a response suggests that the engine may have lost its model */
   onLost(look: () => void): void {
     this.#onLost = look;
   }
@@ -162,7 +165,7 @@ export class LoadMeter {
     this.#onLost();
   }
 
-  /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now`. */
+  /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now()`. */
   get heardAt(): number {
     return this.#receivedAt;
   }
@@ -177,24 +180,24 @@ export class LoadMeter {
     return this.#counts;
   }
 
-  /** Requests and lines of batches of this agent at the engine. */
+  /** Number of this agent's requests and batch lines at the engine. */
   get waiting(): number {
     return this.#own + this.#background();
   }
 
-  /** Requests and lines in the engine's own queue; 0 if it does not report them. */
+  /** Number of requests and lines in the engine's queue; 0 if the engine does not report it. */
   get queued(): number {
     return this.#known?.load.waiting ?? 0;
   }
 
-  /** The slowest first token of requests since the last call, in milliseconds; 0: there was none. */
+  /** The slowest first token of requests since the last call, in milliseconds; 0 if no response began. */
   takeFirstTokenMs(): number {
     const ms = this.#firstTokenMs;
     this.#firstTokenMs = 0;
     return ms;
   }
 
-  /** Preemptions since the engine's start; undefined: not reported. */
+  /** Preemptions since the engine's start; undefined if the engine does not report them. */
   get preemptions(): number | undefined {
     return this.#preemptions;
   }
@@ -204,11 +207,11 @@ export class LoadMeter {
     const reading = this.#known;
     const total = this.#total(reading);
     const load = { ...reading?.load, ...this.#saturation.split(total) };
-    // The rate of the last reading is from a time when requests ran.
+    // Without requests the token rate is 0. The last reading is from a time when requests ran.
     return total > 0 || load.tokensPerSecond === undefined ? load : { ...load, tokensPerSecond: 0 };
   }
 
-  /** Why the engine should get no more requests now; undefined: it may get more. */
+  /** Why the engine should get no more requests now; undefined if it may get more. */
   get full(): string | undefined {
     const why = this.#saturation.full(this.#total(this.#known), this.#limits);
     if (why !== undefined) this.look();
@@ -220,19 +223,19 @@ export class LoadMeter {
     return reading === undefined || performance.now() - reading.at > READING_MS ? undefined : reading;
   }
 
-  /** Other clients may send requests to the engine without this agent. */
+  /** Requests at the engine. The reading may include requests of other clients, which do not use this agent. */
   #total(reading: Reading | undefined): number {
     if (reading === undefined) return this.#own;
     const { load, own, background } = reading;
     return Math.max(this.#own, load.running + load.waiting + this.#own - own - background);
   }
 
-  /** Resolves when the current reading has ended. */
+  /** Resolves when the reading in progress has ended. */
   async settled(): Promise<void> {
     await this.#looking;
   }
 
-  /** Reads the engine's metrics, unless it did a moment ago; no caller waits for the answer. */
+  /** Reads the engine's metrics, unless that was done moments ago. No caller waits for the answer. */
   look(): void {
     const target = this.#engine();
     if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
@@ -276,7 +279,7 @@ export class LoadMeter {
         this.#saturation.observe(load);
       }
     } catch {
-      // during a prefill the engine's HTTP server may not answer: the agent's own count is used
+      // during a prefill the engine's HTTP server may not answer; then the agent's own count is used
     }
   }
 

@@ -9,38 +9,38 @@ import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './engine-address.ts';
 
 /**
- * Result of one probe; `unnameable`: models with ids that the registry refuses. Only `refused` shows that nothing
- * listens; `unknown` shows nothing.
+ * Result of one probe. `unnameable`: number of models with ids that the registry refuses. Only `refused` shows that
+ * nothing listens at the address; `unknown` shows nothing.
  */
 export type EngineProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
-  /** It lists these models and does not answer requests yet. */
+  /** The engine lists these models, but does not answer requests yet. */
   | { kind: 'loading'; models: ServedModel[] }
   | { kind: 'refused'; where?: string }
   | { kind: 'unknown'; reason: string };
 
-/** During a prefill an engine's HTTP server may not answer for seconds. */
+/** Bounds of the timeout. During a prefill an engine's HTTP server may not answer for seconds. */
 const ANSWER = { leastMs: 5_000, mostMs: 60_000 };
 
-/** A list of models is a few KiB; a server that sends more is not an engine. */
+/** Maximum length of a list of models, which normally has a few KiB. */
 const ANSWER_MAX_BYTES = 1024 * 1024;
 
-/** The registry's bound, above which it refuses the record. */
+/** Maximum number of models in a registry record. */
 const MODELS_MAX = 64;
 
 const modelListSchema = z.object({
-  /** Ollama's list is null while it has no model. */
+  /** Ollama's list is null while Ollama has no model. */
   data: z.preprocess(
     (data) => (data === null ? [] : data),
     z.array(
       z.object({
         id: z.string(),
-        /** vLLM and SGLang: the longest prompt plus response in tokens. */
+        /** In vLLM and SGLang: the maximum length of prompt plus response, in tokens. */
         max_model_len: z.number().int().positive().nullish().catch(undefined),
-        /** The name in other engines. */
+        /** In other engines: the same as max_model_len. */
         context_length: z.number().int().positive().nullish().catch(undefined),
         owned_by: z.string().nullish().catch(undefined),
-        /** llama.cpp: facts of the model, null while it loads. */
+        /** In llama.cpp: facts about the model, null while it loads. */
         meta: z.unknown().optional(),
       }),
     ),
@@ -48,10 +48,10 @@ const modelListSchema = z.object({
 });
 
 export class EngineProbe {
-  /** The engine was ready in an earlier probe. */
+  /** True if the engine was ready in an earlier probe. */
   #served = false;
   readonly #target: EngineTarget;
-  /** Its own connection, so that a proxy in the agent's environment is never used for its engine. */
+  /** A connection used only for probes, so that a proxy from the agent's environment is never used for the engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
   readonly #answers = new AdaptiveTimeout(ANSWER);
 
@@ -63,14 +63,15 @@ export class EngineProbe {
     return `${this.#target.origin}${this.#target.pathPrefix}/v1/models`;
   }
 
-  /** Never rejects. */
+  /** Probes once. Never rejects. */
   async look(): Promise<EngineProbeResult> {
     try {
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/v1/models', signal));
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
-      // A list is not enough: llama.cpp has one while it loads, SGLang before its first warm-up.
+      // A list alone does not mean that the engine is ready: llama.cpp lists models while it loads, SGLang before its
+      // first warm-up.
       if (this.#served && !found.withoutFacts) return found.result;
       if (await this.#isLoading()) return { kind: 'loading', models: loading(found.result.models) };
       this.#served = true;
@@ -80,17 +81,17 @@ export class EngineProbe {
     }
   }
 
-  /** According to its `/health`, if it has that. */
+  /** True if the engine's `/health`, if it has that, says so. */
   async #isLoading(): Promise<boolean> {
     try {
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));
       return answer?.status === 503;
     } catch {
-      return false; // without an answer, the list counts
+      return false; // without an answer of /health, the list of models counts
     }
   }
 
-  /** Undefined: the answer is longer than 1 MiB. */
+  /** Undefined if the answer is longer than 1 MiB. */
   async #get(path: string, signal: AbortSignal): Promise<{ status: number; text: string } | undefined> {
     const response = await request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
       dispatcher: this.#agent,
@@ -117,7 +118,7 @@ export class EngineProbe {
 
 interface ListAnswer {
   result: EngineProbeResult;
-  /** True if a model has `meta: null`. */
+  /** True if a model has `meta: null`, so llama.cpp is still loading it. */
   withoutFacts: boolean;
 }
 
@@ -134,7 +135,7 @@ function readAnswer(status: number, body: string): ListAnswer {
   const parsed = modelListSchema.safeParse(tryParseJson(body));
   if (!parsed.success) return unknown('the answer is not a list of models');
   const { data } = parsed.data;
-  // One such id must not exclude the other models: the registry would refuse the whole record.
+  // Skip invalid ids: the registry would refuse the whole record because of one.
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
   const models = new Map<string, ServedModel>();
   for (const { id, max_model_len, context_length, owned_by } of nameable.slice(0, MODELS_MAX)) {
@@ -153,7 +154,7 @@ function readAnswer(status: number, body: string): ListAnswer {
 
 function readFailure(error: unknown): EngineProbeResult {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  // A connection is also reset by an engine that has just begun to listen, or is about to stop.
+  // Other errors prove nothing: an engine that has just begun to listen, or is about to stop, also resets connections.
   if (code === 'ECONNREFUSED') return { kind: 'refused' };
   return { kind: 'unknown', reason: errorText(error) };
 }

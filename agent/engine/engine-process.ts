@@ -1,6 +1,5 @@
 /**
- * The engine as a child process: it has its own process group, its output is passed through, and its end is reported
- * once.
+ * The engine as a child process with its own process group. Its output is passed through, and its end is reported once.
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
@@ -13,15 +12,15 @@ import { ProcessGuard } from './orphan-guard.ts';
 import { missingCommand, withUsr1Ignored } from './prepare-exec.ts';
 import { endGroup } from './process-group.ts';
 
-/** How the engine ended. `error`: it never started, for example because there is no such command. */
+/** How the engine ended. `error`: it never started, for example because the command does not exist. */
 export type EngineExit =
   | { kind: 'code'; code: number }
   | { kind: 'signal'; signal: NodeJS.Signals }
   | { kind: 'error'; message: string };
 
 /**
- * Longest wait for output that is still in the pipe after the engine's end, because a process that it left may keep the
- * pipe open.
+ * Maximum wait, after the engine's end, for output that is still in the pipe. A process that the engine left may keep
+ * the pipe open.
  */
 const LAST_OUTPUT_MS = 500;
 
@@ -31,13 +30,13 @@ interface ChildOptions {
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
-  /** Each line of its output, cut at 4 KiB. */
+  /** Called with each line of the engine's output, cut at 4 KiB. */
   onLine?(line: string): void;
 }
 
 export class EngineChild {
   readonly tail = new LogTailBuffer();
-  /** Settles once and never rejects. */
+  /** Resolves once and never rejects. */
   readonly exited: Promise<EngineExit>;
   readonly #child: ChildProcess;
   readonly #guard: ProcessGuard;
@@ -54,7 +53,7 @@ export class EngineChild {
     this.#pass(this.#child.stderr, options.stderr, options.onLine);
     this.exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
-      // Checked before env(1) reports it, because its exit code 127 could be the engine's.
+      // Checked before env(1) reports it: its exit code 127 could also be the engine's.
       const missing = missingCommand(options.command[0] ?? '', env.PATH);
       if (missing) resolve({ kind: 'error', message: missing });
       this.#child.once('exit', (code, signal) => {
@@ -78,7 +77,10 @@ export class EngineChild {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Ends the whole group: SIGTERM, `graceMs`, SIGKILL. Also works after the group's first process has ended. */
+  /**
+   * Ends the whole process group: SIGTERM, then SIGKILL after `graceMs`. Also works after the group's first process has
+   * ended.
+   */
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {
     if (this.pid !== undefined) await endGroup(this.pid, graceMs, hurry);
     this.#guard.dismiss();
@@ -86,7 +88,7 @@ export class EngineChild {
     this.#child.stderr?.destroy();
   }
 
-  /** Passes bytes on unchanged. A slow reader slows the engine's writes; a reader that has gone does not stop them. */
+  /** Passes bytes on unchanged. A slow reader slows the engine's writes. A closed reader does not stop them. */
   #pass(source: Readable | null | undefined, sink: Writable, onLine: (line: string) => void = () => {}): void {
     if (!source) return;
     const lines = new LineReader(onLine);
@@ -96,7 +98,7 @@ export class EngineChild {
       source.resume();
     };
     sink.on('error', onBroken);
-    // The sink outlives the engine, and a listener left by each engine would keep its pipe in memory.
+    // The sink outlives the engine. A listener that each engine left would keep that engine's pipe in memory.
     source.once('close', () => sink.off('error', onBroken));
     source.on('error', () => {});
     source.on('end', () => lines.end());

@@ -6,16 +6,19 @@ import type { EngineProbeResult } from './engine-probe.ts';
 interface WatchOptions {
   look(): Promise<EngineProbeResult>;
   onChange(health: EngineHealth): void;
-  /** Called at intervals until it is ready for the first time; `waitedMs` since the start. */
+  /** Called at intervals until the engine is ready for the first time. @param waitedMs milliseconds since the start */
   onWaiting(waitedMs: number, trouble: string): void;
   /** Milliseconds of a monotonic clock. */
   now(): number;
 }
 
-/** The first line after 10 s, then ever rarer: a 405B model loads for half an hour, and people read the log. */
+/**
+ * The first report comes after 10 s, then they become rarer: a 405B model loads for half an hour, and people read the
+ * log.
+ */
 const FIRST_REPORT_MS = 10_000;
 const REPORT_MAX_MS = 60_000;
-/** Shortest pause between two probes, regardless of the number of requests for one. */
+/** Minimum time between two probes, even if requests ask for one. */
 const PAUSE_MIN_MS = 250;
 
 export class EngineWatch {
@@ -35,19 +38,22 @@ export class EngineWatch {
     return this.#health;
   }
 
-  /** How long it has been probed without any answer so far; undefined: it has answered, or was not probed yet. */
+  /**
+   * How long the engine has been probed without any answer, in milliseconds. Undefined if it has answered, or was not
+   * probed yet.
+   */
   get waitingMs(): number | undefined {
     return this.#running === undefined || this.#health.everReady ? undefined : this.#options.now() - this.#since;
   }
 
-  /** Resets its health as if it had never answered. */
+  /** Resets the health as if the engine had never answered. */
   forget(): void {
     this.#health = UNKNOWN_HEALTH;
     this.#since = this.#options.now();
     this.#nextReportMs = FIRST_REPORT_MS;
   }
 
-  /** The known health may be wrong: the next probe is not delayed. */
+  /** Starts the next probe without delay, because the known health may be wrong. */
   soon(): void {
     this.#wake();
   }

@@ -1,4 +1,4 @@
-/** The engine from the agent's point of view: a child process, a process of another user, or none. */
+/** The engine from the agent's view: a child process, a process that another program started, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { EngineTarget } from './engine-address.ts';
@@ -9,13 +9,13 @@ import { EngineWatch } from './engine-watch.ts';
 
 interface EngineOptions {
   command: readonly string[] | undefined;
-  /** Undefined: there is nothing to ask, such as for the part of an engine that serves no HTTP. */
+  /** Undefined if there is nothing to ask, for example for a rank of a multi-machine engine that serves no HTTP. */
   target: EngineTarget | undefined;
   env: Readonly<Record<string, string | undefined>>;
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
-  /** Each line of the child's output, cut at 4 KiB. */
+  /** Called with each line of the child's output, cut at 4 KiB. */
   onLine?(line: string): void;
   onHealth(health: EngineHealth): void;
   /** Milliseconds of a monotonic clock. */
@@ -62,7 +62,7 @@ export class Engine {
     this.#watch.open();
   }
 
-  /** A pair serves only while both of its engines answer. */
+  /** A disaggregated pair serves only while both of its engines answer. */
   async #probeEngine(probe: EngineProbe): Promise<EngineProbeResult> {
     const result = await probe.look();
     if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
@@ -79,7 +79,7 @@ export class Engine {
     }
   }
 
-  /** Logs it once, because the engine is probed every 3 s. */
+  /** Logged once, because the engine is probed every 3 s. */
   #logUnnameable(count: number, log: (line: string) => void): void {
     if (count === 0 || this.#loggedUnnameable) return;
     this.#loggedUnnameable = true;
@@ -98,12 +98,12 @@ export class Engine {
     return this.#watch?.health ?? UNKNOWN_HEALTH;
   }
 
-  /** How long it has been loading; undefined: it is not loading. */
+  /** How long the engine has been loading, in milliseconds; undefined if it is not loading. */
   get waitingMs(): number | undefined {
     return this.#watch?.waitingMs;
   }
 
-  /** The last `maxBytes` of its output as plain text. */
+  /** The last `maxBytes` of the engine's output, as plain text. */
   text(maxBytes: number): string {
     return this.#child?.tail.text(maxBytes) ?? '';
   }
@@ -120,17 +120,17 @@ export class Engine {
     return this.#child?.follow(listener) ?? (() => {});
   }
 
-  /** A response of the engine contradicts the known health: probes it soon. */
+  /** Probes the engine soon, because a response contradicts its known health. */
   lookSoon(): void {
     this.#watch?.soon();
   }
 
-  /** Resets its health as if it had never answered, because the next engine at that address is another one. */
+  /** Resets the health as if the engine had never answered: the next engine at that address is a different one. */
   forget(): void {
     this.#watch?.forget();
   }
 
-  /** Ends the probes; the known health stays. */
+  /** Ends the probes. The last health stays known. */
   async unwatch(): Promise<void> {
     await this.#watch?.close();
     await Promise.all([this.#probe?.close(), this.#prefillProbe?.close()]);
@@ -141,12 +141,12 @@ export class Engine {
   }
 }
 
-/** A listener on this machine answers within microseconds; for a remote one this limits the wait. */
+/** Maximum wait. A listener on this machine answers within microseconds; a remote one takes longer. */
 const OCCUPIED_WAIT_MS = 1000;
 
 /**
- * True if another process already listens at the address of our engine. On a node that jobs share, that is another
- * user's engine: the agent would take it for its own, and our users' prompts would be sent to it.
+ * True if another process already listens at the address of our engine. On a node that several jobs share, it is
+ * another user's engine. The agent would take it for its own, and send our users' prompts to it.
  */
 export function isOccupied(target: EngineTarget): Promise<boolean> {
   const url = new URL(target.origin);

@@ -1,15 +1,17 @@
 import { neverRejects } from '../../shared/timing/in-background.ts';
 /**
- * Checks whether an engine that accepted requests still computes. Its health endpoint does not show it: vLLM's answers
+ * Checks whether an engine that accepted requests still computes. The health endpoint does not show it: vLLM's answers
  * 200 while its scheduler is stuck (vllm-project/vllm#36451). So the agent asks for one token, which only a running
- * scheduler can produce. Silence is not a proof, because a prefill may take minutes. An engine is given up if requests
- * wait, no byte arrived for `quietMs`, and neither the token nor any other byte arrives within `probeMs` after that. An
- * engine without counters is never given up: it may compute one long response, and the token waits for that to end; the
- * request's timeout then ends it.
+ * scheduler can produce.
+ *
+ * Silence alone is no proof, because a prefill may take minutes. An engine counts as hung if all of these hold:
+ * requests wait, no byte arrived for `quietMs`, and neither the token nor another byte arrives within `probeMs` after
+ * that. An engine without counters never counts as hung. It may compute one long response, and the token waits for the
+ * end of that; the request's timeout ends such a request.
  */
 
 /**
- * Result of asking for a token. `unknown`: the engine answered otherwise, so the state of its scheduler is not known.
+ * Result of asking for a token. `unknown`: the engine gave another answer, so the state of its scheduler is not known.
  */
 export type TokenProbeResult = 'token' | 'silent' | 'unknown';
 
@@ -18,21 +20,23 @@ interface HangCheckOptions {
   probeMs: number;
   /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** Requests at the engine. */
+  /** Number of requests at the engine. */
   waiting(): number;
-  /** When the engine last sent a byte, or computed according to its counters; on the clock `now`. */
+  /** When the engine last sent a byte, or computed according to its counters; read from the clock `now`. */
   heardAt(): number;
-  /** True if the engine's counters of its work can be read; otherwise only its bytes show that it computes. */
+  /**
+   * True if the engine's counters of computed tokens can be read. Otherwise only response bytes show that it computes.
+   */
   counts(): boolean;
-  /** Asks for one token; resolves after `probeMs` at the latest. Never rejects. */
+  /** Asks the engine for one token. Resolves after `probeMs` at the latest, and never rejects. */
   probe(): Promise<TokenProbeResult>;
-  /** Called once. */
+  /** Called once, when the engine hangs. */
   onHang(silentMs: number): void;
 }
 
 export class HangCheck {
   readonly #options: HangCheckOptions;
-  /** Since when requests wait; undefined: no request waits. */
+  /** When the first waiting request arrived; undefined if none waits. */
   #waitsSince: number | undefined;
   /** Time of the last probe that did not prove a hang. */
   #askedAt = Number.NEGATIVE_INFINITY;
@@ -43,7 +47,7 @@ export class HangCheck {
     this.#options = options;
   }
 
-  /** Call it about every second. */
+  /** Call this about once a second. */
   tick(): void {
     const { now, waiting, quietMs } = this.#options;
     if (this.#finished || this.#probing) return;

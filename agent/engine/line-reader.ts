@@ -1,6 +1,6 @@
 /** Splits a stream of bytes into lines, with bounded memory for any output. */
 
-/** Only the beginning of a longer line is checked; errors have their names there. */
+/** Only this beginning of a longer line is checked. Errors state their name there. */
 export const LOG_LINE_MAX_BYTES = 4096;
 
 const NEWLINE = 10;
@@ -27,7 +27,7 @@ export class LineReader {
     this.#keep(chunk.subarray(start));
   }
 
-  /** The text after the last line break counts as a line. */
+  /** Ends the stream. The text after the last line break counts as a line. */
   end(): void {
     const length = this.#length;
     this.#length = 0;

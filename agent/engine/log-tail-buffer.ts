@@ -1,6 +1,6 @@
-/** The last bytes of the engine's output, from which an operator sees why it died. */
+/** Keeps the last bytes of the engine's output, from which an operator sees why the engine died. */
 
-/** Enough for a Python traceback of every worker of an 8-GPU engine. */
+/** Enough for a Python traceback of every worker of an engine on 8 GPUs. */
 const TAIL_MAX_BYTES = 256 * 1024;
 
 export class LogTailBuffer {
@@ -16,10 +16,11 @@ export class LogTailBuffer {
 
   push(chunk: Buffer): void {
     this.#cut ||= chunk.length > this.#maxBytes;
-    // Copied, because a slice of the pipe's 64 KiB read buffer would keep the whole buffer in memory.
+    // Copied: a slice of the pipe's read buffer would keep all its 64 KiB in memory.
     this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
     this.#bytes += Math.min(chunk.length, this.#maxBytes);
-    // Done at twice the size, so that an engine with much output costs one copy per tail and not one per line.
+    // Compacted only at twice the size, so that an engine with much output causes one copy per TAIL_MAX_BYTES and not
+    // one per line.
     if (this.#bytes > 2 * this.#maxBytes || this.#chunks.length > 1024) this.#compact();
   }
 
@@ -40,15 +41,16 @@ export class LogTailBuffer {
   }
 
   /**
-   * At most the last `maxBytes`, in whole lines with their indentation. A line without its beginning may contain the
-   * end of a secret, which could not be recognized any more. A line longer than `maxBytes` begins at its second word.
+   * At most the last `maxBytes`, in whole lines with their indentation. A line without its beginning is dropped: it may
+   * contain the end of a secret, which could not be recognized as one. A line longer than `maxBytes` begins at its
+   * second word.
    */
   text(maxBytes: number): string {
     const bytes = this.bytes();
     const last = bytes.subarray(-maxBytes).toString('utf8');
     const whole = this.#cut || bytes.length > maxBytes ? withoutFirst(last) : last;
     const text = whole.split('\n').map(printable).join('\n');
-    // A character that is cut in two becomes a longer one.
+    // A cut character is decoded to a longer one, so the text is cut again.
     return text.slice(-maxBytes);
   }
 
@@ -66,14 +68,14 @@ function withoutFirst(text: string): string {
   return text.slice((end === -1 ? text.search(/[\s"',;]/) : end) + 1);
 }
 
-/** Longest line that is repeated in a message of the agent. */
+/** Maximum length of a line that the agent repeats in a message. */
 const LINE_MAX_CHARS = 300;
 
 function plainLine(line: string): string {
   return printable(line).trim().slice(0, LINE_MAX_CHARS);
 }
 
-/** Without colors and control characters, and with only the last state of a progress bar. */
+/** Removes colors and control characters, and keeps only the last state of a progress bar. */
 function printable(line: string): string {
   const shown = line.replace(/\r+$/, '').split('\r').at(-1) ?? '';
   return (

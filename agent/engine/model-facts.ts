@@ -12,7 +12,7 @@ export interface ModelFact {
 const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
 type FactKey = (typeof FACT_KEYS)[number];
 
-/** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the user. */
+/** Parses `quantization=fp8` or `meta/Llama-3:8b:context=32768`. @throws Error with a message for the user */
 export function parseFact(text: string): ModelFact {
   const equals = text.indexOf('=');
   if (equals < 1) throw new Error(`--fact: "${text}" is not [MODEL:]KEY=VALUE`);
@@ -52,7 +52,7 @@ export function commandFacts(command: readonly string[] | undefined): ModelFact[
 }
 
 /**
- * Later facts take precedence. The order is: the command line's, then the flags without a model, then the flags that
+ * Later facts take precedence. The order is: facts from the command line, then flags without a model, then flags that
  * name a model.
  */
 export function applyFacts(
@@ -63,7 +63,7 @@ export function applyFacts(
   const general = flags.filter(({ model }) => model === undefined);
   const particular = flags.filter(({ model }) => model !== undefined);
   return models.map((model) => {
-    // The engine's report takes precedence over its command line, and a user's statement over both.
+    // What the engine reports takes precedence over its command line, and what the user states over both.
     let told = model;
     for (const fact of command) told = { ...applied(told, fact), ...model };
     for (const fact of [...general, ...particular]) {

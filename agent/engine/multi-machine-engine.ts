@@ -1,18 +1,18 @@
 /**
- * An engine over several nodes of a job is one session. The agent next to the engine's HTTP server registers it with
- * the hardware of all its nodes; the agents on the other ranks only supervise their part.
+ * An engine that spans several machines of a job is one session. The agent next to the engine's HTTP server registers
+ * it with the hardware of all its machines. The agents on the other ranks only supervise their part.
  */
 import { commandWords, flagValue } from './engine-command.ts';
 
 export interface EngineSpan {
   /**
-   * `supervise`: this agent does not register the engine. It has a session only if it stores weights, as a node without
-   * models and hardware.
+   * `supervise`: this agent does not register the engine. It has a session only if it stores weights; the session then
+   * shows no models and no hardware.
    */
   role: 'register' | 'supervise';
-  /** Number of nodes that the engine runs on. */
+  /** Number of machines on which the engine runs. */
   nodes: number;
-  /** Text for the log. */
+  /** Why this role was chosen, for the log. */
   reason?: string;
 }
 
@@ -21,8 +21,8 @@ type Env = Readonly<Record<string, string | undefined>>;
 const ALONE: EngineSpan = { role: 'register', nodes: 1 };
 
 /**
- * Checked in this order: `--span-nodes` (rank from SLURM_PROCID, one task per node), vLLM's `--headless`, vLLM's and
- * SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on ray inside a job of several nodes.
+ * Checked in this order: `--span-nodes` (rank from SLURM_PROCID, one task per machine), vLLM's `--headless`, vLLM's and
+ * SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on Ray inside a job of several machines.
  */
 export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): EngineSpan {
   const words = commandWords(command ?? []);
@@ -48,7 +48,7 @@ export function engineSpan(command: readonly string[] | undefined, env: Env, spa
 }
 
 function jobNodes(env: Env): number {
-  // The step's number of nodes takes precedence, because a job of 4 nodes may run two engines of 2 nodes each.
+  // The step's number of machines takes precedence, because a job of 4 machines may run two engines of 2 machines each.
   return positive(env.SLURM_STEP_NUM_NODES) ?? positive(env.SLURM_JOB_NUM_NODES) ?? positive(env.SLURM_NNODES) ?? 1;
 }
 

@@ -1,15 +1,15 @@
 /**
- * Ends the engine's process group if the agent dies without being able to do that itself (SIGKILL, out of memory).
+ * Ends the engine's process group if the agent dies and cannot do so itself (SIGKILL, out of memory).
  *
- * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would only end the engine's first
- * process: vLLM's workers would live on and keep the GPUs. It would also hide a clear "no such command".
+ * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would end only the engine's first
+ * process: vLLM's workers would live on and keep the GPUs. It would also hide the error that a command does not exist.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSafely } from '../host/spawn-safely.ts';
 
 /**
- * Line 1: the group to end. Then the line `off`, or the end of the pipe. Signals that Slurm sends to every process of a
- * job must not end the guard before the agent.
+ * The first input line names the group to end. The next input is the line `off`, or the end of the pipe. Signals that
+ * Slurm sends to every process of a job must not end this shell before the agent.
  */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
 read -r group || exit 0
@@ -21,10 +21,10 @@ export class ProcessGuard {
   readonly #shell: ChildProcess;
   #usable = true;
 
-  /** Started before the engine, so that the engine always has a guard. */
+  /** Create it before the engine starts, so that the engine is always guarded. */
   constructor(log: (line: string) => void) {
-    // Its own session, so that a signal to the agent's process group does not reach it. It keeps none of our files
-    // open.
+    // A session (setsid) for the shell, so that signals to the agent's process group do not reach it. It inherits none
+    // of our open files.
     this.#shell = spawnSafely('sh', ['-c', SCRIPT], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
@@ -42,7 +42,7 @@ export class ProcessGuard {
     if (this.#usable) this.#shell.stdin?.write(`${group}\n`);
   }
 
-  /** The group has ended, and the kernel may soon give its number to another one. */
+  /** Call when the group has ended: the kernel may soon give its number to another group. */
   dismiss(): void {
     if (this.#usable) this.#shell.stdin?.end('off\n');
   }

@@ -1,7 +1,8 @@
 /**
- * The common prefix of a prompt and others, without its text: the token ids by the engine's own tokenizer, in blocks,
- * and a digest of each block. The tokenizer is asked after the response, concurrently with the engine's work, and no
- * request waits for it. Without a tokenizer, or without time for it, there are no blocks.
+ * Finds how much of its beginning a prompt shares with other prompts, without storing its text. The engine's tokenizer
+ * returns the token ids, which are cut into blocks, and each block has a digest. The tokenizer is asked after the
+ * response, concurrently with the engine's work, and no request waits for it. If the engine has no tokenizer, or no
+ * time for it, there are no blocks.
  */
 
 import { createHash } from 'node:crypto';
@@ -12,13 +13,13 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/protocol-constants.ts';
 import type { EngineTarget } from './engine-address.ts';
 
-/** The size of vLLM's cache blocks. */
+/** Tokens per block: the size of vLLM's cache blocks. */
 const BLOCK_TOKENS = 16;
-/** Bounds the questions to an engine, because a busy engine must not get more of them than requests. */
+/** Maximum number of concurrent tokenizer requests: a busy engine must not get more of them than requests. */
 const AT_ONCE = 2;
 const WAITING_MAX = 64;
 const ANSWER_MS = 10_000;
-/** Longest body of a request; pictures are not a prefix. */
+/** Maximum length of a request's body. Longer bodies contain pictures, which are not a common beginning. */
 export const PROMPT_MAX_BYTES = 1024 * 1024;
 
 type Job = { body: Uint8Array; target: EngineTarget; done: (blocks: Uint8Array) => void };
@@ -27,7 +28,10 @@ export class PrefixBlocks {
   readonly #waiting: Job[] = [];
   #running = 0;
 
-  /** `done` gets the concatenated digests, at most BLOCKS_MAX of them; empty: the engine has no known tokenizer. */
+  /**
+   * `done` gets the concatenated digests, at most BLOCKS_MAX of them. They are empty if the engine has no known
+   * tokenizer.
+   */
   ask(body: Uint8Array, target: EngineTarget, done: (blocks: Uint8Array) => void): void {
     if (this.#waiting.length >= WAITING_MAX) return;
     this.#waiting.push({ body, target, done });
@@ -45,7 +49,7 @@ export class PrefixBlocks {
   }
 }
 
-/** Undefined if the blocks are not known: the engine did not answer, or the request has no prompt for a tokenizer. */
+/** Undefined if the blocks are unknown: the engine did not answer, or the request has no prompt for a tokenizer. */
 async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Array | undefined> {
   const question = questionOf(body);
   if (question === undefined) return undefined;
@@ -61,7 +65,7 @@ async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Ar
   return tokens === undefined ? new Uint8Array() : digests(tokens);
 }
 
-/** The prompt as the engine tokenized it: a chat by its template, with the tools. */
+/** The request to the tokenizer. A chat is sent with its tools, so that its template is applied. */
 function questionOf(body: Uint8Array): object | undefined {
   const { model, messages, prompt, tools } = JSON.parse(Buffer.from(body).toString('utf8'));
   if (Array.isArray(messages))
@@ -69,7 +73,7 @@ function questionOf(body: Uint8Array): object | undefined {
   return typeof prompt === 'string' ? { model, prompt } : undefined;
 }
 
-/** Only full blocks, because the rest is not shared with other prompts. */
+/** Digests of full blocks only: other prompts do not share the incomplete last block. */
 function digests(tokens: readonly number[]): Uint8Array {
   const blocks = Math.min(BLOCKS_MAX, Math.floor(tokens.length / BLOCK_TOKENS));
   const out = new Uint8Array(blocks * BLOCK_DIGEST_BYTES);

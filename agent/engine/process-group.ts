@@ -5,18 +5,24 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** Interval at which an ending group is checked. */
 const POLL_MS = 50;
 
-/** The kernel frees a killed process within this time. Otherwise it hangs in a driver, and no further signal helps. */
+/**
+ * The kernel normally frees a killed process within this time. A process that remains hangs in a driver, and no further
+ * signal helps.
+ */
 const KILL_WAIT_MS = 2000;
 
 export function signalGroup(group: number, signal: NodeJS.Signals): void {
   try {
     process.kill(-group, signal);
   } catch {
-    // ESRCH: it has ended.
+    // ESRCH: the group has ended.
   }
 }
 
-/** A group with only zombies has ended, although kill(2) finds it until they are reaped. */
+/**
+ * True if a process of the group runs. A group with only zombies has ended, although kill(2) finds it until they are
+ * reaped.
+ */
 function groupRuns(group: number): boolean {
   try {
     process.kill(-group, 0);
@@ -44,10 +50,12 @@ function runsInGroup(pid: string, group: number): boolean {
   }
 }
 
-/** True if any process of the group runs. */
+/** Tells whether any process of the group runs. */
 type GroupRuns = (group: number) => boolean;
 
-/** SIGTERM, up to `graceMs`, SIGKILL. `hurry` ends the wait. Resolves when no process of the group runs. */
+/**
+ * Sends SIGTERM, and after `graceMs` SIGKILL. `hurry` ends the wait early. Resolves when no process of the group runs.
+ */
 export async function endGroup(
   group: number,
   graceMs: number,
@@ -66,7 +74,7 @@ export async function endGroup(
   await waitUntilGone(group, KILL_WAIT_MS, () => true, runs);
 }
 
-/** Measured by a clock, because reading `/proc` takes a second with thousands of processes. */
+/** Measured by a clock, because one reading of `/proc` takes a second with thousands of processes. */
 async function waitUntilGone(group: number, limitMs: number, waits: () => boolean, runs: GroupRuns): Promise<void> {
   const until = performance.now() + limitMs;
   while (performance.now() < until && waits() && runs(group)) await delay(POLL_MS);

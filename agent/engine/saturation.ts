@@ -1,41 +1,41 @@
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
 
-/** Limits of a node; undefined: no limit. */
+/** Limits of concurrent requests at an engine; undefined means no limit. */
 export interface EngineLimits {
-  /** Concurrent requests at the engine, running or waiting there. */
+  /** Maximum number of requests at the engine, running or waiting there. */
   maxRunning?: number | undefined;
-  /** Requests that wait inside the engine. */
+  /** Maximum number of requests that wait inside the engine. */
   maxWaiting?: number | undefined;
 }
 
 /**
- * Default of the requests that may wait inside an engine: enough to refill a batch while the next requests are on their
- * way, and few enough that the other requests wait at the gateway, which has a fair queue.
+ * Default of `maxWaiting`. It is enough to refill a batch while the next requests are on their way. It is small, so
+ * that the other requests wait at the gateway, which has a fair queue.
  */
 export const MAX_WAITING = 8;
 
 /**
  * Decides when an engine is saturated. Engines report their running and waiting requests only at intervals. The number
- * that ran while others waited is the engine's batch size. With it, the number of requests since then shows how many
- * wait.
+ * that ran while others waited is the engine's batch size. With it, this class computes from the number of requests how
+ * many of them wait.
  */
 export class Saturation {
-  /** Undefined: no request has ever waited, or more ran since. */
+  /** The engine's batch size. Undefined: no request has ever waited, or more requests ran since. */
   #batch: number | undefined;
 
-  /** The engine's own report. */
+  /** Takes a reading of the engine's metrics. */
   observe({ running, waiting }: EngineLoad): void {
     if (waiting > 0) this.#batch = running;
     else if (this.#batch !== undefined && running > this.#batch) this.#batch = undefined;
   }
 
-  /** Splits the number of requests at the engine. */
+  /** Splits the number of requests at the engine into running and waiting ones. */
   split(total: number): { running: number; waiting: number } {
     const running = Math.min(total, this.#batch ?? total);
     return { running, waiting: total - running };
   }
 
-  /** Why it accepts no more; undefined: it does. */
+  /** Why the engine should get no more requests; undefined if it may get more. */
   full(total: number, { maxRunning, maxWaiting }: EngineLimits): string | undefined {
     if (maxRunning !== undefined && total >= maxRunning) return `${total} requests are at the engine already`;
     if (maxWaiting === undefined) return undefined;

@@ -1,15 +1,15 @@
-/** Asks an engine for one token, the shortest request that its scheduler has to run. */
+/** Asks an engine for one token. It is the shortest request that the engine's scheduler must run. */
 import { Agent, request } from 'undici';
 import type { EngineTarget } from './engine-address.ts';
 import type { TokenProbeResult } from './hang-check.ts';
 
-/** Size of a response with one token, at most. */
+/** Maximum length of a response with one token. */
 const ANSWER_MAX_BYTES = 64 * 1024;
 
-/** Never rejects. Without an answer within `timeoutMs` the result is `silent`. */
+/** The result is `silent` if no answer arrives within `timeoutMs`. Never rejects. */
 export async function probeForToken(target: EngineTarget, model: string, timeoutMs: number): Promise<TokenProbeResult> {
-  // Its own connection, so that neither a proxy in the agent's environment nor waiting requests on other connections
-  // are in between.
+  // A connection for this request only, so that neither a proxy from the agent's environment nor waiting requests on
+  // other connections delay it.
   const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
   const signal = AbortSignal.timeout(timeoutMs);
   try {
@@ -28,7 +28,7 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
       bytes += (chunk as Buffer).length;
       if (bytes > ANSWER_MAX_BYTES) return 'unknown';
     }
-    // An engine without completions answers so even if its scheduler does not run.
+    // An engine without /v1/completions gives another status even if its scheduler does not run.
     return statusCode === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';

@@ -1,18 +1,18 @@
 /**
- * Tokens that the engine generates per second, by its own counters: for all clients, streaming or not, and for any
- * number of tokens per event.
+ * Tokens that the engine generates per second, from the engine's counters. They include all clients, streaming or not,
+ * and any number of tokens per event.
  */
 
 import { metricPattern, metricValues, sum } from './prometheus-text.ts';
 
-/** If two readings are further apart, there was a pause between them and the mean is meaningless. */
+/** If two readings are further apart than this, the mean over the pause between them is meaningless. */
 const PAUSE_MS = 5_000;
-/** A shorter time is not exact, because an engine counts once per step. */
+/** Over a shorter time the rate is inexact, because an engine counts once per step. */
 const INTERVAL_MIN_MS = 200;
 
 /**
- * vLLM's counter grows with every step. SGLang's grows by whole responses, but SGLang has a gauge of the rate in its
- * last steps.
+ * Counters of generated tokens. vLLM's grows with every step. SGLang's grows only by whole responses, but SGLang has a
+ * gauge of its recent rate.
  */
 const WRITTEN = metricPattern('vllm:generation_tokens_total', 'lmdeploy:generation_tokens_total');
 const PER_SECOND = metricPattern('sglang:gen_throughput');
@@ -22,7 +22,9 @@ export class TokenRate {
   #rate: number | undefined;
 
   /**
-   * `metrics`: Prometheus text of the engine at `at` (milliseconds of a monotonic clock). Undefined: not known (yet).
+   * @param metrics Prometheus text of the engine
+   * @param at time of the reading, in milliseconds of a monotonic clock
+   * @returns tokens per second; undefined if not known (yet)
    */
   observe(metrics: string, at: number): number | undefined {
     const gauge = total(metrics, PER_SECOND);
@@ -32,7 +34,7 @@ export class TokenRate {
     if (written !== undefined && last !== undefined && written >= last.written && at - last.at < INTERVAL_MIN_MS)
       return this.#rate;
     this.#last = written === undefined ? undefined : { written, at };
-    // After a restart the engine's counters begin at 0.
+    // After a restart the engine's counters begin at 0, so a smaller value starts a new measurement.
     const follows = written !== undefined && last !== undefined && written >= last.written && at - last.at <= PAUSE_MS;
     this.#rate = follows ? ((written - last.written) * 1000) / (at - last.at) : undefined;
     return this.#rate;

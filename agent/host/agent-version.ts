@@ -1,4 +1,4 @@
 import manifest from '../../package.json' with { type: 'json' };
 
-/** The version in `otela-agent version` and in the node's record. */
+/** The version that `otela-agent version` prints and the node's record contains. */
 export const AGENT_VERSION = manifest.version;

@@ -6,7 +6,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface AmdDevice extends VisibleDevice<AmdDevice> {
   name: string;
-  /** As printed, so it may not be a valid amount. */
+  /** The printed number, which may not be a valid amount. */
   vramMib: number;
 }
 
@@ -29,9 +29,9 @@ export function visibleToRocm<D extends VisibleDevice<D>>(
   all: readonly D[],
   env: Readonly<Record<string, string | undefined>>,
 ): D[] {
-  // ROCr hides devices first; HIP counts the remaining ones. HIP reads CUDA's variable only if its own is unset. Slurm
-  // sets both ROCr's and CUDA's to the node's numbers. Applied twice they would lose devices, so CUDA's is then
-  // ignored.
+  // ROCr hides devices first, and HIP counts the remaining ones. HIP reads CUDA's variable only if its own is unset.
+  // Slurm sets both ROCr's and CUDA's variable to the machine's numbers. Applied one after the other they would hide
+  // too many devices, so CUDA's variable is then ignored.
   const rocr = env.ROCR_VISIBLE_DEVICES;
   const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
   return visibleDevices(visibleDevices(all, rocr), hip);
@@ -58,7 +58,7 @@ function parseDevices(csv: string): AmdDevice[] {
     const told = [row[series], row[model]].find(
       (cell) => cell !== undefined && cell !== '' && !/^(n\/a|0x)/i.test(cell),
     );
-    // On some versions the second die of a card has no name.
+    // Some versions print no name for the second die of a card.
     const name = (told ?? devices.at(-1)?.name ?? 'AMD GPU').slice(0, 128);
     const id = row[unique] ?? '';
     devices.push({
@@ -71,7 +71,7 @@ function parseDevices(csv: string): AmdDevice[] {
   return devices;
 }
 
-/** 0 if it is not reported. A value that a number cannot hold exactly is from a driver that prints -1 as unsigned. */
+/** 0 if the amount is not printed. A value above the safe integers is from a driver that prints -1 as unsigned. */
 function mib(bytes: string): number {
   const told = Number(bytes);
   if (Number.isNaN(told)) return 0;

@@ -1,4 +1,4 @@
-/** Utilization of AMD GPUs from `rocm-smi`, or from `amd-smi` if ROCm does not include that tool any more. */
+/** Utilization of AMD GPUs from `rocm-smi`, or from `amd-smi` if ROCm no longer includes that tool. */
 import * as z from 'zod';
 import type { GpuUse } from '../../shared/deployment/order-reply.ts';
 import { visibleToRocm } from './amd-gpus.ts';
@@ -14,10 +14,10 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 const MIB_BYTES = 1024 * 1024;
 
-/** `{"card0": {"GPU use (%)": "12", "VRAM Total Memory (B)": "25753026560", …}, "system": {…}}` */
+/** Output of rocm-smi: `{"card0": {"GPU use (%)": "12", "VRAM Total Memory (B)": "25753026560", …}, "system": {…}}` */
 const rocmSchema = z.record(z.string(), z.record(z.string(), z.unknown()));
 
-/** Undefined: the tool is missing, or its output is not understood. */
+/** Undefined if the tool is missing, or its output is not understood. */
 export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const asked = ['--showuse', '--showmeminfo', 'vram', '--showuniqueid', '--json'];
   const cards = read(rocmSchema, await run('rocm-smi', asked));
@@ -37,7 +37,7 @@ export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | un
   return visibleToRocm(devices, env);
 }
 
-/** `"N/A"` if a partition does not report it. */
+/** An amount with its unit, or `"N/A"` if a partition does not report it. */
 const amountSchema = z
   .object({ value: z.union([z.number(), z.string()]), unit: z.string().optional() })
   .optional()
@@ -46,12 +46,12 @@ const metricSchema = z.object({
   usage: z.object({ gfx_activity: amountSchema }).optional().catch(undefined),
   mem_usage: z.object({ total_vram: amountSchema, used_vram: amountSchema }).optional().catch(undefined),
 });
-/** A list, which newer versions put into `gpu_data`. */
+/** Output of amd-smi: a list, which newer versions wrap in `gpu_data`. */
 const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(metricSchema) })]);
 
 /**
- * Undefined: the tool is missing, or its output is not understood. It prints no UUIDs, so if a variable selects devices
- * by UUID, none are shown.
+ * Undefined if the tool is missing, or its output is not understood. amd-smi prints no UUIDs, so no devices are shown
+ * if a variable selects them by UUID.
  */
 export async function amdUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const told = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
@@ -79,7 +79,7 @@ function device(uuid: string, use: GpuUse): UsedDevice {
   return { uuid, slices: [], use };
 }
 
-/** Parses numbers and numeric text; null for words, and for values that no device has. */
+/** Parses numbers and numeric text. Null for words, and for values that no device has. */
 function amount(told: unknown): number | null {
   const number =
     typeof told === 'number' ? told : typeof told === 'string' && /^\d+(\.\d+)?$/.test(told) ? Number(told) : -1;

@@ -1,6 +1,6 @@
 /**
- * The environment of the engine and of the host's programs: the agent's environment without the agent's own variables,
- * above all tokens.
+ * The environment for the engine and for tools of the host: the agent's environment without the agent's own variables,
+ * in particular without tokens.
  */
 export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const kept: Record<string, string> = {};

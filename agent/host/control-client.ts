@@ -1,4 +1,4 @@
-/** The client of `otela-agent status|models|logs|drain`: finds this user's agents and asks them. */
+/** The client of an agent's control socket: finds this user's agents and asks them. */
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -7,7 +7,7 @@ import { type AgentStatus, type ControlRequest, controlAnswerSchema, type Networ
 import { withShortPath } from './short-socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-directory.ts';
 
-/** An agent normally answers immediately. It may need this long if it shares its core with an engine that loads. */
+/** Timeout of an answer. An agent normally answers immediately, but it may share its core with an engine that loads. */
 const ANSWER_TIMEOUT_MS = 30_000;
 
 export interface LocalAgent {
@@ -34,21 +34,22 @@ async function askStatus(directory: string): Promise<AgentStatus | undefined> {
   return undefined;
 }
 
-/** The agent's view of the network; empty if the agent is too old for the question. */
+/** The agent's list of all sessions; empty if the agent is too old to have this command. */
 export async function askNetwork({ directory }: LocalAgent): Promise<NetworkRow[]> {
   try {
     for await (const answer of ask(directory, { op: 'network' }, ANSWER_TIMEOUT_MS)) {
       if ('ok' in answer && answer.ok) return answer.network ?? [];
     }
   } catch {
-    // it ended meanwhile, or does not support the question
+    // the agent ended meanwhile, or does not have this command
   }
   return [];
 }
 
 /**
- * The agent's answers until it closes the connection. Throws Error if it refuses or cannot be reached. If it is silent
- * for `silenceMs` (0: no limit), the answers are complete.
+ * Yields the agent's answers until the agent closes the connection. Without an answer for `silenceMs` (0: no limit),
+ * the answers are complete.
+ * @throws Error if the agent refuses or cannot be reached
  */
 export async function* ask(directory: string, request: ControlRequest, silenceMs: number) {
   const socket = await open(join(directory, CONTROL_SOCKET));
@@ -73,7 +74,7 @@ function open(socketPath: string): Promise<Socket> {
       socket.once('error', reject);
       socket.once('connect', () => {
         socket.off('error', reject);
-        // A later error ends the reading of lines, which reports it.
+        // The reader of lines reports a later error.
         socket.on('error', () => {});
         resolve(socket);
       });

@@ -29,19 +29,19 @@ export const controlRequestSchema = z.discriminatedUnion('op', [
 
 export type ControlRequest = z.infer<typeof controlRequestSchema>;
 
-/** A request is one short line. */
+/** Maximum length of a request, which is one short line. */
 export const REQUEST_MAX_BYTES = 4096;
 
 const pullSchema = z.object({
   source: z.string(),
   bytes: z.number(),
   total: z.number(),
-  /** Bytes of this pull from the source. */
+  /** Bytes of this pull that came from the source. */
   from_source: z.number(),
   from_peers: z.number(),
   state: z.enum(['listing', 'pulling', 'unpacking', 'done', 'failed']),
   trouble: z.string().optional(),
-  /** Path of the snapshot. */
+  /** Path of the model's snapshot directory. */
   path: z.string().optional(),
   started_at: z.string(),
 });
@@ -52,13 +52,13 @@ export const modelHoldingSchema = z.object({
   source: z.string().max(1024),
   revision: z.string().max(128),
   bytes: z.number(),
-  /** Bytes that are on the node's disk. */
+  /** Bytes of the model that are on the node's disk. */
   here: z.number(),
   /** RFC 3339 UTC. */
   used_at: z.string(),
-  /** True if nodes of other providers may pull it. */
+  /** True if nodes of other providers may pull the model. */
   public: z.boolean(),
-  /** True if it is in use on that node, so it is not evicted. */
+  /** True if the model is in use on that node, and is therefore not evicted. */
   pinned: z.boolean(),
 });
 export type ModelHolding = z.infer<typeof modelHoldingSchema>;
@@ -68,13 +68,13 @@ const weightsReportSchema = z.object({
   used: z.number(),
   limit: z.number(),
   held: z.array(modelHoldingSchema),
-  /** The provider's other nodes in the cluster; without `held`: the node did not answer. */
+  /** The provider's other nodes in the cluster. Without `held` the node did not answer. */
   elsewhere: z.array(z.object({ session: z.string(), held: z.array(modelHoldingSchema).optional() })),
 });
 export type WeightsReport = z.infer<typeof weightsReportSchema>;
 
 export const statusSchema = z.object({
-  /** Without a session: the name of its directory, which has the form of a session's name. */
+  /** The session. An agent without one has the random name of its state directory, which has the same form. */
   session: z.string(),
   admitted: z.boolean(),
   /** Provider and cluster from the ticket. */
@@ -93,28 +93,28 @@ export const statusSchema = z.object({
       url: z.string(),
       answering: z.boolean(),
       trouble: z.string().optional(),
-      /** Until the first answer: how long it has been loading, and the last line that it printed. */
+      /** Only until the engine's first answer: how long it has been loading, and the last line that it printed. */
       waiting_s: z.number().optional(),
       last_line: z.string().optional(),
     })
     .optional(),
-  /** Addresses at which other agents reach this one; absent: it is not in a mesh. */
+  /** Addresses at which other agents reach this one. Absent if the agent is not in a mesh. */
   mesh: z
     .object({
       addresses: z.array(z.string()),
       channels: z.number(),
-      /** Channels that go through a relay. */
+      /** Number of channels that run through a circuit relay. */
       relayed: z.number().default(0),
-      /** Circuits of other agents through this one. */
+      /** Number of other agents' circuits that run through this agent. */
       relaying: z.number().default(0),
-      /** Agents that can be reached through this one. */
+      /** Number of agents that can be reached through this agent. */
       reserved: z.number().default(0),
     })
     .optional(),
   ingress: z
     .object({ url: z.string(), key_file: z.string(), usage_waiting: z.number(), policy_faults: z.number().default(0) })
     .optional(),
-  /** Weights that the agent stores; absent: none. */
+  /** Weights that the agent stores. Absent if it stores none. */
   weights: z.object({ directory: z.string(), uploads: z.number(), pulls: z.array(pullSchema) }).optional(),
   models: z.array(modelSchema),
   hardware: nodePayloadSchema.shape.hardware.optional(),
@@ -124,12 +124,12 @@ export const statusSchema = z.object({
 /** One session in the agent's replica. */
 export const networkRowSchema = z.object({
   session: z.string(),
-  /** The issuer's name in the agent's list; `local` is its own issuer. */
+  /** The local name of the session's issuer; `local` is the agent's own issuer. */
   issuer: z.string(),
   provider: z.string(),
   cluster: z.string(),
   state: z.enum(LIFECYCLE),
-  /** This agent's view; `unreachable` only describes the path between the two. */
+  /** The session's liveness in this agent's view. `unreachable` describes only the path between the two agents. */
   liveness: z.enum(['alive', 'suspected', 'unreachable']),
   own: z.boolean(),
   host: z.string().optional(),

@@ -1,4 +1,4 @@
-/** The agent's end of the control socket. */
+/** The server of an agent's control socket. */
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -17,17 +17,17 @@ import { CONTROL_SOCKET } from './state-directory.ts';
 
 export interface ControlHandlers {
   status(): AgentStatus;
-  /** All sessions that this agent knows. */
+  /** Returns all sessions that this agent knows. */
   network(): NetworkRow[];
-  /** Its metrics, in Prometheus' text format. */
+  /** Returns the agent's metrics in Prometheus' text format. */
   metrics(): string;
-  /** Undefined: this agent stores no weights. */
+  /** Undefined if this agent stores no weights. */
   readonly weights: WeightsHandlers | undefined;
-  /** Begins to drain; no effect if it drains already. */
+  /** Begins to drain. No effect if the agent drains already. */
   drain(): void;
-  /** The stored end of the engine's output. */
+  /** Returns the stored end of the engine's output. */
   tail(): Buffer;
-  /** Calls back with later output; returns a function that stops this. */
+  /** Calls `listener` with later output. Returns a function that stops this. */
   follow(listener: (chunk: Buffer) => void): () => void;
 }
 
@@ -39,10 +39,13 @@ export interface WeightsHandlers {
   collect(source: string | undefined): Promise<number>;
 }
 
-/** Enough for people and scripts on one machine; a runaway script must not use up the agent's file descriptors. */
+/**
+ * Maximum number of connections. It is enough for people and scripts on one machine, and keeps a faulty script from
+ * using all file descriptors of the agent.
+ */
 const CONNECTIONS_MAX = 32;
 
-/** A follower that is more bytes behind the output than this is disconnected. */
+/** A client that follows the output and is more bytes behind it than this is disconnected. */
 const FOLLOWER_MAX_BYTES = 4 * 1024 * 1024;
 
 /** Time in which a client must send its request. */
@@ -71,7 +74,7 @@ export class ControlServer {
         this.#server.listen(path, () => resolve());
       });
     });
-    // The directory is already 0700, but a scanner that checks only the socket's mode must find 0600.
+    // The directory is already 0700, but security scanners check the socket's own mode.
     chmodSync(this.#path, 0o600);
     this.#server.on('error', () => {});
   }
@@ -129,7 +132,7 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
       answerWeights(socket, request, handlers.weights).catch((error: unknown) => refuse(socket, errorText(error)));
       return;
     case 'drain':
-      // Left open: its end shows the client that the agent has ended.
+      // The connection stays open. Its end shows the client that the agent has ended.
       socket.write('{"ok":true}\n');
       handlers.drain();
       return;

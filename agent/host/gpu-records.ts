@@ -1,28 +1,25 @@
-/** Turns a tool's output into the GPUs of a record. */
+/** Converts a tool's output into the GPUs of a registry record. */
 import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { type Gpu, gpuSchema } from '../../shared/lattice/node-record.ts';
 
 export interface GpuRecords {
   gpus: Gpu[];
-  /** Why there are no GPUs, or fewer than the tool lists. */
+  /** Why there are no GPUs, or fewer than the tool printed. */
   note?: string;
   /** True if the tool is not installed, which needs no warning. */
   absent?: boolean;
 }
 
-/** `vramMib`: as the tool printed it, so it may not be a valid amount. */
+/** `vramMib`: the number that the tool printed, which may not be a valid amount. */
 interface Told {
   name: string;
   vramMib: number;
 }
 
-/**
- * Called after devices were chosen, because a device that is left out still counts in CUDA_VISIBLE_DEVICES. `hidden`:
- * the note about devices that were not chosen.
- */
+/** Pass the devices that this job may use. @param hidden note about devices of the machine that the job may not use */
 export function gpuRecords(devices: readonly Told[], hidden: string | undefined): GpuRecords {
   const all = devices.map(({ name, vramMib }) => ({ class: gpuClass(name), name, vram_mib: vramMib }));
-  // Replicas refuse a record with such a GPU, and would not show the node.
+  // Registry replicas refuse a record with an invalid GPU, and would not show the node.
   const gpus = all.filter((gpu) => gpuSchema.safeParse(gpu).success);
   const [odd] = all.filter((gpu) => !gpus.includes(gpu));
   const left = all.length - gpus.length;

@@ -8,9 +8,9 @@ import { amdUse, rocmUse } from './amd-utilization.ts';
 import { nvidiaUse } from './nvidia-utilization.ts';
 import type { RunTool } from './run-tool.ts';
 
-/** The tool wakes each GPU, so several viewers share one answer. */
+/** How long a reading is reused: the tool wakes each GPU, so several viewers share one reading. */
 const FRESH_MS = 2_000;
-/** A node without the tool does not get it while the agent runs, so it is rarely looked for. */
+/** How long a missing tool is not searched again. */
 const ABSENT_MS = 60_000;
 const GPUS_MAX = 64;
 
@@ -22,14 +22,14 @@ export class GpuUseReader {
   readonly #now: () => number;
   #last: { until: number; gpus: Promise<GpuUse[] | null> } | undefined;
 
-  /** `now`: milliseconds of a monotonic clock. */
+  /** @param now milliseconds of a monotonic clock */
   constructor(run: RunTool, env: Env, now: () => number) {
     this.#run = run;
     this.#env = env;
     this.#now = now;
   }
 
-  /** Null: no tool reports it. Never rejects. */
+  /** Null if no tool reports the utilization. Never rejects. */
   read(): Promise<GpuUse[] | null> {
     const now = this.#now();
     if (this.#last !== undefined && now < this.#last.until) return this.#last.gpus;

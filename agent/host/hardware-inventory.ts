@@ -1,4 +1,4 @@
-/** This job's hardware, as the registry shows it. */
+/** This job's hardware, in the form of a registry record. */
 import { availableParallelism } from 'node:os';
 import type { GpuGroup, NodePayload } from '../../shared/lattice/node-payload.ts';
 import { GPUS_MAX, type NodeRecord } from '../../shared/lattice/node-record.ts';
@@ -11,7 +11,7 @@ export type Hardware = NodeRecord['hardware'];
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Never rejects: if a tool is missing or fails, the list is empty and the log has a line. */
+/** Never rejects. If a tool is missing or fails, the list of GPUs is empty, and the log says why. */
 export async function inventory(env: Env, run: RunTool, log: (line: string) => void): Promise<Hardware> {
   const [nvidia, amd] = await Promise.all([nvidiaGpus(run, env), rocmGpus(run, env)]);
   for (const { note, absent } of [nvidia, amd]) if (note && !absent) log(`GPUs: ${note}`);
@@ -20,20 +20,20 @@ export async function inventory(env: Env, run: RunTool, log: (line: string) => v
   return { gpus, cpus: usableCpus(env), memory_mib: usableMemoryMib(env) };
 }
 
-/** CPUs by affinity and control groups, and by Slurm's variable if the site enforces neither. */
+/** The number of CPUs, from affinity and control groups, and from Slurm's variable if the site enforces neither. */
 function usableCpus(env: Env): number {
   const own = availableParallelism();
   const slurm = env.SLURM_CPUS_ON_NODE;
   return slurm !== undefined && /^[1-9]\d{0,4}$/.test(slurm) ? Math.min(own, Number(slurm)) : own;
 }
 
-/** Kinds of devices in one record. */
+/** Maximum number of different device types in one record. */
 const KINDS_MAX = 64;
 
 /**
- * Hardware of an engine over several nodes, as the total of like devices. Each node is assumed to be like this one,
- * which is how Slurm allocates unless a heterogeneous job is requested. At most GPUS_MAX, because replicas refuse a
- * record with more.
+ * Hardware of an engine that spans several machines: the sum of equal devices. Each machine is assumed to be like this
+ * one, which is how Slurm allocates unless a heterogeneous job is requested. At most GPUS_MAX, because replicas refuse
+ * a record with more.
  */
 export function hardwareOf({ gpus, cpus, memory_mib }: Hardware, nodes: number): NodePayload['hardware'] {
   const groups = new Map<string, GpuGroup>();

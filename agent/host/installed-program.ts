@@ -1,4 +1,4 @@
-/** This program as a file; another version may have been installed in its place. */
+/** The file from which this program was started. A different version may have been installed in its place since. */
 import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { isSea } from 'node:sea';
@@ -6,22 +6,21 @@ import { promisify } from 'node:util';
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 
-/** Node starts within a second, but shared file systems are slow. */
+/** Timeout of the installed program. Node starts within a second, but shared file systems are slow. */
 const ANSWER_MS = 200_000;
 const OUTPUT_MAX_BYTES = 64 * 1024;
 
 const run = promisify(execFile);
 
-/** The command that started it, without its arguments. */
+/** The command that started this program, without its arguments. */
 function currentCommand(): [string, ...string[]] {
-  // If a link was used, it may point to another version by now.
+  // argv0 may be a link that now points to another version; this one is resolved again at each start.
   if (isSea()) return [process.argv0.includes('/') ? resolve(process.argv0) : process.execPath];
   return [process.execPath, ...process.execArgv, ...process.argv.slice(1, 2)];
 }
 
 /**
- * The version that is now installed there, by running it: a program that does not start is detected before this one
- * ends.
+ * Runs the installed program to learn its version. A program that cannot start is so detected before this process ends.
  * @throws DeploymentError cannot_start
  */
 async function installedVersion(program: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
@@ -55,7 +54,7 @@ export async function requireInstalled(version: string, env: NodeJS.ProcessEnv):
 
 /**
  * Replaces this process by the installed program under the same process id, so that Slurm, systemd and Kubernetes see
- * no end. Returns only if that fails.
+ * no end. Returns only on failure.
  */
 export function reexecInstalled(env: NodeJS.ProcessEnv): Error {
   const program = currentCommand();

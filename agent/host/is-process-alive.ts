@@ -1,4 +1,4 @@
-/** True if a process with this id runs on this machine, ours or another user's. */
+/** True if a process with this id runs on this machine, regardless of its user. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -1,4 +1,4 @@
-/** Keeps track of the job's end, and reports when it is time to drain. */
+/** Watches when the job ends, and reports when it is time to drain. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { BatchJob } from './jobs/batch-job.ts';
 import type { RunTool } from './run-tool.ts';
@@ -7,25 +7,27 @@ interface JobEndOptions {
   job: Pick<BatchJob, 'ends' | 'askEnd'>;
   run: RunTool;
   /**
-   * Time before the end at which `onDue` is called, by the time left at the start; 0: never. Pure: it may be called
-   * again.
+   * Milliseconds before the end at which `onDue` is called; 0 means never.
+   * @param leftMs time left when the agent started
    */
   before(leftMs: number): number;
   onChange(ends: Date | undefined): void;
   onDue(leftMs: number): void;
   log(line: string): void;
-  /** Wall clock, in milliseconds since 1970, because the end is a time of day. */
+  /** Milliseconds since 1970 by the wall clock, because the job's end is a time of day. */
   now(): number;
-  /** 0 ≤ x < 1. */
+  /** A random number x with 0 ≤ x < 1. */
   random(): number;
 }
 
-/** Limits change by hand, a few times a day, and slurmctld serves the whole site. */
+/**
+ * How often the batch system is asked. People change limits a few times a day, and one slurmctld serves the whole site.
+ */
 const REREAD_MS = 300_000;
 
 /**
- * Slurm's squeue answers within a second, unless slurmctld is in trouble. Asked this long before the drain is due, its
- * answer arrives in time to move the drain.
+ * Timeout of a query. squeue answers within a second unless slurmctld is in trouble. A query that starts this long
+ * before the drain is due can still move it.
  */
 const ANSWER_MS = 2_000;
 
@@ -58,7 +60,7 @@ export class JobEnd {
       if (signal.aborted) return;
       const dueMs = this.#dueMs;
       if (dueMs <= 0) return this.#options.onDue(this.#leftMs);
-      // Asks once more in the last moments, because the limit may have been raised meanwhile.
+      // Asks once more shortly before the drain, because the limit may have been raised meanwhile.
       near = dueMs <= ANSWER_MS;
       const rereadMs = REREAD_MS * (0.8 + 0.4 * this.#options.random());
       await pause(Math.min(rereadMs, near ? dueMs / 2 : dueMs - ANSWER_MS), signal);
@@ -73,7 +75,7 @@ export class JobEnd {
     return this.#ends === undefined ? Number.POSITIVE_INFINITY : this.#ends.getTime() - this.#options.now();
   }
 
-  /** Time until the drain is due. */
+  /** Milliseconds until the drain is due. */
   get #dueMs(): number {
     if (this.#ends === undefined) return Number.POSITIVE_INFINITY;
     const beforeMs = this.#beforeMs ?? this.#options.before(this.#ends.getTime() - this.#startedAt);
@@ -81,8 +83,8 @@ export class JobEnd {
   }
 
   /**
-   * Resolves when the batch system has answered, or when the agent must act without an answer, because a batch system
-   * that hangs could outlast the job.
+   * Resolves when the batch system has answered, or when the agent must act without its answer: a batch system that
+   * hangs could outlast the job.
    */
   async #answer(): Promise<void> {
     const answered = new AbortController();
@@ -95,10 +97,10 @@ export class JobEnd {
   }
 
   get #pauseMs(): number {
-    // If the limit was raised before the agent started, the environment has an end in the past, and only the batch
-    // system knows the real one.
+    // If the limit was raised before the agent started, the end from the environment lies in the past. Only the batch
+    // system knows the real end.
     if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
-    // If the drain is due at the start already, the first answer still gets some time: at most half of the time that is
+    // If the drain is already due at the start, the first query still gets some time: at most half of the time that is
     // left.
     const chanceMs = Math.min(ANSWER_MS, this.#leftMs / 2) - (this.#options.now() - this.#startedAt);
     return Math.min(REREAD_MS, Math.max(this.#dueMs, chanceMs));
@@ -117,14 +119,14 @@ export class JobEnd {
         this.#options.onChange(answer.ends);
       }
     }
-    // Set once: if the limit is raised later, the drain does not begin longer before the end. An end in the past does
-    // not count.
+    // Set only once: if the limit is raised later, the drain does not begin longer before the end. An end in the past
+    // is ignored.
     const hadMs = this.#ends === undefined ? 0 : this.#ends.getTime() - this.#startedAt;
     if (hadMs > 0) this.#beforeMs ??= this.#options.before(hadMs);
   }
 }
 
-/** Never rejects; resolves immediately if aborted. */
+/** Resolves immediately if `signal` is aborted. Never rejects. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return delay(Math.max(0, ms), undefined, { signal }).catch(() => {});
 }

@@ -1,18 +1,18 @@
 /**
  * Informs gateways that this agent's process has ended, if the agent cannot do so itself (SIGKILL, out of memory, a
- * crash). Otherwise a gateway sees only a closed socket, which may be a proxy's fault, and waits 10 s for an agent that
- * will never dial again. Its clients' streams are silent meanwhile.
+ * crash). Otherwise a gateway would see only a closed socket, which may be a proxy's fault. It would wait 10 s for an
+ * agent that never dials again, and its clients' streams would stall meanwhile.
  *
- * As in engine/orphan-guard.ts, a small shell waits on a pipe that only the agent holds. The shell has no key, so it gets the
- * signed message in advance.
+ * As in engine/orphan-guard.ts, a small shell waits on a pipe that only the agent holds. The shell has no key, so it
+ * gets the signed message in advance.
  */
 import type { ChildProcess } from 'node:child_process';
 import { PROXY_VARIABLES } from './proxy-variables.ts';
 import { spawnSafely } from './spawn-safely.ts';
 
 /**
- * Each line replaces the previous one; `off` means that the agent has published LEFT itself. Signals to all processes
- * of a job end the agent, but not this shell.
+ * The shell reads messages; each line replaces the one before. The line `off` means that the agent has published LEFT
+ * itself. Signals that the batch system sends to all processes of the job end the agent, but not this shell.
  */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
 will=
@@ -22,13 +22,13 @@ while read -r line; do
 done
 [ -z "$will" ] || printf '%s\\n' "$will" | "$@"`;
 
-/** Variables that a request to a gateway may need. The rest of the agent's environment may contain tokens. */
+/** Environment variables that a request to a gateway may need. The other variables may contain tokens. */
 const ENVIRONMENT = ['PATH', ...PROXY_VARIABLES, 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR'] as const;
 
 export class LastWill {
   readonly #shell: ChildProcess;
 
-  /** `command` reads the will from its standard input and delivers it. */
+  /** @param command reads the message from its standard input and delivers it */
   constructor(command: readonly string[], env: NodeJS.ProcessEnv, log: (line: string) => void) {
     const own = Object.fromEntries(ENVIRONMENT.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])));
     this.#shell = spawnSafely('sh', ['-c', SCRIPT, 'sh', ...command], {
@@ -43,12 +43,12 @@ export class LastWill {
     this.#shell.unref();
   }
 
-  /** Replaces the will; one line. */
+  /** Replaces the message, which is one line. */
   set(will: string): void {
     this.#shell.stdin?.write(`${will}\n`);
   }
 
-  /** The agent has published LEFT itself. */
+  /** Call when the agent has published LEFT itself. */
   dismiss(): void {
     this.#shell.stdin?.end('off\n');
   }

@@ -1,12 +1,15 @@
-/** Ed25519 (RFC 8032) and SHA-256 from Node, in the synchronous form that the registry needs. */
+/** Ed25519 (RFC 8032) and SHA-256 from Node's crypto, as the synchronous interface that the registry needs. */
 import { createPrivateKey, createPublicKey, hash, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
 
-/** DER prefix of a raw key (RFC 8410 §4 and §7). */
+/** DER prefixes of a raw key (RFC 8410 §4 and §7). */
 const PUBLIC_DER = Buffer.from('302a300506032b6570032100', 'hex');
 const PRIVATE_DER = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-/** Parsed public keys. Parsing costs a third of a verification, and a session's key is used for each of its records. */
+/**
+ * Maximum number of cached public keys. Parsing costs a third of a verification, and a session's key is used for each
+ * of its records.
+ */
 const KEYS_MAX = 2048;
 const keys = new Map<string, KeyObject>();
 
@@ -22,7 +25,7 @@ export const nodeCrypto: Crypto = {
   },
 };
 
-/** A signer from 32 secret bytes; without them, from random ones. */
+/** Creates a signer from 32 secret bytes, by default random ones. */
 export function nodeSigner(seed: Uint8Array = randomBytes(KEY_BYTES)): Signer {
   const privateKey = createPrivateKey({ key: Buffer.concat([PRIVATE_DER, seed]), format: 'der', type: 'pkcs8' });
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });

@@ -7,7 +7,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface NvidiaDevice extends VisibleDevice<NvidiaDevice> {
   name: string;
-  /** As printed, so it may not be a valid amount. */
+  /** The printed number, which may not be a valid amount. */
   vramMib: number;
   slices: NvidiaDevice[];
 }
@@ -30,7 +30,7 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
   return gpuRecords(visible, hidden);
 }
 
-/** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` for each device. */
+/** Parses lines such as `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920`. */
 function parseQuery(csv: string): NvidiaDevice[] {
   return csv.split('\n').flatMap((line) => {
     const match = /^\s*\d+\s*,\s*(GPU-[0-9a-f-]+)\s*,\s*(.+?)\s*,\s*([^,]*)$/i.exec(line);
@@ -43,8 +43,8 @@ function parseQuery(csv: string): NvidiaDevice[] {
 }
 
 /**
- * Undefined for words, such as `[N/A]` if memory is shared with the CPU (GB10); the table of GPUs then has a better
- * value.
+ * Undefined for words such as `[N/A]`, which is printed if the GPU shares its memory with the CPU (GB10). The table of
+ * GPU classes then has a better value.
  */
 function amount(text: string): number | undefined {
   if (/^\d+$/.test(text)) return Number(text);
@@ -52,8 +52,8 @@ function amount(text: string): number | undefined {
 }
 
 /**
- * `GPU 0: NAME (UUID: GPU-…)` and, below it, `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`. A slice's memory is in its
- * profile's name; the driver reserves a few percent of it.
+ * Parses `GPU 0: NAME (UUID: GPU-…)` and, below it, ` MIG 3g.20gb Device 0: (UUID: MIG-…)`. A slice's memory is part of
+ * its profile's name; the driver reserves a few percent of it.
  */
 function addSlices(devices: readonly NvidiaDevice[], listing: string): void {
   let parent: NvidiaDevice | undefined;

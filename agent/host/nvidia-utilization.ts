@@ -10,7 +10,7 @@ interface UsedDevice extends VisibleDevice<UsedDevice> {
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Undefined: the tool is missing or fails. */
+/** Undefined if the tool is missing or fails. */
 export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const query = [
     '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,mig.mode.current',
@@ -23,7 +23,7 @@ export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | 
   return visibleDevices(devices, env.CUDA_VISIBLE_DEVICES);
 }
 
-/** `GPU-5d5b…, 87, 60211, 81920, 412.08, Disabled`; words such as `[N/A]` are null. */
+/** Parses lines such as `GPU-5d5b…, 87, 60211, 81920, 412.08, Disabled`. Words such as `[N/A]` become null. */
 function deviceOf(line: string): UsedDevice[] {
   const [uuid = '', use = '', used = '', total = '', power = ''] = line.split(',').map((field) => field.trim());
   if (!/^GPU-/i.test(uuid)) return [];
@@ -47,8 +47,8 @@ function amount(text: string): number | null {
 }
 
 /**
- * The XML report has each slice's memory by its number, and the listing has its UUID. Neither has a slice's
- * utilization.
+ * Adds MIG slices. The XML report has each slice's memory by its number, and `nvidia-smi -L` has its UUID. Neither has
+ * a slice's utilization.
  */
 async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<void> {
   const [report, listing] = [await run('nvidia-smi', ['-q', '-x']), await run('nvidia-smi', ['-L'])];
@@ -69,7 +69,7 @@ async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<
   }
 }
 
-/** Memory in MiB, by the GPU's UUID and the slice's number. */
+/** Memory in MiB by the GPU's UUID and the slice's number. */
 function sliceMemory(xml: string): Map<string, { used: number | null; total: number | null }> {
   const found = new Map<string, { used: number | null; total: number | null }>();
   for (const gpu of xml.split(/<gpu id=/).slice(1)) {

@@ -1,6 +1,6 @@
 /**
- * The release of this program. Its manifest and signature are in the program's directory, one directory above, or where
- * a setting points.
+ * The release from which this program was installed. The manifest and the signature are in the program's directory, in
+ * its parent, or in the directory of a setting.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -23,16 +23,16 @@ export interface OwnRelease extends Release {
 let started: Promise<OwnRelease | undefined> | undefined;
 
 /**
- * Read once, at the first call, because an installation that is replaced later is not the running program. `directory`:
- * location of manifest and signature, if they are not with the program.
+ * Read once, at the first call: files that are replaced later do not belong to the running program.
+ * @param directory directory of manifest and signature, if they are not with the program
  */
 export function ownRelease(directory?: string): Promise<OwnRelease | undefined> {
-  // The bundle's file or, in a single executable, the executable.
+  // The bundle's file, or the single executable.
   started ??= releaseOf(fileURLToPath(import.meta.url), directory);
   return started;
 }
 
-/** Undefined in a clone, or if there is no manifest. `program`: the running file. */
+/** Undefined in a clone, or if there is no manifest. @param program the running file */
 async function releaseOf(program: string, directory: string | undefined): Promise<OwnRelease | undefined> {
   if (program.endsWith('.ts')) return undefined;
   const beside = dirname(program);
@@ -44,13 +44,13 @@ async function releaseOf(program: string, directory: string | undefined): Promis
       if (manifest === undefined || signature === undefined || manifest.length > MANIFEST_MAX_CHARS) continue;
       return { manifest, signature: signature.trim(), digest: await digestOf(program) };
     } catch {
-      // Not installed from a release: a gateway that requires a release then refuses.
+      // Not installed from a release. A gateway that requires a release will refuse this agent.
     }
   }
   return undefined;
 }
 
-/** In chunks, because a single executable is 100 MiB. */
+/** Reads in chunks, because a single executable has 100 MiB. */
 async function digestOf(file: string): Promise<string> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);

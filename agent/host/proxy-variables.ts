@@ -1,7 +1,7 @@
 /**
- * Finds the proxy for a URL by the variables that curl, Python and Go read. Their rules differ. They agree on these:
- * lower case takes precedence over upper case, `NO_PROXY` is a list of host suffixes with optional ports, `*` switches
- * proxies off, addresses may be given as CIDR blocks, and loopback is never proxied.
+ * Finds the HTTP proxy for a URL from the environment variables that curl, Python and Go read. Their rules differ. They
+ * agree on these: lower case takes precedence over upper case; `NO_PROXY` is a list of host suffixes with optional
+ * ports; `*` switches proxies off; addresses may be given as CIDR blocks; loopback is never proxied.
  */
 import { BlockList, isIP } from 'node:net';
 
@@ -21,9 +21,7 @@ export const PROXY_VARIABLES = [
 type ProxyVariable = (typeof PROXY_VARIABLES)[number];
 type Env = Readonly<Partial<Record<ProxyVariable, string | undefined>>>;
 
-/**
- * Undefined: connect directly. Throws Error if the variable cannot be parsed; its message never contains credentials.
- */
+/** Undefined: connect directly. @throws Error if a variable cannot be parsed; the message never contains credentials */
 export function proxyFor(url: URL, env: Env): URL | undefined {
   const secure = url.protocol === 'https:' || url.protocol === 'wss:';
   const names: ProxyVariable[] = secure ? ['https_proxy', 'HTTPS_PROXY'] : plainNames(env);
@@ -31,7 +29,7 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
   const text = name === undefined ? undefined : env[name];
   if (name === undefined || text === undefined || isExempt(url, env.no_proxy || env.NO_PROXY || '')) return undefined;
   const proxy = URL.parse(text.includes('://') ? text : `http://${text}`);
-  // If a password contains `/`, `?` or `#` unescaped, the intended host is after it, and the password's beginning would
+  // If a password contains `/`, `?` or `#` unescaped, URL parsing ends the host inside the password, which would then
   // be dialed and logged.
   if (!proxy || proxy.hostname === '' || `${proxy.pathname}${proxy.search}${proxy.hash}`.includes('@'))
     throw new Error(
@@ -45,14 +43,14 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
   return proxy;
 }
 
-/** The value of `proxy-authorization` (RFC 7617); undefined if the address has neither name nor password. */
+/** The value of `proxy-authorization` (RFC 7617); undefined if the URL has neither name nor password. */
 export function proxyAuthorization({ username, password }: URL): string | undefined {
   if (username === '' && password === '') return undefined;
   return `Basic ${Buffer.concat([decoded(username), Buffer.from(':'), decoded(password)]).toString('base64')}`;
 }
 
 /**
- * As in curl: a `%` without two hexadecimal digits after it is a percent sign, and the bytes may be other than UTF-8.
+ * Decodes like curl: a `%` without two hexadecimal digits after it is a percent sign, and the bytes need not be UTF-8.
  */
 function decoded(text: string): Buffer {
   const parts = text.split(/(%[\da-f]{2})/i);
@@ -61,7 +59,7 @@ function decoded(text: string): Buffer {
   );
 }
 
-/** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header, so any client can set it. */
+/** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY contains a request header, so any client can set it. */
 function plainNames(env: Env): ProxyVariable[] {
   return env.REQUEST_METHOD ? ['http_proxy'] : ['http_proxy', 'HTTP_PROXY'];
 }
@@ -88,7 +86,7 @@ function matches(entry: string, host: string, port: string): boolean {
   if (wantedPort !== undefined && wantedPort !== port) return false;
   const suffix = name.replace(/^\*?\./, '').replace(/\.$/, '');
   if (suffix === '') return false;
-  // An address has no subdomains: 10.1.0.0.1 is not below 1.0.0.1.
+  // IP addresses have no subdomains: 10.1.0.0.1 is not below 1.0.0.1.
   return host === suffix || (isIP(host) === 0 && host.endsWith(`.${suffix}`));
 }
 

@@ -1,24 +1,21 @@
-/**
- * Runs a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). A failure is returned as an answer, never
- * thrown.
- */
+/** Runs a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). A failure is returned, never thrown. */
 import { type ExecFileException, execFile } from 'node:child_process';
 import { errorText } from '../../shared/text/error-text.ts';
 import { childEnvironment } from './child-environment.ts';
 
 type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
 
-/** Runs `file` with `args`; injected so that a test can describe a host. */
+/** Runs `file` with `args`. Injected, so that a test can simulate a host. */
 export type RunTool = (
   file: string,
   args: readonly string[],
   env?: Readonly<Record<string, string>>,
 ) => Promise<ToolAnswer>;
 
-/** nvidia-smi without its persistence daemon wakes 8 GPUs one after the other. */
+/** nvidia-smi without its persistence daemon takes this long to wake 8 GPUs one after the other. */
 const TOOL_TIMEOUT_MS = 30_000;
 
-/** 64 GPUs with every MIG slice are 100 KiB. */
+/** Maximum output: 64 GPUs with all MIG slices take 100 KiB. */
 const TOOL_OUTPUT_MAX_BYTES = 1024 * 1024;
 
 export function toolRunner(env: Readonly<Record<string, string | undefined>>): RunTool {
@@ -28,7 +25,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         timeout: TOOL_TIMEOUT_MS,
         killSignal: 'SIGKILL' as const,
         maxBuffer: TOOL_OUTPUT_MAX_BYTES,
-        // Some sites set German or French locales, which change numbers and dates.
+        // The C locale, because German or French ones, which some sites set, change numbers and dates.
         env: { ...childEnvironment(env), LC_ALL: 'C', ...more },
       };
       const ended = (error: ExecFileException | null, stdout: string, stderr: string) => {
@@ -45,7 +42,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
       try {
         execFile(file, [...args], options, ended);
       } catch (error) {
-        // Node throws for some failures: ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG.
+        // Node throws for some failures (ETXTBSY, EIO, ESTALE, ENOMEM, E2BIG) instead of calling back.
         resolve({ ok: false, reason: `${file}: ${errorText(error)}`, absent: false });
       }
     });

@@ -1,5 +1,5 @@
 /**
- * The directory of an agent's files for other processes of the same user:
+ * The directory with an agent's files for other processes of the same user:
  * `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`.
  */
 import { randomBytes } from 'node:crypto';
@@ -30,31 +30,32 @@ export const CONTROL_SOCKET = 'control.sock';
 
 const ownerSchema = z.object({ pid: z.number().int(), host: z.string() });
 
-/** An agent creates its directory a moment before it listens, so younger directories never count as stale. */
+/** Younger directories never count as stale, because an agent creates its directory a moment before it listens. */
 const STALE_AFTER_MS = 30_000;
 
-/** Directories of sessions, one each; more than these are not from agents. */
+/** Maximum number of session directories that are read. */
 const SESSIONS_MAX = 1000;
 
 /**
- * Directories with random names that a user may have in one place. An agent reuses the first, so more than these are
- * due to a fault.
+ * Maximum number of directories with random names that are read per place. An agent reuses the first, so normally there
+ * is one.
  */
 const RANDOM_BASES_MAX = 16;
 
 /**
- * Places that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often the login node's: they
- * do not exist here, or this user may not write in them.
+ * Places that may contain session directories, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often the login
+ * node's: they do not exist here, or this user may not write in them.
  */
 function statePlaces(env: Env): string[] {
   const given = [env.XDG_RUNTIME_DIR, env.TMPDIR].filter(isDirectory);
-  // Not always: another job's agents, with another TMPDIR, must not be found from here.
+  // /tmp is used only if TMPDIR is not writable: agents of another job, with another TMPDIR, must not be found from
+  // here.
   return [...new Set([...given, ...(isWritable(env.TMPDIR) ? [] : ['/tmp'])])];
 }
 
 /**
- * Directories of one place, best first. In /tmp another user can create the first two names before us. The last form
- * ends in random characters, which that user cannot guess; a later agent finds it by its owner.
+ * Names of the base directory in one place, best first. In /tmp another user can create the first two names before us.
+ * The last one ends in random characters, which that user cannot guess. A later agent finds it by its owner.
  */
 function stateBases(place: string): string[] {
   return [join(place, 'otela-agent'), fixedName(place), ...randomBases(place)];
@@ -96,8 +97,8 @@ function isWritable(path: string | undefined): boolean {
 }
 
 /**
- * Creates the session's directory, 0700, in the first place that belongs to this user. Throws Error with the places
- * tried.
+ * Creates the session's directory with mode 0700 in the first place that belongs to this user.
+ * @throws Error that lists the places tried
  */
 function makeStateDir(session: string, env: Env): string {
   const troubles: string[] = [];
@@ -120,7 +121,7 @@ function makeStateDir(session: string, env: Env): string {
   throw new Error(`no place for the agent's state: ${troubles.join('; ')}`);
 }
 
-/** Returns `base` after creating it if it is missing. Throws Error if other users own it or may write to it. */
+/** Creates `base` if it is missing. @throws Error if other users own it or may write to it */
 function ownBase(base: string): string {
   try {
     mkdirSync(base, { mode: 0o700 });
@@ -140,28 +141,28 @@ function makeSession(base: string, session: string): string {
     writeFileSync(join(directory, 'owner.json'), owner, { mode: 0o600 });
     return directory;
   } catch (error) {
-    // A full disk accepts the directory and refuses the file in it.
+    // A full disk accepts the directory, but refuses the file in it.
     removeStateDir(directory);
     throw error;
   }
 }
 
-/** If another user owns a directory or may write to it, that user could replace its sessions. */
+/** Why `base` is not safe. A user who owns a directory, or may write to it, can replace the sessions in it. */
 function notOurs(base: string): string | undefined {
-  // lstat does not follow a link: in /tmp another user could link it to one of our directories.
+  // lstat does not follow links: in /tmp another user could link this name to one of our directories.
   const stat = lstatSync(base, { throwIfNoEntry: false });
   if (!stat?.isDirectory()) return `${base} is not a directory`;
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
   return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
 }
 
-/** The directory of one agent, named after its session once it has one. */
+/** The state directory of one agent. It is renamed to the session when there is one. */
 export class StateDir {
   #path: string;
 
-  /** Throws Error with the places tried. */
+  /** @throws Error that lists the places tried */
   constructor(env: Env) {
-    // In the form of a session's name, so that the commands also find agents without a session.
+    // A random name in the form of a session, so that the commands also find agents without a session.
     const name = [...randomBytes(26)].map((byte) => 'abcdefghijklmnopqrstuvwxyz234567'[byte & 31]).join('');
     this.#path = makeStateDir(name, env);
   }
@@ -174,7 +175,7 @@ export class StateDir {
     return basename(this.#path);
   }
 
-  /** Open files and sockets in it stay usable. Throws Error. */
+  /** Open files and sockets in the directory stay usable. @throws Error */
   rename(session: string): void {
     const renamed = join(dirname(this.#path), session);
     renameSync(this.#path, renamed);
@@ -186,7 +187,7 @@ export class StateDir {
   }
 }
 
-/** Directories of this user's sessions, live or not. */
+/** State directories of this user's agents, running or not. */
 export function sessionDirs(env: Env): string[] {
   return statePlaces(env)
     .flatMap(stateBases)
@@ -206,8 +207,8 @@ function removeStateDir(directory: string): void {
 }
 
 /**
- * Removes the directories of agents that were killed on this host. Another host's are kept, because the place may be a
- * shared file system.
+ * Removes the directories of agents that were killed on this host. Those of other hosts are kept, because the place may
+ * be a shared file system.
  */
 export async function removeStale(env: Env, now: number): Promise<void> {
   for (const directory of sessionDirs(env)) {
@@ -226,7 +227,10 @@ function ownerHost(directory: string): string | undefined {
   }
 }
 
-/** Asks the socket, not the pid, because a container that shares this place numbers its processes differently. */
+/**
+ * Connects to the socket instead of checking the pid: a container that shares this place numbers its processes
+ * differently.
+ */
 function answers(directory: string): Promise<boolean> {
   return withShortPath(join(directory, CONTROL_SOCKET), (path) => {
     return new Promise((resolve) => {

@@ -1,4 +1,7 @@
-/** Memory that this job may use, in MiB: the smallest limit of the machine, its control group and Slurm. */
+/**
+ * Memory that this job may use, in MiB: the smallest of the machine's memory, its control group's limit, and Slurm's
+ * limit.
+ */
 import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -27,14 +30,14 @@ export function usableMemoryMib(
 ): number {
   const limits = [sources.totalBytes, ...groupLimits(sources)];
   const perNode = env.SLURM_MEM_PER_NODE;
-  // `--mem=0` means all of the node.
+  // `--mem=0` means all memory of the machine.
   if (perNode !== undefined && /^[1-9]\d*$/.test(perNode)) limits.push(Number(perNode) * MIB_BYTES);
   return Math.floor(Math.min(...limits) / MIB_BYTES);
 }
 
 /**
- * Slurm sets the limit on the group of the job and of the step, and the task runs in an unlimited group below. So every
- * level counts.
+ * Slurm sets the limit on the group of the job and of the step, but the task runs in an unlimited group below them. So
+ * all levels are read.
  */
 function groupLimits({ readText }: MemorySources): number[] {
   const limits: number[] = [];
@@ -47,7 +50,8 @@ function groupLimits({ readText }: MemorySources): number[] {
     const file = unified ? 'memory.max' : 'memory.limit_in_bytes';
     for (let level = path; ; level = dirname(level)) {
       const text = readText(join(root, level, file))?.trim();
-      // `max`, and the value near 2^63 that version 1 writes for no limit, are larger than every machine's total.
+      // For no limit the kernel writes `max`, or in version 1 a value near 2^63, which is larger than any machine's
+      // memory.
       if (text !== undefined && /^\d+$/.test(text) && Number(text) > 0) limits.push(Number(text));
       if (level === '/') break;
     }

@@ -1,20 +1,21 @@
-/** Which of a node's devices this process may use, by the variables that CUDA, HIP and ROCm read. Pure. */
+/** Selects the devices that this process may use, by the variables that CUDA, HIP and ROCm read. Pure. */
 
 export interface VisibleDevice<D> {
-  /** `GPU-…`, `MIG-…`; empty if the tool does not print it. */
+  /** For example `GPU-…` or `MIG-…`; empty if the tool does not print it. */
   uuid: string;
   /** MIG slices of this device, in the driver's order. */
   slices: readonly D[];
 }
 
 /**
- * The list with CUDA's semantics: an unset variable means all devices. An index, a UUID or the beginning of a UUID
- * names a device. The order is kept. The first entry that matches no device ends the list, so `-1`, `NoDevFiles` and
- * the empty string mean no devices.
+ * Applies `variable` with CUDA's semantics: an unset variable means all devices. An index, a UUID or the beginning of a
+ * UUID names a device. The order is kept. The first entry that matches no device ends the list, so `-1`, `NoDevFiles`
+ * and the empty string mean no devices.
  *
  * One exception: if Slurm confines devices by cgroup (or a container shows only some), the tool lists only the job's
- * devices and counts them from 0. A variable from outside may still count over the whole node (`2,3` with two devices).
- * If there are as many indices as devices, and some index is beyond the last device, the variable means these devices.
+ * devices and counts them from 0. A variable that was set outside may still count over the whole machine (`2,3` with
+ * two devices). If there are as many indices as devices, and an index is beyond the last device, the variable means all
+ * of these devices.
  */
 export function visibleDevices<D extends VisibleDevice<D>>(all: readonly D[], variable: string | undefined): D[] {
   if (variable === undefined) return all.flatMap((device) => (device.slices.length > 0 ? device.slices : [device]));
@@ -37,7 +38,7 @@ function countsOverWholeNode(entries: readonly string[], count: number): boolean
 function named<D extends VisibleDevice<D>>(all: readonly D[], entry: string): D | undefined {
   if (/^\d+$/.test(entry)) {
     const device = all[Number(entry)];
-    // A process sees one slice of a device in MIG mode: the first (CUDA C++ programming guide, "MIG mode").
+    // In MIG mode a process sees only the first slice of a device (CUDA C++ programming guide, "MIG mode").
     return device?.slices[0] ?? device;
   }
   if (/^(GPU|MIG)-/i.test(entry)) {
@@ -45,7 +46,7 @@ function named<D extends VisibleDevice<D>>(all: readonly D[], entry: string): D 
     const candidates = all.flatMap((device) => [device, ...device.slices]);
     const matches = candidates.filter(({ uuid }) => uuid.toLowerCase().startsWith(wanted));
     const exact = matches.find(({ uuid }) => uuid.toLowerCase() === wanted);
-    // A beginning that matches two devices names neither.
+    // A beginning that matches two devices names neither of them.
     const device = exact ?? (matches.length === 1 ? matches[0] : undefined);
     return device?.slices[0] ?? device;
   }

@@ -1,25 +1,23 @@
-/** A node that did not answer is avoided for this long, unless no other node serves the model. */
+/** A node that did not answer is avoided for this long, unless it is the only one that serves the model. */
 export const SILENT_MS = 10_000;
 
 /**
- * A node that drains, has lost its engine or does not serve our provider. For the first two reasons its record changes
- * meanwhile.
+ * How long to avoid a node that drains, has lost its engine, or does not serve our provider. For the first two reasons
+ * its record soon changes.
  */
 export const REFUSING_MS = 10_000;
 
-/** A node that cannot be reached from here: it may be behind another NAT, which does not change within seconds. */
+/** How long to avoid a node that cannot be reached from here, for example behind another NAT. */
 export const UNREACHABLE_MS = 30_000;
 
-/** A longer wait than this means that the clock was set back, and the wait has ended. */
+/** A longer remaining time means that the clock was set back; the time then counts as over. */
 const LONGEST_MS = Math.max(SILENT_MS, REFUSING_MS, UNREACHABLE_MS);
 
 const AVOIDED_MAX = 10_000;
 
-/**
- * This ingress's own findings about the paths to nodes. They concern only the paths; the registry describes the nodes.
- */
+/** What this ingress found out about the paths to nodes. The registry describes the nodes themselves. */
 export class AvoidedNodes {
-  /** Time until which a session is avoided, oldest first. */
+  /** When each session stops being avoided; the oldest entry is first. */
   readonly #until = new Map<string, number>();
 
   get size(): number {
@@ -33,7 +31,7 @@ export class AvoidedNodes {
     if (this.#until.size > AVOIDED_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
 
-  /** A path to the node was found. */
+  /** Call when a path to the node was found. */
   delete(session: string): void {
     this.#until.delete(session);
   }

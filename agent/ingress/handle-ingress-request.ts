@@ -1,6 +1,6 @@
 /**
- * Requests to the ingress: `GET` views of the registry, and requests to models, which go through the pipeline of
- * `shared/proxy`.
+ * Handles requests to the ingress: `GET` views of the registry, and requests to models, which go through the pipeline
+ * in `shared/proxy`.
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -24,7 +24,7 @@ import type { RegistryWatchers } from './registry-watchers.ts';
 import type { RunningRequests } from './running-requests.ts';
 import type { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
-/** Writes the pipeline's response to its client; resolves when that has ended, even if the client disconnected. */
+/** Writes the pipeline's response to its client. Resolves at its end, even if the client disconnected. */
 async function writeResponse(
   message: IncomingMessage,
   response: ServerResponse,
@@ -32,7 +32,7 @@ async function writeResponse(
 ): Promise<void> {
   const sink = serverSink(response);
   if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
-  // Otherwise the unread rest of the body would be taken for the next request.
+  // Closes the connection: otherwise the unread rest of the body would be parsed as the next request.
   if (!message.complete) response.setHeader('connection', 'close');
   if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
   if (typeof body === 'function') {
@@ -44,10 +44,10 @@ async function writeResponse(
   response.end(body ?? undefined);
 }
 
-/** `GET /v1/otela/seal` at the ingress: nodes that a client may seal a request to, as at a gateway. */
+/** `GET /v1/otela/seal` at the ingress lists the nodes that a client may seal a request to, as at a gateway. */
 const SEAL_PATH = '/v1/otela/seal';
 
-/** @throws ApiError for the reasons for which an unsealed request is refused */
+/** @throws ApiError for the same reasons as for an unsealed request */
 function answerSeal(
   request: ProxyRequest,
   query: URLSearchParams,
@@ -66,10 +66,10 @@ function answerSeal(
   return { status: 200, headers, body };
 }
 
-/** Bytes of a refused body that are read from a client without a valid key. */
+/** Maximum bytes of a refused body that are read from a client without a valid key. */
 const UNAUTHENTICATED_MAX_BYTES = 1024 * 1024;
 
-/** Services for answering requests at the ingress. */
+/** What the ingress needs to answer requests. */
 export interface IngressServices {
   key: IngressKey;
   unauthenticated: UnauthenticatedLimit;
@@ -77,7 +77,7 @@ export interface IngressServices {
   watchers: RegistryWatchers;
   registry: ReadableRegistry;
   host: IngressHost;
-  /** Trust for requests without provider lists. */
+  /** The trusted providers for requests that name none. */
   trust(): Trust;
   log(line: string): void;
 }
@@ -91,7 +91,7 @@ export async function handleIngressRequest(
   const url = urlOf(message);
   const request = new IngressRequest(message, response, url?.pathname ?? '');
   try {
-    services.key.require(message.headers); // before any information is disclosed
+    services.key.require(message.headers); // first, so that nothing is disclosed without a key
     services.unauthenticated.greet(message.socket);
     if (url === null) throw new ApiError('not_found', `There is no ${quoteForMessage(message.url ?? '')} here.`);
     if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
@@ -130,7 +130,7 @@ async function refuse(error: unknown, { message, response, request, desk: servic
   if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
   await discardBody(request.body, services.host, stranger ? UNAUTHENTICATED_MAX_BYTES : undefined);
-  // After the head was sent, no error can be sent.
+  // After the head was sent, no error response is possible.
   if (response.headersSent) return void response.destroy();
   await writeResponse(message, response, errorResponse(error, requestIdOf(request), endpointOf(request)));
 }
@@ -139,13 +139,13 @@ function requestIdOf(request: IngressRequest): string {
   return clientRequestId(request) ?? randomUUID();
 }
 
-/** The endpoint decides the error's format. */
+/** The endpoint, which decides the format of errors. */
 function endpointOf({ method, path }: IngressRequest): Endpoint | undefined {
   const endpoint = findEndpoint(method, path);
   return endpoint === undefined || 'methodNotAllowed' in endpoint ? undefined : endpoint;
 }
 
-/** The host is always this ingress, regardless of the client's Host header. */
+/** The host is always this ingress; the client's Host header is ignored. */
 function urlOf({ url = '/' }: IncomingMessage): URL | null {
   return URL.parse(url.startsWith('/') ? `http://ingress${url}` : url);
 }

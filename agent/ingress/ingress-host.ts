@@ -35,11 +35,10 @@ import { IngressRequest } from './ingress-request.ts';
 import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './resolve-route.ts';
 
 /**
- * Bytes of all bodies that are kept for retries, and of streams that are kept for resuming, above the first MiB of
- * each.
+ * Bytes of bodies that are kept for retries and of streams that are kept for resuming, without the first MiB of each.
  */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
-/** Bytes of incomplete bodies, up to 1 MiB of each; above this the slowest are ended. */
+/** Bytes of bodies that are still arriving, up to 1 MiB of each. Above this the slowest uploads are ended. */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
@@ -51,7 +50,7 @@ interface IngressHostOptions extends RouteOptions {
   log(line: string): void;
 }
 
-/** This agent's ingress. Its clients have no accounts: all use the same key. */
+/** The pipeline's host for this agent's ingress. All its clients use the same key; they have no accounts. */
 export class IngressHost implements Host<IngressCaller> {
   readonly clock: HostClock = {
     now: () => Date.now(),
@@ -90,7 +89,7 @@ export class IngressHost implements Host<IngressCaller> {
     };
     this.#record = {
       ...NULL_RECORDER,
-      // A path to the node was found.
+      // The first byte shows that there is a path to the node.
       responseStarted: (_status, { node }) => this.#avoided.delete(node.session),
       refused: (error) => this.#refused(error),
     };
@@ -105,7 +104,7 @@ export class IngressHost implements Host<IngressCaller> {
     this.#options.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   }
 
-  /** The key was verified before; see handle-ingress-request.ts. */
+  /** The key was already verified, in handle-ingress-request.ts. */
   identify(request: ProxyRequest): IngressCaller {
     return { address: request instanceof IngressRequest ? request.address : '' };
   }
@@ -130,7 +129,7 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.waitForTurn(queued);
   }
 
-  /** Nothing to do, because the index follows the registry. */
+  /** Nothing to do: the index follows the registry. */
   refresh(): void {}
 
   open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {
@@ -149,7 +148,7 @@ export class IngressHost implements Host<IngressCaller> {
     else if (marksSuspected(code)) this.#avoided.add(session, now + SILENT_MS);
   }
 
-  /** A request may wait for a free slot of that node. */
+  /** A waiting request may now get the free slot of that node. */
   onAttemptEnded(session: string): void {
     this.#options.queues.ended(session);
   }
@@ -157,7 +156,7 @@ export class IngressHost implements Host<IngressCaller> {
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
     if (failure === undefined) return noTrustedNodeError(route);
     if (failure.code !== 'refused') return apiErrorFor(failure);
-    // The node's message helps here: it names the agent and the flag that refuse the request.
+    // The node's message helps the client: it names the agent and the flag that refuses the request.
     const message = `The node that serves this model refuses: ${failure.message}.`;
     return new ApiError('no_capacity', message, { cause: failure });
   }

@@ -6,10 +6,12 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 
 export const INGRESS_KEY_FILE = 'ingress.key';
 
-/** A longer header is not a key, and is not hashed. */
+/** Maximum length of a key. A longer header is refused without hashing it. */
 const KEY_MAX_CHARS = 256;
 
-/** The only key of this ingress, created at each start: in memory as a hash, in clear only in the file. */
+/**
+ * The only key of this ingress. It is created at each start. Memory holds its hash, and only the file holds its text.
+ */
 export class IngressKey {
   readonly #hash: Buffer;
 
@@ -17,19 +19,19 @@ export class IngressKey {
     this.#hash = sha256(key);
   }
 
-  /** A key that the operator chose. */
+  /** Uses a key that the operator chose. */
   static of(key: string): IngressKey {
     return new IngressKey(key);
   }
 
-  /** Creates a key and writes it to `DIRECTORY/ingress.key`, or to another file there, 0600. */
+  /** Creates a key and writes it to `DIRECTORY/ingress.key`, or to another file in DIRECTORY, with mode 0600. */
   static make(directory: string, file = INGRESS_KEY_FILE): IngressKey {
     const key = `sk-otela-${randomBytes(32).toString('base64url')}`;
     writePrivateFile(join(directory, file), `${key}\n`);
     return new IngressKey(key);
   }
 
-  /** @throws ApiError 401 */
+  /** @throws ApiError 401 if the request has not this key */
   require(headers: IncomingHttpHeaders): void {
     const given = presentedKey(headers);
     if (given === undefined) throw unauthorized('No API key was given. Send it as "Authorization: Bearer …".');
@@ -40,7 +42,7 @@ export class IngressKey {
   }
 }
 
-/** The secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends. */
+/** The key from `Authorization: Bearer …`, or from `x-api-key`, which Anthropic's SDK sends. */
 function presentedKey(headers: IncomingHttpHeaders): string | undefined {
   const { authorization, 'x-api-key': other } = headers;
   if (authorization === undefined) return typeof other === 'string' ? other.trim() || undefined : undefined;

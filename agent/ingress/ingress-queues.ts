@@ -1,4 +1,4 @@
-/** Requests of one ingress that find no free node: a bounded, fair queue for each model, as at a gateway. In memory. */
+/** The queues of one ingress, in memory: a bounded, fair queue for each model, as at a gateway. */
 
 import { startTimer } from '../../node/timers.ts';
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
@@ -8,17 +8,17 @@ import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { BusyNodeMemory } from '../../shared/routing/busy-nodes.ts';
 
 export interface QueueLimits {
-  /** Longest wait of a non-streaming request and of a streaming one, in milliseconds; 0: none. */
+  /** Maximum wait of a non-streaming request and of a streaming one, in milliseconds; 0: requests do not wait. */
   unaryMs: number;
   streamMs: number;
-  /** Requests that may wait for one model. */
+  /** Maximum number of requests that wait for one model. */
   places: number;
 }
 
-/** The waits of a gateway; each place uses one of the ingress's connections. */
+/** The same maximum waits as at a gateway. Each waiting request uses one of the ingress's connections. */
 export const QUEUE_LIMITS: QueueLimits = { unaryMs: 60_000, streamMs: 600_000, places: 256 };
 
-/** Fairness is by address: clients at different addresses take turns. */
+/** Clients at different addresses take turns. */
 export interface IngressCaller {
   readonly address: string;
 }
@@ -26,7 +26,7 @@ export interface IngressCaller {
 export class IngressQueues {
   readonly busyNodes = new BusyNodeMemory();
   readonly #limits: QueueLimits;
-  /** Queues by model: models with a waiting request, now or a moment ago. */
+  /** Queues by model, only of models that have, or recently had, a waiting request. */
   readonly #lines = new Map<string, WaitQueue>();
   #closed = false;
 
@@ -38,7 +38,7 @@ export class IngressQueues {
     return streaming ? this.#limits.streamMs : this.#limits.unaryMs;
   }
 
-  /** Requests that wait now, over all models. */
+  /** Number of waiting requests over all models. */
   get waiting(): number {
     let sum = 0;
     for (const { depth } of this.#lines.values()) sum += depth.waiting;
@@ -50,13 +50,13 @@ export class IngressQueues {
     return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
   }
 
-  /** Position in the queue, from 1; undefined: it does not wait now. */
+  /** Position in the queue, from 1; undefined if the request does not wait now. */
   position(model: string, name: string): number | undefined {
     return this.#lines.get(model)?.position(name);
   }
 
   /**
-   * Waits for one turn.
+   * Waits until the request may try a node.
    * @throws ApiError 503 if this ingress is closing, AttemptError `cancelled` if the client disconnected
    */
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<TurnResult> {
@@ -85,12 +85,12 @@ export class IngressQueues {
     return line;
   }
 
-  /** One of our requests ended at this node, so a waiting request may take its place. */
+  /** A request of this ingress ended at this node, so a waiting request may take its place. */
   ended(session: string): void {
     for (const line of this.#lines.values()) if (line.wants(session)) line.freed(session, 1);
   }
 
-  /** Refuses all waiting requests, because this ingress is closing. Idempotent. */
+  /** Refuses all waiting requests, because this ingress closes. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const line of this.#lines.values()) line.close();

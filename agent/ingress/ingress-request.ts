@@ -11,12 +11,12 @@ export class IngressRequest implements ProxyRequest, BodySource {
   readonly address: string;
   readonly #message: IncomingMessage;
   readonly #chunks: AsyncIterator<Uint8Array>;
-  /** True if another reader has the body. */
+  /** True if a reader was already given out. */
   #locked = false;
 
   constructor(message: IncomingMessage, response: ServerResponse, path: string) {
     this.#message = message;
-    // Left open on an error, because the response is sent on the same connection.
+    // destroyOnReturn is off, because an error response is sent on the same connection.
     this.#chunks = message.iterator({ destroyOnReturn: false });
     this.method = message.method ?? 'GET';
     this.path = path;
@@ -35,7 +35,7 @@ export class IngressRequest implements ProxyRequest, BodySource {
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
-  /** Unread bytes stay in the client's socket. */
+  /** Reads the body. Unread bytes stay in the client's socket. */
   reader(): BodyReader | undefined {
     if (this.#locked || this.#message.readableEnded || this.#message.destroyed) return undefined;
     this.#locked = true;
@@ -44,7 +44,7 @@ export class IngressRequest implements ProxyRequest, BodySource {
         const { done, value } = await this.#chunks.next();
         return done ? undefined : value;
       },
-      cancel: async () => {}, // it stays locked: `writeResponse` ends the connection
+      cancel: async () => {}, // the body stays locked, and `writeResponse` ends the connection
       release: () => {
         this.#locked = false;
       },

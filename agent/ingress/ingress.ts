@@ -18,47 +18,49 @@ import { policyOf } from './routing-policies.ts';
 import { RunningRequests } from './running-requests.ts';
 import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
-/**
- * A stream that has waited this long starts with comments, because proxies in between end a connection that is silent
- * for 100 s.
- */
+/** A stream that has waited this long begins with SSE comments: proxies close a connection that is silent for 100 s. */
 const PING_MS = 15_000;
 
-/** One request each: bounds the first MiBs, and the bytes of the channels' windows for readers that stall. */
+/**
+ * Maximum number of connections; each has one request. It bounds the first MiBs of bodies, and the channels' windows of
+ * readers that stall.
+ */
 const CONNECTIONS_MAX = 1024;
 
 /** Time in which a new connection must send its request's headers. */
 const HEADERS_TIMEOUT_MS = 15_000;
 
-/** Shortest time between two logged faults of the operator's policy. */
+/** Minimum time between two log lines about faults of the operator's policy. */
 const FAULT_LOG_MS = 60_000;
 
-/** Time that idle connections of SDKs' pools are kept. */
+/** How long idle connections are kept for the connection pools of SDKs. */
 const KEEP_ALIVE_MS = 65_000;
 
 interface IngressOptions {
   host: string;
   port: number;
-  /** The agent's current state directory, in which the key is written. */
+  /** Returns the agent's current state directory, to which the key is written. */
   directory(): string;
   registry: ReadableRegistry;
-  /** This node's identity: the local name of its issuer, and the id of its provider. Read for each request. */
+  /**
+   * Returns this node's identity: the local name of its issuer, and the id of its provider. Called for each request.
+   */
   self(): { issuer: string; provider: string };
-  /** `--trust`; undefined: this node's provider. */
+  /** From `--trust`; undefined: this node's provider only. */
   trust: readonly string[] | undefined;
-  /** `--policy`; undefined: by load, and by conversation if a request names one. */
+  /** From `--policy`; undefined: by load, and by conversation if a request names one. */
   policy?: ShippedPolicy | Policy | undefined;
-  /** How many requests may wait, and how long, if no node is free. */
+  /** How many requests may wait for a free node, and for how long. */
   queue?: QueueLimits;
   requests: Pick<MeshRequests, 'ask'>;
-  /** A stream that has waited this long starts with comments. Default 15 s. */
+  /** A stream that has waited this long begins with comments. Default: 15 s. */
   pingMs?: number;
-  /** A body that makes almost no progress for this long is ended. Default 30 s. */
+  /** A body that makes almost no progress for this long is ended. Default: 30 s. */
   bodyStallMs?: number | undefined;
   log(line: string): void;
 }
 
-/** A local OpenAI endpoint that routes over the mesh; it needs no gateway. */
+/** A local OpenAI endpoint that routes over the mesh. It needs no gateway. */
 export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
@@ -68,7 +70,7 @@ export class Ingress {
   #services: IngressServices | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
-  /** Choices that the operator's policy failed to make, so that the default policy made them. */
+  /** How often the operator's policy failed to choose, so that the default policy chose. */
   policyFaults = 0;
   #faultTold = Number.NEGATIVE_INFINITY;
 
@@ -76,18 +78,18 @@ export class Ingress {
     this.#options = options;
     this.#queues = new IngressQueues(options.queue ?? QUEUE_LIMITS);
     this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
-      req.on('error', () => {}); // its reader sees the end
+      req.on('error', () => {}); // the body's reader sees the error too
       res.on('error', () => {});
       if (this.#services !== undefined)
         inBackground('ingress', handleIngressRequest(req, res, this.#services), options.log);
     });
-    this.#server.requestTimeout = 0; // bodies of any size are streamed; their reader ends stalled ones
+    this.#server.requestTimeout = 0; // no time limit for a request: bodies of any size are streamed, and their reader ends stalled ones
     this.#server.maxConnections = CONNECTIONS_MAX;
     this.#server.on('connection', (socket) => this.#unauthenticated.add(socket));
     this.#server.on('error', (error) => options.log(`ingress: ${error.message}`));
   }
 
-  /** The ingress's URL; undefined before `open`. */
+  /** The ingress's URL; undefined before `open` has resolved. */
   get url(): string | undefined {
     if (this.#address === undefined) return undefined;
     const { host, port } = this.#address;
@@ -98,7 +100,7 @@ export class Ingress {
     return this.#services && join(this.#options.directory(), INGRESS_KEY_FILE);
   }
 
-  /** Requests that wait for a free node. */
+  /** Number of requests that wait for a free node. */
   get waiting(): number {
     return this.#queues.waiting;
   }
@@ -148,7 +150,7 @@ export class Ingress {
   }
 
   /**
-   * Returns the same object while this node's identity stays the same, because results that were filtered with it stay
+   * Returns the same object while this node's identity is the same, because results that were filtered with it stay
    * valid.
    */
   #trust(lists: readonly (readonly string[])[]): Trust {
@@ -165,13 +167,13 @@ export class Ingress {
     return decideTrust({ own, lists: [trust, ...lists], defaults: [], deleted: new Set(), policies: [] });
   }
 
-  /** Refuses new requests and requests that wait for a node; resolves when every running request has ended. */
+  /** Refuses new requests, and requests that wait for a node. Resolves when all running requests have ended. */
   drain(): Promise<void> {
     this.#queues.close();
     return this.#running.drain();
   }
 
-  /** Ends running requests, so drain first. Idempotent. */
+  /** Ends running requests; call `drain` before it to let them finish. Idempotent. */
   async close(): Promise<void> {
     this.#queues.close();
     if (!this.#server.listening) return;

@@ -1,8 +1,8 @@
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
 
-/** The registry as this agent knows it, including its own node. */
+/** The registry in this agent's view, including its own node. */
 export interface ReadableRegistry {
   readonly index: NodeIndex;
-  /** Changes with all data that is shown. */
+  /** Grows with every change of the data that is shown. */
   readonly version: number;
 }

@@ -18,7 +18,7 @@ import type { RegistryWatchers } from './registry-watchers.ts';
 const MODELS = '/v1/models';
 const REGISTRY = '/v1/registry';
 
-/** Services for answering a read-only request. */
+/** What answering a read-only request needs. */
 interface ViewServices {
   registry: ReadableRegistry;
   trust: Trust;
@@ -27,7 +27,7 @@ interface ViewServices {
   now: number;
 }
 
-/** True if `path` is a read-only one. */
+/** True if `path` is one of the read-only routes. */
 export function isView(path: string): boolean {
   return [MODELS, REGISTRY].some((root) => path === root || path.startsWith(`${root}/`));
 }
@@ -44,8 +44,8 @@ export function answerView(request: IncomingMessage, response: ServerResponse, u
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;
-  // RFC 9110 §8.8.3. Weak, because the registry is the same but not the bytes; a view that depends on the clock has no
-  // tag.
+  // RFC 9110 §8.8.3. The tag is weak: equal tags mean the same registry, not the same bytes. A view that depends on the
+  // clock has no tag.
   const tag = dependsOnTime(filter) ? undefined : `W/"${registry.version}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(request.headers['if-none-match'], tag)) {
@@ -75,7 +75,7 @@ interface Model {
   owned_by: string;
 }
 
-/** Models that can be served now, by name. */
+/** Models that nodes can serve now, sorted by name. */
 function servedModels({ registry, trust }: ViewServices): Model[] {
   const models = new Map<string, Model>();
   for (const entry of registry.index.entries()) {
@@ -103,7 +103,7 @@ function modelsBody(path: string, showing: ViewServices): unknown {
   throw new ApiError('model_not_found', `The model '${id.slice(0, 256)}' does not exist here.`, { param: 'model' });
 }
 
-/** Slashes in a model's name arrive raw or encoded. */
+/** A model's name may arrive with raw or with encoded slashes. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);

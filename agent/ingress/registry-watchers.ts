@@ -8,7 +8,7 @@ import type { ReadableRegistry } from './readable-registry.ts';
 /** Interval at which the open streams are checked for changes. */
 const POLL_MS = 1_000;
 
-/** Open streams; each compares the whole registry after a change. */
+/** Maximum number of open streams. Each compares the whole registry after a change. */
 const STREAMS_MAX = 64;
 
 interface WatchedRegistry {
@@ -21,12 +21,12 @@ interface Watcher {
   news: RegistryChanges;
 }
 
-/** Open streams of registry changes. They share one timer, which runs only if a stream is open. */
+/** Open streams of registry changes. They share one timer, which runs only while a stream is open. */
 export class RegistryWatchers {
   readonly #open = new Set<Watcher>();
   #pollTimer: NodeJS.Timeout | undefined;
 
-  /** @throws ApiError 503 */
+  /** @throws ApiError 503 if there are too many streams */
   open(
     request: IncomingMessage,
     response: ServerResponse,
@@ -50,7 +50,7 @@ export class RegistryWatchers {
     this.#pollTimer ??= setInterval(() => this.#poll(), POLL_MS);
   }
 
-  /** A reader that is behind gets news when it has caught up; the changes that it missed are then one change. */
+  /** A reader that is behind gets the changes when it has caught up; the changes that it missed are sent as one. */
   #poll(): void {
     const now = Date.now();
     for (const { response, news } of this.#open) {

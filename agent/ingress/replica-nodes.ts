@@ -3,32 +3,32 @@ import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import { NodeIndex } from '../../shared/routing/node-index.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
 
-/** LEFT sessions that are kept next to the live ones; the first that left are dropped first. */
+/** Maximum number of LEFT sessions that are kept. Those that left first are dropped first. */
 const LEFT_MAX = 20_000;
 
-/** This agent's view of a session; `unreachable` only describes the path from here. */
+/** A session's liveness in this agent's view. `unreachable` describes only the path from here. */
 type Liveness = 'alive' | 'suspected' | 'unreachable';
 
 interface ReplicaNodesOptions {
   replica: Pick<RegistryReplica, 'get'>;
   liveness(session: string): Liveness;
-  /** Local name of an issuer; undefined: it is not listed. */
+  /** Returns the local name of an issuer; undefined if it is not listed. */
   issuerName(issuer: string): string | undefined;
-  /** Local name of this agent's issuer. */
+  /** The local name of this agent's issuer. */
   own: string;
-  /** How long a session that LEFT is shown, and the models that it served are known. */
+  /** How long a session that LEFT is shown, and its models stay known. */
   retentionMs(): number;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now(): number;
 }
 
-/** This agent's replica, indexed to choose and to show nodes. */
+/** The nodes of this agent's replica, indexed for routing and for display. */
 export class ReplicaNodes {
   readonly index = new NodeIndex();
   readonly #options: ReplicaNodesOptions;
-  /** Sessions that LEFT, in that order, with the time. */
+  /** Sessions that LEFT, in the order of leaving, with the time. */
   readonly #left = new Map<string, number>();
-  /** Changes with all data that is shown. */
+  /** Grows with every change of the data that is shown. */
   #version = 0;
 
   constructor(options: ReplicaNodesOptions) {
@@ -39,13 +39,13 @@ export class ReplicaNodes {
     return this.#version;
   }
 
-  /** Entries of these sessions were added, changed or collected, or their liveness changed. */
+  /** Call when entries of these sessions were added, changed or collected, or when their liveness changed. */
   changed(sessions: Iterable<string>): void {
     for (const session of sessions) this.#read(session);
     this.#sweep();
   }
 
-  /** Adds a node that is not in the replica: this node before a gateway has admitted it. */
+  /** Adds a node that is not in the replica: this node, before a gateway has admitted it. */
   put(entry: RegistryEntry): void {
     this.index.put(entry);
     this.#version++;
@@ -62,7 +62,7 @@ export class ReplicaNodes {
     const entry = replica.get(session);
     const issuer = entry && issuerName(entry.issuer);
     const before = this.index.get(session);
-    // A collected session is gone from the replica; its models stay known until the end of its retention.
+    // A collected session has left the replica, but its models stay known until the end of its retention.
     if (entry === undefined && before?.state === 'LEFT') return;
     const shown =
       entry === undefined || issuer === undefined

@@ -18,7 +18,10 @@ import { NO_RECEIPT } from './resolve-route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
 import { UsageQueue } from './usage-queue.ts';
 
-/** The record as a gateway stores it; `provider` of the session that served it, if the registry still has that. */
+/**
+ * The usage record in the form that a gateway stores.
+ * @param provider provider of the session that served the request, if the registry still has it
+ */
 export function toIngressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
   return {
     request_id: record.requestId,
@@ -39,7 +42,7 @@ export function toIngressUsage(record: UsageRecord, provider: string | undefined
   };
 }
 
-/** Missing values become 0. An attempt that the ingress has forgotten has no course at all. */
+/** Missing values become 0. An attempt that the ingress has forgotten has no course. */
 function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCourse) {
   const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
   return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
@@ -49,19 +52,22 @@ function tokens(said: number): number {
   return Math.min(TOKENS_MAX, said);
 }
 
-/** Session name of a node that no gateway has admitted yet; only its own ingress knows it. */
+/** Session name of a node that no gateway has admitted yet. Only its own ingress sees it. */
 const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
 
-/** Not a valid provider id, so that no list can contain it. */
+/** Not a valid provider id, so no list can contain it. */
 const UNADMITTED_PROVIDER = '(unadmitted)';
 
-/** The ingress's address, the providers that it trusts, and the providers that this node serves over the mesh. */
+/**
+ * The ingress's address, the providers to which it may send requests, and the providers whose requests this node serves
+ * over the mesh.
+ */
 export interface IngressConfig {
-  /** Undefined: no ingress. */
+  /** Undefined: there is no ingress. */
   listen: { host: string; port: number } | undefined;
-  /** Providers that may receive requests; undefined: only this node's provider. */
+  /** Providers to which requests may be sent; undefined: only this node's provider. */
   trust: string[] | undefined;
-  /** Providers of the agents that this node serves; undefined: only this node's provider. */
+  /** Providers whose agents may send requests to this node; undefined: only this node's provider. */
   serveTo: string[] | undefined;
   /** How the ingress chooses among nodes; undefined: by load, and by conversation if a request names one. */
   policy: ShippedPolicy | Policy | undefined;
@@ -69,24 +75,24 @@ export interface IngressConfig {
 
 interface RequestServiceOptions {
   config: IngressConfig;
-  /** Outlives sessions. */
+  /** The registry replica; it outlives sessions. */
   replica: RegistryReplica;
-  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  /** Returns the local name of an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
-  /** Nodes that LEFT are shown for this long. */
+  /** Returns how long nodes that LEFT are shown. */
   retentionMs(): number;
-  /** Undefined while no engine answers. */
+  /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load?: LoadCounter | undefined;
   seals?: SealOpener | undefined;
-  /** The agent's current state directory. */
+  /** Returns the agent's current state directory. */
   directory(): string;
-  /** Directory in which usage waits for the next agent if this one ends first; outlives the state directory. */
+  /** Directory in which undelivered usage waits for the next agent. It outlives the state directory. */
   usageDirectory: string | undefined;
   log(line: string): void;
 }
 
-/** Facts about this node before any gateway has admitted it. */
+/** Facts about this node, used before any gateway has admitted it. */
 export type LocalNodeFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
 
 /** This node's current identity in the mesh. */
@@ -97,8 +103,8 @@ interface Self {
 }
 
 /**
- * Requests over the mesh in both directions, for one agent through all its sessions: pass `requests` to each mesh, pass
- * the current one to `join`, and give `usage` to the tunnels.
+ * All requests over the mesh, in both directions, of one agent through all its sessions. Pass `requests` to each mesh,
+ * pass the current mesh to `join`, and give `usage` to the tunnels.
  */
 export class RequestService {
   readonly requests: MeshRequests;
@@ -164,14 +170,17 @@ export class RequestService {
     return this.#self.mesh.channelTo(session);
   }
 
-  /** Listens, if an address is configured. Rejects if the address cannot be used. */
+  /** Listens if an address is configured. Rejects if the address cannot be used. */
   async open(): Promise<void> {
     this.requests.open();
     this.#queue.open();
     await this.#ingress?.open();
   }
 
-  /** Facts of the node that serves our ingress while no gateway has admitted us; undefined: there is none. */
+  /**
+   * Sets the facts under which our ingress shows this node while no gateway has admitted it; undefined: the node is not
+   * shown.
+   */
   unadmitted(facts: LocalNodeFacts | undefined): void {
     if (this.#self !== undefined) return;
     this.#nodes.delete(UNADMITTED_SESSION);
@@ -192,7 +201,7 @@ export class RequestService {
     });
   }
 
-  /** A session was admitted and has this mesh; from now on requests are sent under its name. */
+  /** Call when a session was admitted. From then on requests are sent under its name. */
   join(mesh: Mesh, ticket: { session: string; provider: string }): void {
     this.#unwatch();
     this.#nodes.delete(UNADMITTED_SESSION);
@@ -211,7 +220,7 @@ export class RequestService {
     this.#queue.add(charged.map((record) => toIngressUsage(record, provider(record.session))));
   }
 
-  /** Requests at our engine, for other agents and our own ingress, and our requests at other nodes. */
+  /** Number of running requests: those at our engine (from other agents and our ingress), and ours at other nodes. */
   get inFlight(): number {
     return this.requests.serving.inFlight + this.requests.askedElsewhere;
   }
@@ -222,12 +231,12 @@ export class RequestService {
     return { url, key_file: keyFile, usage_waiting: this.#queue.size, policy_faults: policyFaults };
   }
 
-  /** The engine and the ingress refuse new requests; resolves when both have none left. */
+  /** Engine and ingress refuse new requests. Resolves when both have no running ones. */
   async drain(): Promise<void> {
     await Promise.all([this.#ingress?.drain(), this.requests.serving.drain()]);
   }
 
-  /** Call before the meshes close, so that running requests are reported as ended. Idempotent. */
+  /** Call before the meshes close, so that running requests are still reported as ended. Idempotent. */
   async close(): Promise<void> {
     await this.#ingress?.close();
     await this.requests.close();
@@ -237,7 +246,7 @@ export class RequestService {
   }
 }
 
-/** Next to the state directories of all agents of this user. */
+/** The usage directory is next to the state directories of all agents of this user. */
 export function usageDirectoryOf(stateDirectory: string): string {
   return join(stateDirectory, '..', 'usage');
 }

@@ -1,4 +1,4 @@
-/** The routing data of one request to the ingress. */
+/** Where one request to the ingress may be sent. */
 
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
 import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
@@ -15,14 +15,14 @@ import type { PolicyFor } from './routing-policies.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Receipt of attempts without a client's request; their usage is not recorded. */
+/** Receipt of attempts that no client requested; their usage is not recorded. */
 export const NO_RECEIPT = '';
 
 export interface RouteOptions {
   nodes: NodeIndex;
   queues: Pick<IngressQueues, 'longestWait'>;
   policyFor: PolicyFor;
-  /** `lists`: provider lists of the request. */
+  /** @param lists provider lists of the request */
   trust(lists: readonly (readonly string[])[]): Trust;
 }
 
@@ -52,7 +52,7 @@ export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, opt
     waitMs: options.queues.longestWait(parsed.streaming),
     restartGraceMs: options.queues.longestWait(true),
     resumes: false,
-    // If a node refused, its message is worth more than a wait.
+    // If a node refused, its message is more useful than a wait.
     mayWait: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
   };
 }
@@ -63,7 +63,10 @@ function requireTrust(trust: Trust): void {
   throw new ApiError('no_trusted_provider', message);
 }
 
-/** Lists of the header and of the body's `metadata`; if both are given, both apply. @throws ApiError 400 */
+/**
+ * The provider lists of the header and of the body's `metadata`. If both are given, both apply.
+ * @throws ApiError 400
+ */
 function requestedProviders(request: Headers, metadata: Readonly<Record<string, string>>): string[][] {
   const said: [string, string | undefined][] = [
     [TRUST_HEADER, request.header(TRUST_HEADER) ?? undefined],
@@ -72,7 +75,7 @@ function requestedProviders(request: Headers, metadata: Readonly<Record<string, 
   return said.flatMap(([param, text]) => (text === undefined ? [] : [requireProviderList(text, param)]));
 }
 
-/** Why no node that serves the model may be asked. */
+/** The error for a request whose model is served only by nodes that the request may not use. */
 export function noTrustedNodeError({ nodes, trust, request: { model } }: Route): ApiError {
   const { ready = [], suspected = [] } = nodes.model(model) ?? {};
   const serving = [...ready, ...suspected];

@@ -12,7 +12,7 @@ import type { Policy, RoutedRequest } from '../../shared/routing/routing-policy.
 
 export type PolicyFor = (request: RoutedRequest) => Policy;
 
-/** Creates the policy of one ingress; its memory of earlier requests is not shared. */
+/** Creates the policy of one ingress. Ingresses do not share its memory of earlier requests. */
 export function policyOf(
   name: ShippedPolicy | Policy | undefined,
   onFault: (kind: PolicyFault, why: string) => void,
@@ -25,7 +25,8 @@ export function policyOf(
     const policy = made(name);
     return () => policy;
   }
-  // A request that names a conversation needs its cache; all others go to the node with the least load.
+  // A request that names a conversation goes to the node that has its cache. All others go to the node with the least
+  // load.
   const affinity = prefixAffinity();
   return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
 }

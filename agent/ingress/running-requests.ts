@@ -1,6 +1,6 @@
 import { ApiError } from '../../shared/openai/api-errors.ts';
 
-/** Running requests of the ingress's clients. */
+/** Counts the running requests of the ingress's clients. */
 export class RunningRequests {
   #count = 0;
   #draining = false;
@@ -10,7 +10,10 @@ export class RunningRequests {
     return this.#count;
   }
 
-  /** Call the returned function once, when the request has ended. @throws ApiError 503 while draining */
+  /**
+   * Counts a request. Call the returned function once, when the request has ended.
+   * @throws ApiError 503 while draining
+   */
   begin(): () => void {
     if (this.#draining) {
       const headers = { connection: 'close' };
@@ -23,7 +26,7 @@ export class RunningRequests {
     };
   }
 
-  /** Refuses new requests; resolves when none is left. */
+  /** Refuses new requests. Resolves when none is running. */
   drain(): Promise<void> {
     this.#draining = true;
     if (this.#count === 0) return Promise.resolve();

@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 
 /**
- * Connections that have not shown a key yet. One more closes the oldest, so that slow clients cannot keep quick ones
- * out.
+ * Maximum number of connections that have not authenticated. One more closes the oldest, so that slow clients cannot
+ * keep quick ones out.
  */
 const UNAUTHENTICATED_MAX = 128;
 
 export class UnauthenticatedLimit {
-  /** Oldest first. */
+  /** Connections that have not authenticated, oldest first. */
   readonly #sockets = new Set<Socket>();
 
   add(socket: Socket): void {
@@ -17,7 +17,7 @@ export class UnauthenticatedLimit {
     if (this.#sockets.size > UNAUTHENTICATED_MAX) oldest?.destroy();
   }
 
-  /** The connection has shown the key and stays. */
+  /** The connection has authenticated and no longer counts. */
   greet(socket: Socket): void {
     this.#sockets.delete(socket);
   }

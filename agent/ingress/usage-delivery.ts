@@ -2,10 +2,13 @@ import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-u
 import type { UsageSender, UsageSenderListener as Way } from '../tunnel/tunnel-types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 
-/** Time after which an unacknowledged batch is sent again on another tunnel: the gateway's object may have moved. */
+/**
+ * Time after which an unacknowledged batch of records is sent again on another tunnel: the gateway's object may have
+ * moved.
+ */
 const RETRY_MS = 10_000;
 
-/** Delivers waiting records to one of the connected gateways, one batch at a time. */
+/** Delivers waiting usage records to one of the connected gateways, one batch at a time. */
 export class UsageDelivery implements Way {
   readonly #queue: UsageQueue;
   readonly #senders = new Set<UsageSender>();
@@ -26,7 +29,7 @@ export class UsageDelivery implements Way {
   disconnected(sender: UsageSender): void {
     this.#senders.delete(sender);
     if (this.#sent?.sender !== sender) return;
-    this.#sent = undefined; // it may have been stored: it is sent again, and counts once
+    this.#sent = undefined; // the batch may have been stored: it is sent again, and the gateway counts each record once
     this.#next();
   }
 
@@ -50,7 +53,7 @@ export class UsageDelivery implements Way {
     this.#retryTimer = setTimeout(() => this.#giveUp(sequence), RETRY_MS).unref();
   }
 
-  /** Tries another gateway, if there is one. */
+  /** Sends the batch to another gateway, if there is one. */
   #giveUp(sequence: number): void {
     if (this.#sent?.sequence !== sequence) return;
     const { sender } = this.#sent;

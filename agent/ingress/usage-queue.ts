@@ -8,39 +8,39 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
 /**
- * Records kept for gateways that are away: at one request per second, almost three hours. Above that the oldest are
+ * Maximum number of records that wait for a gateway: at one request per second, almost three hours. The oldest are
  * dropped.
  */
 const USAGE_QUEUE_MAX = 10_000;
 
-/** Delay of a write, so that a burst is written once. */
+/** Delay of a write, so that several changes are written together. */
 const WRITE_AFTER_MS = 1_000;
 
-/** Files of other agents that are adopted; more than these are not from agents. */
+/** Maximum number of files of ended agents that are adopted. */
 const ADOPTED_MAX = 64;
 
-/** A number at the end was added by an older agent when it took the file over. */
+/** Name of a file: `PID-HOST[@RANDOM].json`. Older agents appended `.PID` of the agent that adopted it. */
 const FILE = /^([0-9]+)-([^/]+?)(?:@[0-9a-f]{8})?\.json(?:\.([0-9]+))?$/;
 
 interface UsageQueueOptions {
-  /** Directory in which records wait for the next agent if this one ends first; undefined: in memory only. */
+  /** Directory in which records wait for the next agent; undefined: records are only in memory. */
   directory: string | undefined;
   max?: number;
   log(line: string): void;
 }
 
 /**
- * Usage that no gateway has stored yet: bounded, in memory and in a file (0600) of this process. The next agent of the
- * same user on the same machine adopts the file of an agent that has ended.
+ * Usage records that no gateway has stored yet, bounded, in memory and in a file (0600) of this process. The next agent
+ * of the same user on the same machine adopts the file of an agent that has ended.
  */
 export class UsageQueue {
   readonly #options: UsageQueueOptions;
   readonly #max: number;
-  /** By name, oldest first. */
+  /** Waiting records by attempt name, oldest first. */
   readonly #stored = new Map<string, IngressUsage>();
   readonly #file: string | undefined;
   #writing: NodeJS.Timeout | undefined;
-  /** True if records were lost because no gateway took them, and that was logged. */
+  /** True if the loss of records was already logged. */
   #drops = false;
   #onAdded: () => void = () => {};
 
@@ -54,12 +54,12 @@ export class UsageQueue {
     return this.#stored.size;
   }
 
-  /** Calls `listener` for each new record. */
+  /** Calls `listener` after each added record. */
   watch(listener: () => void): void {
     this.#onAdded = listener;
   }
 
-  /** Adopts the files of ended agents. */
+  /** Adopts the files of agents that have ended. */
   open(): void {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
@@ -72,7 +72,7 @@ export class UsageQueue {
     }
   }
 
-  /** If two agents start concurrently, only one can rename the file. */
+  /** If two agents start concurrently, only one of them can rename the file. */
   #adopt(path: string): void {
     const mine = ownFile(dirname(path));
     try {
@@ -82,14 +82,15 @@ export class UsageQueue {
     }
     const records = readRecords(mine);
     this.add(records);
-    // If this process cannot write its own file, the only copy stays, and the next agent adopts it.
+    // Delete the adopted file only after its records are in this queue's file. Otherwise it is their only copy, and the
+    // next agent adopts it.
     if (this.#write()) rmSync(mine, { force: true });
     if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
   }
 
   /**
-   * An exact record replaces an estimated one of the same attempt. The estimated one's time is kept, and its course if
-   * the exact one has none.
+   * An exact record replaces the estimate of the same attempt. The estimate's time is kept, and its course if the exact
+   * record has none.
    */
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {
@@ -112,7 +113,7 @@ export class UsageQueue {
     this.#onAdded();
   }
 
-  /** The oldest records, at most `count`; they stay until `stored`. */
+  /** At most `count` of the oldest records. They stay in the queue until `stored`. */
   oldest(count: number): IngressUsage[] {
     const oldest: IngressUsage[] = [];
     for (const record of this.#stored.values()) {
@@ -122,7 +123,7 @@ export class UsageQueue {
     return oldest;
   }
 
-  /** A gateway has stored these. A record that became exact meanwhile stays. */
+  /** Call when a gateway has stored these records. A record that became exact meanwhile stays. */
   stored(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
@@ -136,7 +137,10 @@ export class UsageQueue {
     this.#writing ??= setTimeout(() => this.#write(), WRITE_AFTER_MS).unref();
   }
 
-  /** Writes a new file and renames it, so that a reader never sees a part. False if the records are only in memory. */
+  /**
+   * Writes a new file and renames it, so that a reader never sees a part of it. False if the records are only in
+   * memory.
+   */
   #write(): boolean {
     clearTimeout(this.#writing);
     this.#writing = undefined;
@@ -160,12 +164,12 @@ export class UsageQueue {
   }
 }
 
-/** Includes random characters, because processes in two containers on one machine may have the same id. */
+/** The name contains random characters, because processes in two containers on one machine may have the same id. */
 function ownFile(directory: string): string {
   return join(directory, `${process.pid}-${hostname()}@${randomBytes(4).toString('hex')}.json`);
 }
 
-/** True if the file is from an agent of this machine that has ended. */
+/** True if the file belongs to an agent of this machine that has ended. */
 function isLeft(name: string): boolean {
   const [, pid, host, heir] = FILE.exec(name) ?? [];
   if (pid === undefined || host !== hostname()) return false;
@@ -181,6 +185,6 @@ function readRecords(path: string): IngressUsage[] {
       .parse(JSON.parse(readFileSync(path, 'utf8')));
     return items.flatMap((item) => ingressUsageSchema.safeParse(item).data ?? []);
   } catch {
-    return []; // truncated when that agent was killed
+    return []; // the file was truncated when its agent was killed
   }
 }

@@ -7,20 +7,20 @@ import type { Sessions } from './session/sessions.ts';
 
 /** Runs lines of batches on this node. */
 export interface BatchService {
-  /** Takes no new leases; returns the current ones when their lines have ended, or at `signal`. */
+  /** Takes no new leases. Returns the current ones when their lines have ended, or when `signal` is aborted. */
   drain(signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The parts of an agent that come and go. An agent that ends early has only some of them. */
+/** The parts of an agent that exist only part of the time. An agent that ends early has only some of them. */
 export interface AgentParts {
   engine?: Engine;
   sessions?: Sessions;
-  /** Orders of gateways. */
+  /** Receives orders of gateways. */
   orders?: Orders;
-  /** The deployments, if this agent accepts any. */
+  /** Decides about deployments, if this agent accepts any. */
   deployments?: Deployments;
-  /** Requests of other agents, and this agent's own ingress. */
+  /** Handles requests of other agents and of this agent's ingress. */
   requests?: RequestService;
   /** Weights that this node stores. */
   weights?: NodeWeights;

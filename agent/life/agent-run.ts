@@ -1,6 +1,6 @@
 /**
- * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when the
- * engine ends or the agent begins to leave, LEFT at the end. In every case the engine's processes end with the agent.
+ * The run of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when the
+ * engine ends or the agent begins to end, LEFT at the end. In every case the engine's processes end with the agent.
  */
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -28,13 +28,13 @@ interface LifecycleOptions extends AgentOptions {
   signals: SignalSource;
   faults: FaultSource;
   /**
-   * Command that runs `deliverLastWill` in a separate process; absent: gateways are not informed if this process is
+   * Command that runs `deliverLastWill` in a separate process. Absent: gateways are not informed if this process is
    * killed.
    */
   willCommand?: readonly string[];
 }
 
-/** Rank 0 registers the hardware of all ranks. */
+/** Hardware of the other ranks: rank 0 registers the hardware of all ranks. */
 const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 
 type Close = () => unknown;
@@ -51,19 +51,22 @@ export class Lifecycle {
     this.#will = willCommand && new LastWill(willCommand, env, this.#agent.log);
   }
 
-  /** True only if it drained because of an order to restart: the caller then runs the version that is installed now. */
+  /**
+   * True only if the agent drained because of an order to restart. The caller then runs the version that is installed
+   * now.
+   */
   get restarts(): boolean {
     return this.#agent.life.restarts;
   }
 
-  /** Resolves with the exit code. Throws UsageError if nothing could be started. */
+  /** Resolves with the exit code. @throws UsageError if nothing could be started */
   async run(): Promise<number> {
     const { signals, faults } = this.#options;
     const { life, log } = this.#agent;
     const unsubscribe = signals((signal) => life.send({ kind: 'signal', signal, at: performance.now() }));
     const told = new ProcessFaults(log);
     const ignore = faults((error) => life.end({ kind: 'fault', what: told.tell(error) }));
-    /** Closes what `#open` opened, in the order of opening. */
+    /** Functions that close what `#open` opened, in the order of opening. */
     const opened: Close[] = [];
     try {
       const state = await this.#open(opened);
@@ -75,7 +78,7 @@ export class Lifecycle {
     }
   }
 
-  /** Starts everything but the sessions. */
+  /** Starts everything except the sessions. */
   async #open(opened: Close[]): Promise<StateDir> {
     const { config, env } = this.#options;
     const { parts, life, job, network, engineStart, load, seals, registers, log } = this.#agent;
@@ -111,13 +114,13 @@ export class Lifecycle {
   #startEngine(): void {
     const { templates, weights } = this.#options.config;
     const { engineStart } = this.#agent;
-    // With templates, an order of the network chooses the engine.
+    // With templates, an order chooses the engine later.
     if (templates !== undefined) return;
     if (weights?.environment === undefined && (weights?.sources.length ?? 0) === 0) engineStart.start();
     else neverRejects(engineStart.startWithWeights());
   }
 
-  /** Reads the host and joins; stops if the end begins meanwhile. */
+  /** Reads this machine's hardware, then joins. Returns early if the end begins meanwhile. */
   async #join(state: StateDir): Promise<void> {
     const { config, env } = this.#options;
     const { options, parts, life, job, jobRecord, network, engineStart, deployed, health } = this.#agent;
@@ -154,7 +157,7 @@ export class Lifecycle {
     try {
       state.rename(session.id);
     } catch (error) {
-      // A cleanup of that directory also removed the socket; the engine continues to serve.
+      // A cleanup of that directory also removed the socket. The engine continues to serve.
       log(`no state directory any more: ${errorText(error)}`);
     }
     log(`session ${session.id}, state in ${state.path}`);
@@ -176,7 +179,7 @@ export class Lifecycle {
       () => load.close(),
       () => parts.engine?.stop(0, Promise.resolve()),
       ...opened,
-      // The last will is delivered after this process has ended.
+      // If a gateway was not informed, the last will is kept: it is delivered after this process has ended.
       () => (life.untold ? undefined : this.#will?.dismiss()),
     ]);
   }

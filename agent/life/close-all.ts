@@ -1,8 +1,8 @@
 import { errorText } from '../../shared/text/error-text.ts';
 
 /**
- * Closes the parts in order. A part that fails, for example because of a file that cannot be removed, does not keep the
- * other parts open. Never rejects.
+ * Closes the parts in order. A part that fails, for example because a file cannot be removed, does not keep the others
+ * open. Never rejects.
  */
 export async function closeAll(log: (line: string) => void, parts: readonly (() => unknown)[]): Promise<void> {
   for (const close of parts) {

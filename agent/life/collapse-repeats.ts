@@ -1,4 +1,7 @@
-/** A gateway that is away for a night is dialed thousands of times, and each try logs the same line. */
+/**
+ * Minimum time between two equal lines. A gateway that is away for a night is dialed thousands of times, and each dial
+ * logs the same line.
+ */
 const REPEAT_MS = 60_000;
 
 /** Logs a line unless the same line, apart from its numbers, was logged within the last minute. */

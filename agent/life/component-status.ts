@@ -3,7 +3,7 @@ import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { AgentParts } from './agent-parts.ts';
 
-/** The output of `otela-agent status` for the parts that exist so far. */
+/** The part of `otela-agent status` that describes the components that exist so far. */
 export function componentStatus({
   engine,
   sessions,

@@ -1,9 +1,9 @@
-/** Commands that this agent's own command line may send to its socket. */
+/** The handlers of the control socket, by which this agent's command line sends commands. */
 import type { ControlHandlers } from '../host/control-server.ts';
 import type { AgentParts } from './agent-parts.ts';
 import type { SelfReport } from './self-report.ts';
 
-/** `parts` are read when a command arrives, because most of them are created later. */
+/** `parts` is read when a command arrives, because most parts are created later. */
 export function controlHandlers(parts: AgentParts, report: SelfReport, drain: () => void): ControlHandlers {
   return {
     status: () => report.status(),

@@ -1,4 +1,4 @@
-/** Creates the parts of an agent and connects them. None of them starts anything before `Lifecycle.run`. */
+/** Creates the parts of an agent and connects them. Nothing starts before `AgentRun.run`. */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import { formatDuration } from '../config/duration.ts';
@@ -27,7 +27,7 @@ export interface AgentOptions extends JoinOptions {
   config: StartConfig;
   stdout: Writable;
   stderr: Writable;
-  /** Default 30 s. */
+  /** Default: 30 s. */
   engineGoneMs?: number;
 }
 
@@ -37,12 +37,12 @@ export type Agent = ReturnType<typeof createAgent>;
 export function createAgent(options: AgentOptions) {
   const base = createBase(options);
   const engine = createEngineParts(base);
-  // If an order could drain another rank, its engine would end under the requests of rank 0.
+  // Only rank 0 takes orders: if an order could drain another rank, the engine would end while rank 0 has requests.
   if (base.registers) base.parts.orders = createOrders(base);
   return { ...base, ...engine };
 }
 
-/** The parts that know nothing of the engine. */
+/** Creates the parts that do not depend on the engine. */
 function createBase(options: AgentOptions) {
   const { config, env } = options;
   const parts: AgentParts = {};
@@ -69,7 +69,7 @@ function createBase(options: AgentOptions) {
     onDue: (leftMs) => life.end({ kind: 'drain', cause: 'job-end', why: `the job ends in ${formatDuration(leftMs)}` }),
     log,
   });
-  /** The autoscaler takes a node of its job for the serving node, so the other ranks do not publish the job. */
+  /** Only rank 0 publishes the job: the autoscaler takes each node that shows a job for a serving one. */
   const jobRecord = () => (registers ? job.record() : {});
   const host = job.node ?? hostname().slice(0, 255);
   const network = new MeshMembership({ config, env, host, log });

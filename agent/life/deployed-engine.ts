@@ -1,4 +1,7 @@
-/** The engine of a deployment. It starts and ends with a session; the agent lives on, idle. */
+/**
+ * The engine of a deployment. The engine starts and ends with a session; the agent stays and waits for the next
+ * deployment.
+ */
 
 import { createServer } from 'node:net';
 import type { Writable } from 'node:stream';
@@ -21,27 +24,27 @@ import { uploadLogTail } from './upload-log-tail.ts';
 
 interface DeployedEngineOptions {
   parts: AgentParts;
-  /** The operator's labels, and the patterns of output lines that end the engine. */
+  /** The operator's labels, and the patterns of output lines that mean that the engine is broken. */
   config: Pick<StartConfig, 'labels' | 'fatal'>;
   env: Env;
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
   onHealth(health: EngineHealth): void;
-  /** Settled when the agent begins to leave; from then on the shutdown ends the engine. */
+  /** Settled when the agent begins to end. From then on the shutdown ends the engine. */
   ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
-  /** Time from SIGTERM to SIGKILL. */
+  /** Milliseconds from SIGTERM to SIGKILL. */
   graceMs(): number;
 }
 
-/** Time for responses that were already on their way when the engine ended. */
+/** Time for responses that were already being sent when the engine ended. */
 const LAST_ANSWERS_MS = 2000;
-/** Interval at which it is checked whether other agents' requests have ended. */
+/** Interval of checks whether other agents' requests have ended. */
 const POLL_MS = 100;
 
 export class DeployedEngine implements EngineRunner {
   readonly #options: DeployedEngineOptions;
-  /** Undefined: nothing is deployed, or the deployment ends. */
+  /** Undefined if nothing is deployed, or if the deployment is ending. */
   #engine: Engine | undefined;
   #launch: EngineLaunch | undefined;
   #readyTimer: NodeJS.Timeout | undefined;
@@ -54,7 +57,7 @@ export class DeployedEngine implements EngineRunner {
     return this.#options.ending.settled;
   }
 
-  /** The command that runs. */
+  /** The command of the running deployment. */
   get command(): readonly string[] | undefined {
     return this.#launch?.argv;
   }
@@ -92,7 +95,7 @@ export class DeployedEngine implements EngineRunner {
         if (this.#engine !== engine) return;
         const sign = config.fatal.find(line);
         if (sign === undefined) return;
-        parts.sessions?.current?.giveUp(); // running requests will never be answered here; other nodes may continue them
+        parts.sessions?.current?.giveUp(); // the engine will never answer running requests; other nodes may continue them
         this.#failed(`it is broken: ${sign}`);
       },
       onHealth: (health) => this.#onHealth(engine, health),
@@ -135,7 +138,7 @@ export class DeployedEngine implements EngineRunner {
     this.#launch = undefined;
   }
 
-  /** The session does not wait for requests that arrived over the mesh, so this does. */
+  /** The session does not wait for requests that arrived over the mesh, so this method does. */
   async #meshRequestsDone(drainMs: number): Promise<void> {
     const { parts } = this.#options;
     const until = performance.now() + drainMs;
@@ -157,7 +160,7 @@ interface AcceptingOptions extends DeployedEngineOptions {
   templates: Templates;
 }
 
-/** From now on this agent accepts orders to deploy; `parts.deployments` decides about them. */
+/** Lets this agent accept orders to deploy. `parts.deployments` decides about them. */
 export function acceptDeployments({ templates, ...options }: AcceptingOptions): DeployedEngine {
   const keeper = new DeployedEngine(options);
   options.parts.deployments = new Deployments({
@@ -169,7 +172,7 @@ export function acceptDeployments({ templates, ...options }: AcceptingOptions): 
   return keeper;
 }
 
-/** A port that is free now. If it is taken when the engine starts, the engine reports that and ends. */
+/** A port that is free now. If another process takes it before the engine starts, the engine reports that and ends. */
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

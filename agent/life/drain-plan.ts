@@ -1,9 +1,12 @@
-/** How long a drain waits for running requests, and how long the engine has to end, by the cause of the end. Pure. */
+/**
+ * Computes how long a drain waits for running requests, and how long the engine has to end, by the cause of the end.
+ * Pure.
+ */
 
 export type DrainCause =
-  /** SIGTERM, SIGINT, SIGHUP: a SIGKILL follows soon. */
+  /** SIGTERM, SIGINT or SIGHUP. A SIGKILL follows soon. */
   | 'signal'
-  /** SIGUSR1: Slurm's warning (`--signal=B:USR1@120`); the job continues for a while. */
+  /** SIGUSR1: Slurm's warning (`--signal=B:USR1@120`). The job continues for a while. */
   | 'warning'
   /** The job's time is nearly over. */
   | 'job-end'
@@ -11,9 +14,9 @@ export type DrainCause =
   | 'request';
 
 export interface DrainPlan {
-  /** Longest wait for running requests. */
+  /** Maximum wait for running requests. */
   drainMs: number;
-  /** Time from SIGTERM to SIGKILL for the engine. */
+  /** Milliseconds from SIGTERM to SIGKILL of the engine. */
   graceMs: number;
 }
 
@@ -23,23 +26,23 @@ interface DrainFacts {
   timeoutMs: number | undefined;
   /** Slurm's KillWait; undefined outside a job. */
   killWaitMs: number | undefined;
-  /** Time until the job's end; undefined: not known. */
+  /** Milliseconds until the job's end; undefined if unknown. */
   leftMs: number | undefined;
 }
 
-/** Kubernetes (terminationGracePeriodSeconds) and Slurm (KillWait) kill 30 s after SIGTERM by default. */
+/** Kubernetes (terminationGracePeriodSeconds) and Slurm (KillWait) by default send SIGKILL 30 s after SIGTERM. */
 const KILL_AFTER_MS = 30_000;
 
-/** Part of that time that is reserved to publish LEFT and to end the engine. */
+/** The part of that time that is reserved to publish LEFT and to end the engine. */
 const LEAVE_MS = 3000;
 
-/** Longest drain if nothing else limits it: long generations take minutes. */
+/** Maximum drain if nothing else limits it. Long generations take minutes. */
 const DRAIN_DEFAULT_MAX_MS = 600_000;
 
-/** Reserved before the job's end, because slurmctld may be this early by our clock. */
+/** Reserved before the job's end: slurmctld's clock may be ahead of ours by this much. */
 const JOB_END_MARGIN_MS = 10_000;
 
-/** vLLM and SGLang end within a few seconds of SIGTERM. */
+/** Default time from SIGTERM to SIGKILL. vLLM and SGLang end within a few seconds of SIGTERM. */
 const GRACE_MS = 10_000;
 
 export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts): DrainPlan {
@@ -52,25 +55,31 @@ export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts):
   return { drainMs: Math.min(timeoutMs ?? DRAIN_DEFAULT_MAX_MS, until), graceMs: GRACE_MS };
 }
 
-/** A tenth of a short job, so that a test job of one minute serves for most of it. */
+/**
+ * Share of a short job's time in which it drains. With it a test job of one minute still serves for most of that
+ * minute.
+ */
 const DRAIN_BEFORE_SHARE = 0.1;
 const DRAIN_BEFORE_MS = 60_000;
 
-/** Time before the job's end at which draining begins; `leftMs` is the time that was left when the agent started. */
+/**
+ * Milliseconds before the job's end at which draining begins.
+ * @param leftMs time that was left when the agent started
+ */
 export function drainBefore(configuredMs: number | undefined, leftMs: number): number {
   return configuredMs ?? Math.min(DRAIN_BEFORE_MS, Math.max(0, leftMs) * DRAIN_BEFORE_SHARE);
 }
 
 /**
- * Slurm kills a job within a minute of its limit (its own clock; `OverTimeLimit` may extend it). A warning may arrive
- * long before.
+ * Slurm kills a job within a minute of its limit, by its own clock; `OverTimeLimit` may extend the limit. A warning may
+ * arrive long before.
  */
 const AT_LIMIT_MS = 60_000;
 const WARNED_MS = 900_000;
 
 /**
  * Why a node ends, as the registry's history shows it: `drain`, `time-limit`, or the signal's name. A signal while the
- * job still has time is from scancel, a preemption or a shutdown.
+ * job still has time comes from scancel, a preemption or a shutdown.
  */
 export function drainReason(cause: DrainCause, signal: string, leftMs: number | undefined): string {
   switch (cause) {

@@ -1,4 +1,4 @@
-/** Starts the engine of one agent by its command: immediately, or when all that it loads is on local disk. */
+/** Starts the engine of one agent by its command: immediately, or when everything that it loads is on local disk. */
 
 import type { Writable } from 'node:stream';
 import { UsageError } from '../../shared/command-line/index.ts';
@@ -30,20 +30,20 @@ interface EngineStartOptions {
 
 export class EngineStart {
   readonly #options: EngineStartOptions;
-  /** The command and environment with weights on local disk; undefined: as configured. */
+  /** The command and environment that use weights on local disk; undefined: as configured. */
   #prepared: PreparedEngine | undefined;
 
   constructor(options: EngineStartOptions) {
     this.#options = options;
   }
 
-  /** Undefined while no engine answers. */
+  /** The engine's address; undefined while no engine answers. */
   get target(): EngineTarget | undefined {
     const { engine } = this.#options.parts;
     return engine?.health.answering ? engine.target : undefined;
   }
 
-  /** Called again for each restart of an engine that hung. */
+  /** Starts the engine. Called again for each restart of an engine that hung. */
   start(): void {
     const { config, stdout, stderr, parts, life, onHealth, onStarted, log } = this.#options;
     const { command, env } = this.#prepared ?? { command: config.command, env: this.#options.env };
@@ -66,7 +66,8 @@ export class EngineStart {
     onStarted(engine);
     neverRejects(
       engine.exited.then((exit) => {
-        // An engine that was ended because it hung is followed by another one.
+        // If an engine was ended because it hung, `parts.engine` is already undefined or the next engine, and the agent
+        // continues.
         if (parts.engine === engine) life.end({ kind: 'engine', exit });
       }),
     );
@@ -93,8 +94,8 @@ export class EngineStart {
   }
 
   /**
-   * Starts the engine when its weights and its environment are on local disk; ends the agent if there is no
-   * environment.
+   * Starts the engine when its weights and its environment are on local disk. Ends the agent if there is no environment
+   * to run in.
    */
   async startWithWeights(): Promise<void> {
     const { config, env, parts, life } = this.#options;

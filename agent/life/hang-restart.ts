@@ -1,6 +1,6 @@
 /**
- * Ends an engine of this agent that hangs, and starts it again by its command. Its last output is first uploaded to the
- * gateways.
+ * Ends an engine of this agent that hangs, and starts it again by its command. First uploads the engine's last output
+ * to the gateways.
  */
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,23 +16,23 @@ import type { Deferred } from './settles-within.ts';
 import { uploadLogTail } from './upload-log-tail.ts';
 
 const POLL_MS = 1_000;
-/** An engine that hangs more often than this is given up like a broken one. */
+/** Maximum restarts within RESTARTS_WITHIN_MS. Beyond it the engine is given up like a broken one. */
 const RESTARTS_MAX = 3;
 const RESTARTS_WITHIN_MS = 3_600_000;
-/** Short, because an engine that hangs rarely reacts to SIGTERM. */
+/** Milliseconds from SIGTERM to SIGKILL. Short, because an engine that hangs rarely reacts to SIGTERM. */
 const GRACE_MS = 2_000;
-/** Longest wait for the port of a killed engine, which is normally free a moment later. */
+/** Maximum wait for the port of a killed engine, which is normally free a moment later. */
 const PORT_WAIT_MS = 10_000;
 
 interface HangRestartOptions {
   config: Pick<StartConfig, 'command' | 'probeAfterMs' | 'probeTimeoutMs'>;
   parts: AgentParts;
   load: Pick<LoadMeter, 'waiting' | 'heardAt' | 'counts' | 'look'>;
-  /** Settled when the agent begins to leave. */
+  /** Settled when the agent begins to end. */
   ending: Pick<Deferred<unknown>, 'promise' | 'settled'>;
   /** Starts the engine again. */
   start(): void;
-  /** The engine hung too often. */
+  /** Called if the engine hung too often. */
   giveUp(why: string): void;
   log(line: string): void;
 }
@@ -49,8 +49,8 @@ export class HangRestart {
   }
 
   /**
-   * Watches an engine that just started. An engine that this agent did not start is left to its operators and to the
-   * gateways.
+   * Watches an engine that has just started. An engine that this agent did not start is left to its operators and to
+   * the gateways.
    */
   watch(engine: Engine): void {
     const { config, load } = this.#options;
@@ -91,10 +91,10 @@ export class HangRestart {
     this.#restarts.push(now);
     log(`the engine hangs: ${why}; it is started again`);
     parts.sessions?.current?.change({ state: 'DOWN' });
-    parts.sessions?.giveUp(); // running requests will never be answered here; other nodes may continue them
+    parts.sessions?.giveUp(); // the engine will never answer running requests; other nodes may continue them
     await uploadLogTail(parts, engine.tail(), ending);
     if (ending.settled) return;
-    delete parts.engine; // so that its end does not end the agent
+    delete parts.engine; // so that this engine's exit does not end the agent
     neverRejects(parts.sessions?.becomeIdle('its engine hangs'));
     await engine.stop(GRACE_MS, ending.promise);
     await this.#portFree(engine);
@@ -106,7 +106,7 @@ export class HangRestart {
     while (target !== undefined && performance.now() < until && (await isOccupied(target))) await delay(100);
   }
 
-  /** Waits for an engine that is being ended. */
+  /** Waits until an engine that is being ended has ended. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
     this.#check?.close();

@@ -1,4 +1,4 @@
-/** The batch job of this agent, if any: its part of the record, and the time that is left. */
+/** The batch job of this agent, if there is one: its part of the registry record, and the time that is left. */
 
 import type { NodePayload } from '../../shared/lattice/node-payload.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
@@ -15,17 +15,20 @@ interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs' | 'endsAt'>;
   env: Env;
   run: RunTool;
-  /** The job's part of the record has changed. */
+  /** Called when the job's part of the record has changed. */
   onChange(): void;
-  /** It is time to drain, because the job ends in `leftMs`. */
+  /** Called when it is time to drain, because the job ends in `leftMs`. */
   onDue(leftMs: number): void;
   log(line: string): void;
 }
 
-/** Id in the record if only the operator's setting gives the end and there is no job. */
+/** The job's id in the record if there is no job and the operator's setting gives the end. */
 const NO_JOB = '-';
 
-/** slurmctld answers within a second, and requests need most of the time that is left. */
+/**
+ * Maximum wait for the batch system. slurmctld answers within a second, and requests need most of the time that is
+ * left.
+ */
 const JOB_FATE_WAIT_MS = 2_000;
 
 export class JobWatch {
@@ -40,7 +43,7 @@ export class JobWatch {
     this.#batch = detectBatchJob(options.env);
   }
 
-  /** System and id, for display; undefined outside a job. */
+  /** Batch system and id, for display; undefined outside a job. */
   get name(): string | undefined {
     return this.#batch && `${this.#batch.system} job ${this.#batch.id}`;
   }
@@ -49,7 +52,7 @@ export class JobWatch {
     return this.#batch?.id;
   }
 
-  /** The batch system's name of this machine. */
+  /** The name by which the batch system knows this machine. */
   get node(): string | undefined {
     return this.#batch?.node;
   }
@@ -95,12 +98,15 @@ export class JobWatch {
     };
   }
 
-  /** Why the node ends, for the registry. `signal`: the name of the signal, if there was one. */
+  /** Why the node ends, for the registry. @param signal name of the signal, if there was one */
   drainReason(cause: DrainCause, signal: string): string {
     return drainReason(cause, signal, this.#leftMs);
   }
 
-  /** How the batch system is ending the job, asked once; undefined: nothing ends it, or no answer arrived in time. */
+  /**
+   * How the batch system is ending the job; asked once. Undefined if nothing ends the job, or if no answer arrives in
+   * time.
+   */
   fate(): Promise<JobFate | undefined> {
     this.#fate ??= new Promise((resolve) => {
       setTimeout(resolve, JOB_FATE_WAIT_MS, undefined).unref();
@@ -111,7 +117,7 @@ export class JobWatch {
   }
 
   /**
-   * Meaning of a SIGTERM if the batch system reports that the job continues: a warning, with the time until the job's
+   * What a SIGTERM means if the batch system reports that the job continues: a warning, with the time until the job's
    * end. Undefined if SIGTERM ends the job, or if the batch system does not report it or does not answer in time.
    */
   async warning(): Promise<SignalWarning | undefined> {
@@ -121,7 +127,7 @@ export class JobWatch {
     const until = await Promise.race([asked, late]);
     if (until === undefined) return undefined;
     const leftMs = until.getTime() - Date.now();
-    // A job that is preempted with a grace time also continues until its new end.
+    // A job that is preempted with a grace time also continues, until its new end.
     const reason = (await this.fate()) ?? drainReason('warning', 'SIGTERM', leftMs);
     return { plan: this.#planFor('warning', leftMs), reason };
   }

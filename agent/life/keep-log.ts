@@ -1,21 +1,24 @@
-/** The log's end of a session, in the operator's directory. */
+/** Stores the end of an ended session's log in the operator's directory. */
 import { resolve } from 'node:path';
 import { spawnSafely } from '../host/spawn-safely.ts';
 
-/** Files of ended sessions in the directory; the oldest are deleted first. */
+/** Maximum number of files of ended sessions in the directory; the oldest are deleted first. */
 const FILES_MAX = 100;
-/** Longest error text of the shell. */
+/** Maximum length of the shell's error text. */
 const COMPLAINT_MAX_CHARS = 200;
 
-/** Readable only for its owner (0600). `$1` is the directory, `$2` the session; the text arrives on standard input. */
+/**
+ * The file is readable only for its owner (0600). `$1` is the directory, `$2` the session. The text arrives on standard
+ * input.
+ */
 const SCRIPT = `umask 077
 mkdir -p -- "$1" && cd -- "$1" && cat > "otela-$2.log" || exit
 ls -1t | grep -E '^otela-[a-z0-9]{1,64}[.]log$' | tail -n +${FILES_MAX + 1} | while read -r old; do rm -f -- "$old"; done`;
 
 /**
- * Resolves with the error, or with undefined. Never rejects, and may never resolve: on a shared file system that hangs,
- * each call blocks its thread forever, and a blocked thread of this process would keep it from ending. So a shell makes
- * the calls.
+ * Resolves with an error text, or with undefined on success. Never rejects, and may never resolve. A shell makes the
+ * file operations: on a shared file system that hangs, each operation blocks its thread forever, and a blocked thread
+ * would keep this process from ending.
  */
 export function keepLog(directory: string, session: string, text: Uint8Array): Promise<string | undefined> {
   const { PATH } = process.env;

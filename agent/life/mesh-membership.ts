@@ -1,6 +1,6 @@
 /**
- * State of the network that an agent keeps through all its sessions: the replica, the list of issuers, the paths to
- * gateways. Each session has its own mesh, because its key is its name there.
+ * What an agent keeps of the network through all its sessions: the replica, the list of issuers, and the paths to
+ * gateways. Each session has its own mesh, because a session's key is its name in the mesh.
  */
 
 import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
@@ -32,7 +32,7 @@ interface MeshMembershipOptions {
   log(line: string): void;
 }
 
-/** The session's data that its mesh needs. */
+/** A session's data that its mesh needs. */
 export interface MeshMember {
   ticket: Ticket;
   key: SessionKey;
@@ -45,10 +45,10 @@ export class MeshMembership {
   readonly replica: RegistryReplica;
   readonly #options: MeshMembershipOptions;
   readonly #relay: ProxyRelay;
-  /** Names by issuer id, as used by the gateway that admitted this agent. */
+  /** Local names of issuers by issuer id, as the gateway that admitted this agent uses them. */
   #issuers = new Map<string, string>();
   #own: string | undefined;
-  /** Learned gateways, which are not in the configuration, as one of the gateways named them. */
+  /** Gateways that are not configured, but were named by another gateway. */
   #learned: readonly OtherGateway[] = [];
   #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
   #requests: MeshOptions['requests'];
@@ -67,17 +67,17 @@ export class MeshMembership {
     });
   }
 
-  /** Serves streams of requests on every later mesh. */
+  /** Passes request streams of all later meshes to `requests`. */
   serve(requests: MeshOptions['requests']): void {
     this.#requests = requests;
   }
 
-  /** Serves connections of other nodes for weights on every later mesh. */
+  /** Passes weight connections of all later meshes to `onWeights`. */
   serveWeights(onWeights: MeshOptions['onWeights']): void {
     this.#onWeights = onWeights;
   }
 
-  /** Replaces the issuers with valid tickets. */
+  /** Replaces the list of issuers whose tickets are valid. */
   learn({ ticket, issuers, ...word }: TunnelAdmission): void {
     this.hear(word);
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
@@ -86,18 +86,18 @@ export class MeshMembership {
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
   }
 
-  /** Stores the hints of a gateway. */
+  /** Stores a gateway's hints. */
   hear({ gateways, membership }: GatewayHints): void {
     this.#learned = gateways;
     this.#membership = membership;
   }
 
-  /** Nodes that LEFT are shown for this long. */
+  /** How long nodes that LEFT are shown, in milliseconds. */
   get retentionMs(): number {
     return this.#membership.retention_ms;
   }
 
-  /** The configured gateways, then the learned ones; a session serves all of them. */
+  /** The configured gateways, then the learned ones. A session serves all of them. */
   get gateways(): OtherGateway[] {
     const configured = this.#options.config.gateways.map((url) => ({ url, own: true }));
     const hrefs = new Set(configured.map(({ url }) => url.href));
@@ -105,30 +105,30 @@ export class MeshMembership {
   }
 
   /**
-   * Gateways that may see the join token. A peer institution's gateway could use the token, and could own the node with
-   * a ticket that it issues.
+   * Gateways that may see the join token. A peer institution's gateway could use the token itself, and could control
+   * the node with a ticket that it issues.
    */
   get admitting(): URL[] {
     return this.gateways.flatMap(({ url, own }) => (own ? [url] : []));
   }
 
-  /** The issuer of the first admission. */
+  /** The issuer of the first admission; undefined before it. */
   get issuer(): string | undefined {
     return this.#own;
   }
 
-  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  /** The local name of an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined {
     return issuer === this.#own ? undefined : this.#issuers.get(issuer);
   }
 
-  /** If the node has no egress, all traffic to gateways goes through one other agent. */
+  /** The proxy for gateways. If the node has no egress, all its traffic to gateways goes through one other agent. */
   get proxy(): ((gateway: URL) => URL) | undefined {
     const { relay } = this.#options.config.mesh;
     return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
   }
 
-  /** Configured peers, which pass an admission on. */
+  /** Proxies through configured peers, for the admission. */
   get detours(): ((gateway: URL) => URL)[] {
     return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
   }
@@ -137,7 +137,7 @@ export class MeshMembership {
     return relayProxyUrl(agent, authority(gateway), this.#options.config.token);
   }
 
-  /** Opens the mesh of a new session: it listens, and connects to the peers that it knows. */
+  /** Opens the mesh of a new session. It listens, and connects to the peers that it knows. */
   async join(member: MeshMember): Promise<Mesh> {
     const { releaseDir, mesh: settings } = this.#options.config;
     const { listen, peerReleases: required } = settings;

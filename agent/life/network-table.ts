@@ -1,9 +1,9 @@
-/** The network in this agent's replica, for `otela-agent status`. */
+/** Shows the network of this agent's replica, for `otela-agent status`. */
 import { printable } from '../../shared/terminal/printable.ts';
 import type { NetworkRow } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 
-/** Rows of one answer. A replica holds more only with tombstones, which are not shown. */
+/** Maximum number of rows. A replica has more entries only because of sessions that have left, which are not shown. */
 const ROWS_MAX = 10_000;
 
 /** Rows for all sessions of the replica that have not left. */
@@ -39,10 +39,10 @@ function byPlace(a: NetworkRow, b: NetworkRow): number {
   );
 }
 
-/** Enough characters to distinguish sessions and to pass to `--session`. */
+/** Length of a shown session id: enough to distinguish sessions and to pass it to `--session`. */
 const SESSION_CHARS = 8;
 
-/** A table for people, without colors so that it can be piped. */
+/** A table for people. It has no colors, so that it can be piped. */
 export function networkTable(rows: readonly NetworkRow[]): string[] {
   const serving = rows.filter(({ state, liveness }) => state === 'SERVING' && liveness !== 'suspected').length;
   const head = ['SESSION', 'STATE', 'PROVIDER', 'CLUSTER', 'HOST', 'HARDWARE', 'MODELS'];
@@ -55,7 +55,7 @@ export function networkTable(rows: readonly NetworkRow[]): string[] {
       row.host ?? '-',
       row.gpus.map(({ class: kind, count }) => `${count} ${kind}`).join(', ') || 'no GPU',
       row.models.map(({ id, state }) => (state === 'ready' ? id : `${id} (${state})`)).join(', ') || '-',
-      // Other agents chose these names.
+      // printable, because other agents chose these names
     ].map(printable),
   );
   const widths = head.map((title, column) => Math.max(title.length, ...cells.map((row) => row[column]?.length ?? 0)));

@@ -1,4 +1,7 @@
-/** Weights in an agent's life: its neighbors, the models in its record, and the command and variables of its engine. */
+/**
+ * Connects weights with the rest of an agent: its neighbors, the models in its record, and the command and variables of
+ * its engine.
+ */
 
 import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/node-payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -16,11 +19,11 @@ import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { WeightsService } from '../weights/weights-service.ts';
 import { settlesWithin } from './settles-within.ts';
 
-/** Longest wait for the mesh. A node that no gateway admits, or that has no neighbors, then reads the source itself. */
+/** Maximum wait for the mesh. A node that no gateway admits, or that has no neighbors, then reads the source itself. */
 const MESH_WITHIN_MS = 20_000;
 /**
- * Interval at which a pull is shown to the user, and at which the record may change. The record is sent to all nodes,
- * so it changes less often.
+ * Intervals at which a pull's progress is shown to the user, and at which the record may change. The record is sent to
+ * all nodes, so it changes less often.
  */
 const POLL_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
@@ -34,7 +37,7 @@ interface NodeWeightsOptions {
   config: NodeWeightsConfig;
   env: Env;
   issuerName(issuer: string): string | undefined;
-  /** The node's record changes. */
+  /** Called when the weights in the node's record change. */
   onRecord(weights: NonNullable<NodePayload['weights']>): void;
   log(line: string): void;
 }
@@ -60,14 +63,14 @@ export class NodeWeights implements WeightsHandlers {
     this.#weights = new WeightsService({ config, peers: this.#peers, env, log });
   }
 
-  /** @throws Error: the directory cannot be created */
+  /** @throws Error if the directory cannot be created */
   async open(): Promise<void> {
     await this.#weights.open();
     this.#record = await this.#storedModels();
     this.#pollTimer = setInterval(() => neverRejects(this.#report()), POLL_MS).unref();
   }
 
-  /** For the first record. */
+  /** The weights in the first record of a session. */
   get record(): NonNullable<NodePayload['weights']> {
     return this.#record;
   }
@@ -77,7 +80,7 @@ export class NodeWeights implements WeightsHandlers {
     this.#weights.serve(proven.socket, peerNameOf(proven), () => this.#peers.admits(proven.peer));
   }
 
-  /** The agent's current session has joined this mesh. */
+  /** Call when the agent's current session has joined this mesh. */
   join(mesh: Mesh, ticket: Ticket): void {
     this.#peers.join(mesh, ticket);
   }
@@ -135,15 +138,15 @@ export class NodeWeights implements WeightsHandlers {
   }
 
   /**
-   * Puts all that the engine needs on local disk, as far as possible; the engine reads the rest from its source.
-   * @throws Error: there is no environment to run it in
+   * Puts everything that the engine needs on local disk, as far as possible. The engine reads the rest from its source.
+   * @throws Error if there is no environment to run the engine in
    */
   async prepare(command: readonly string[] | undefined, env: Env): Promise<PreparedEngine> {
     const { config, log } = this.#options;
     await this.#ready();
     const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);
     const paths: string[] = [];
-    /** For each source on the hub: true if it is on local disk. */
+    /** For each source on the hub: true if its model is on local disk. */
     const models: boolean[] = [];
     for (const text of config.sources) {
       const source = parseSource(text);
@@ -160,7 +163,7 @@ export class NodeWeights implements WeightsHandlers {
         ...env,
         ...environment?.variables,
         ...(models.includes(true) ? { HF_HUB_CACHE: config.directory } : {}),
-        // If a model could not be pulled, the engine reads it from the hub, so it must not run offline.
+        // If a model could not be pulled, the engine must read it from the hub, so it must not run in offline mode.
         ...(models.length > 0 && !models.includes(false) ? { HF_HUB_OFFLINE: env.HF_HUB_OFFLINE ?? '1' } : {}),
       },
     };
@@ -182,7 +185,7 @@ export class NodeWeights implements WeightsHandlers {
       const source = parseSource(text);
       const path = source?.kind === 'dir' ? source.path : undefined;
       const trouble = errorText(error);
-      // An image can be used at its source; a packed archive cannot.
+      // An image can be used at its source. A packed archive cannot.
       if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
         throw new Error(`no environment to run in: ${text}: ${trouble}`, { cause: error });
       log(`warning: environment: ${text}: ${trouble}; the engine runs from ${path}`);
@@ -216,7 +219,7 @@ export class NodeWeights implements WeightsHandlers {
     this.#options.onRecord(record);
   }
 
-  /** Newest first, up to the maximum of a record. */
+  /** Stored models, newest first, up to the maximum of a record. */
   async #storedModels(): Promise<NonNullable<NodePayload['weights']>> {
     const held = await this.#weights.held();
     return held
@@ -232,7 +235,7 @@ export class NodeWeights implements WeightsHandlers {
   }
 }
 
-/** Only the last part of a path, because a site's paths are private to it. */
+/** Only the last part of a path is published: a site's paths are private. */
 function nameOf(text: string): string {
   const source = parseSource(text);
   if (source?.kind === 'hub') return source.repository.slice(0, NAME_MAX);

@@ -1,4 +1,4 @@
-/** Lines of batches, which run next to requests: at this node's engine, and in users' functions. */
+/** Runs lines of batches in addition to requests: at this node's engine, and in users' functions. */
 import { tmpdir } from 'node:os';
 import { BatchGateway } from '../batch/batch-gateway-client.ts';
 import { BatchRunner } from '../batch/batch-runner.ts';
@@ -18,7 +18,7 @@ interface BatchesOptions {
   network: Pick<MeshMembership, 'proxy'>;
   env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;
-  /** Command of the engine, if this agent started it. */
+  /** Returns the engine's command, if this agent started the engine. */
   command(): readonly string[] | undefined;
   load: LoadMeter;
   log(line: string): void;
@@ -30,8 +30,8 @@ interface GatewaysOfOptions {
 }
 
 /**
- * The configured gateways, and the institution's other gateways that admitted the session. A peer institution's gateway
- * sends no batch work.
+ * Gateways that may send batch work: the configured ones, and the institution's other gateways that admitted the
+ * session. Gateways of peer institutions send none.
  */
 export function batchGateways({ config, parts }: GatewaysOfOptions): () => readonly URL[] {
   return () => {
@@ -71,7 +71,7 @@ function openLines(options: BatchesOptions): BatchRunner {
       const { preemptions } = load;
       return {
         running,
-        // The engine's queue, lines included, because lines should not make it grow.
+        // The engine's queue including lines, because lines should not make it grow.
         waiting: Math.max(waiting, load.queued),
         firstTokenMs: load.takeFirstTokenMs(),
         ...(kvUse === undefined ? {} : { kvUsed: kvUse }),

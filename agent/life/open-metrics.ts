@@ -14,7 +14,7 @@ interface Around {
   log(line: string): void;
 }
 
-/** Undefined if no port is configured. Throws UsageError if the port cannot be opened. */
+/** Undefined if no port is configured. @throws UsageError if the port cannot be opened */
 export async function openMetrics(
   config: MetricsConfig | undefined,
   { state, page, log }: Around,

@@ -1,4 +1,4 @@
-/** Requests over the mesh in both directions, and the ingress in front of them. */
+/** Opens the service for requests over the mesh, in both directions, and the ingress in front of it. */
 
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -15,14 +15,14 @@ interface RequestServiceOptions {
   config: Pick<StartConfig, 'ingress'>;
   network: MeshMembership;
   state: StateDir;
-  /** Undefined while no engine answers. */
+  /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
   seals: SealOpener;
   log(line: string): void;
 }
 
-/** Opens the ingress immediately: it serves its own node even without a gateway. Throws UsageError. */
+/** Opens the ingress immediately: it serves its own node even without a gateway. @throws UsageError */
 export async function openRequestService({
   config,
   network,
@@ -54,7 +54,7 @@ export async function openRequestService({
   }
 }
 
-/** The facts with which the ingress serves its own node while no gateway has admitted it. */
+/** The facts with which the ingress shows its own node while no gateway has admitted it. */
 export function localNodeFacts({ facts, state }: Sessions): LocalNodeFacts | undefined {
   if (state !== 'SERVING') return undefined;
   const { tier, labels, models, hardware, agent_version } = facts;

@@ -1,4 +1,4 @@
-/** The part of its logs that this agent shows to gateways, live and at its end. */
+/** The part of this agent's logs that gateways may read: while the agent runs, and at its end. */
 import { join } from 'node:path';
 import { AGENT_LOG_MAX_BYTES, INSPECTED_LOG_MAX_BYTES, type Inspection } from '../../shared/deployment/order-reply.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
@@ -11,15 +11,15 @@ interface RemoteLogsOptions {
   engine(): Pick<Engine, 'text'> | undefined;
   /** True if the provider lets gateways read logs. */
   allowed: boolean;
-  /** True if this node opened sealed requests: its output may quote them. */
+  /** True if this node has opened sealed requests. Its output may quote them. */
   sealed(): boolean;
   redact(text: string): string;
-  /** Directory for logs of ended sessions; undefined: they are not stored. */
+  /** Directory for logs of ended sessions; undefined: logs are not stored. */
   directory: string | undefined;
   log(line: string): void;
 }
 
-/** The agent's share of the log that is left with a gateway: one quarter. */
+/** The agent's share of the log that is uploaded to a gateway: one quarter. */
 const OWN_AT_END_BYTES = LOG_TAIL_MAX_BYTES / 4;
 
 export class RemoteLogs {
@@ -35,7 +35,7 @@ export class RemoteLogs {
     this.#own.push(Buffer.from(`${new Date().toISOString()} ${text}\n`));
   }
 
-  /** Why no log is shown; undefined: it is shown. */
+  /** Why no log is shown; undefined if it is shown. */
   get withheld(): 'forbidden' | 'sealed' | undefined {
     if (!this.#options.allowed) return 'forbidden';
     return this.#options.sealed() ? 'sealed' : undefined;
@@ -51,8 +51,8 @@ export class RemoteLogs {
   }
 
   /**
-   * At the end of `session`: `tail` is for a gateway to store (undefined: nothing), and `kept` resolves when the
-   * directory has the log.
+   * Call at the end of `session`. Uploads nothing itself: `tail` is the text for a gateway to store (undefined: none),
+   * and `kept` resolves when the log is in the directory.
    */
   atEnd(session: string): { tail: Buffer | undefined; kept: Promise<void> } {
     const engine = this.#options.redact(
@@ -84,7 +84,7 @@ export class RemoteLogs {
 }
 
 /**
- * The whole lines of a text that was cut at `max` characters. A line without its beginning may contain the end of a
+ * Drops the incomplete first line of a text that was cut at `max` characters. Such a line may contain the end of a
  * secret.
  */
 function wholeLines(text: string, max: number): string {
@@ -94,7 +94,7 @@ function wholeLines(text: string, max: number): string {
 function lastBytes(text: string, max: number): Buffer {
   const bytes = Buffer.from(text);
   if (bytes.length <= max) return bytes;
-  // Does not start in the middle of a character.
+  // Begin at the first byte of a character.
   let from = bytes.length - max;
   while (from < bytes.length && ((bytes[from] ?? 0) & 0xc0) === 0x80) from++;
   return bytes.subarray(from);

@@ -14,11 +14,11 @@ interface SelfReportOptions {
   network: Pick<MeshMembership, 'issuerName'>;
   /** Undefined while no engine answers. */
   load(): EngineLoad | undefined;
-  /** Name of its state directory: the session, once there is one. */
+  /** Returns the name of the agent's state directory: the session, if there is one. */
   name(): string;
 }
 
-/** The agent's report on itself, for its own commands and for Prometheus. */
+/** What the agent reports about itself to its own commands and to Prometheus. */
 export class SelfReport {
   readonly #options: SelfReportOptions;
   readonly #startedAt = new Date();
@@ -34,7 +34,7 @@ export class SelfReport {
     return networkRows(mesh, id, (issuer) => network.issuerName(issuer) ?? LOCAL_ISSUER);
   }
 
-  /** The metrics in Prometheus' text format. */
+  /** The metrics page in Prometheus' text format. */
   page(): string {
     const { parts, load } = this.#options;
     const { user, system } = process.cpuUsage();

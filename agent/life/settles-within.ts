@@ -1,8 +1,9 @@
-/** Short waits that always end and leave no timer running. */
+/** Waits for a promise for a limited time, and leaves no timer running. */
 import { waitClock } from '../wait-clock.ts';
 
 /**
- * Resolves with the promise or after `ms`, whichever is first; true if the promise was first. Rejections pass through.
+ * Resolves when `promise` settles or after `ms`, whichever is first. True if the promise was first. A rejection of the
+ * promise passes through.
  */
 export async function settlesWithin(ms: number, promise: Promise<unknown>): Promise<boolean> {
   let stop = () => {};
@@ -16,7 +17,7 @@ export async function settlesWithin(ms: number, promise: Promise<unknown>): Prom
   }
 }
 
-/** A promise that is settled from outside, once. */
+/** A promise that is settled once, from outside. */
 export class Deferred<T> {
   readonly promise: Promise<T>;
   #settle: (value: T) => void = () => {};
@@ -32,7 +33,7 @@ export class Deferred<T> {
     return this.#settled;
   }
 
-  /** Later values are dropped, because the first reason to end counts. */
+  /** Later values are ignored, because the first reason to end counts. */
   settle(value: T): void {
     this.#settled = true;
     this.#settle(value);

@@ -1,15 +1,18 @@
 /**
- * Uncaught errors: faults of this program. The running engine is worth more than a clean process, so the agent drains
- * and does not exit immediately.
+ * Handles uncaught errors, which are faults of this program. The running engine is worth more than a clean process, so
+ * the agent drains and does not exit immediately.
  */
 import { errorText } from '../../shared/text/error-text.ts';
 
-/** Subscribes to faults of the process and returns a function that unsubscribes. Injected in tests. */
+/** Subscribes to faults of the process. Returns a function that unsubscribes. Injected in tests. */
 export type FaultSource = (handler: (error: unknown) => void) => () => void;
 
 const EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
 
-/** Without a listener Node ends the process, and the guard then kills the engine, without a drain and without LEFT. */
+/**
+ * Without a listener Node would end the process, and the orphan guard would kill the engine without a drain and without
+ * LEFT.
+ */
 export const processFaults: FaultSource = (handler) => {
   for (const event of EVENTS) process.on(event, handler);
   return () => {
@@ -17,7 +20,7 @@ export const processFaults: FaultSource = (handler) => {
   };
 };
 
-/** A fault that repeats adds no information after this many log entries. */
+/** Maximum number of logged faults. A fault that repeats adds no information. */
 const LOGGED_MAX = 10;
 const TEXT_MAX = 4_096;
 
@@ -29,7 +32,7 @@ export class ProcessFaults {
     this.#log = log;
   }
 
-  /** Logs the fault and returns it in one line. */
+  /** Logs the fault. Returns it as one line. */
   tell(error: unknown): string {
     const what = errorText(error);
     if (++this.#seen <= LOGGED_MAX) {

@@ -1,11 +1,11 @@
 import type { AgentParts } from './agent-parts.ts';
 import { type Deferred, settlesWithin } from './settles-within.ts';
 
-/** Longest wait for the upload of the log's end, which is small. */
+/** Maximum wait for the upload of the log's end, which is small. */
 const UPLOAD_MS = 2_000;
 
 /**
- * Uploads the last output of an engine that ends while the agent continues; `ending` ends the wait. Called before LEFT,
+ * Uploads the last output of an engine that ends while the agent continues. `ending` ends the wait. Call before LEFT,
  * because gateways accept nothing from a session that has left.
  */
 export async function uploadLogTail(

@@ -1,11 +1,11 @@
 import type { PathVerdict } from '../../shared/gossip/gossip-events.ts';
 
-/** Answers of gateways that are pending; the core asks only if it suspects a session. */
+/** Maximum number of pending questions. The gossip core asks only if it suspects a session. */
 const OPEN_MAX = 64;
 
 /**
- * Asks gateways whether sessions answer. If they do not know, or cannot be asked now, the verdict is unknown. Never
- * rejects.
+ * Asks gateways whether other sessions answer them. The verdict is `unknown` if the gateways do not know, or cannot be
+ * asked now. Never rejects.
  */
 export class GatewayProbes {
   readonly #askRelay: (session: string) => Promise<PathVerdict>;

@@ -8,14 +8,14 @@ import { ChannelError } from './channel/channel-error.ts';
 interface TicketsOptions {
   crypto: Crypto;
   replica: RegistryReplica;
-  /** This agent's session: a peer must not present it. */
+  /** This agent's session. A peer must not present it. */
   session: string;
-  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  /** Returns the local name of an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
   banned(session: string): boolean;
 }
 
-/** Decides whether a ticket is valid for a channel. */
+/** Decides whether a peer's ticket is valid for a channel. */
 export class Tickets {
   readonly #options: TicketsOptions;
   readonly #certificates: CertificateCache = new Map();
@@ -24,14 +24,14 @@ export class Tickets {
     this.#options = options;
   }
 
-  /** @throws ChannelError, LatticeError: the ticket is not valid */
+  /** @throws ChannelError or LatticeError if the ticket is not valid */
   open(bytes: Uint8Array): ChannelPeer {
     const { crypto, replica, session, banned } = this.#options;
     const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
     if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
     const state = replica.ticketState(ticket);
-    // A session that LEFT may not know that yet; the channel informs it.
+    // A session that has left is accepted: it may not know that yet, and learns it over the channel.
     if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
     const issuer = this.#options.issuerName(ticket.issuer);
     return {
@@ -42,7 +42,7 @@ export class Tickets {
     };
   }
 
-  /** A ticket in the replica was verified before, so signatures are checked only for other tickets. */
+  /** Tickets of the replica were verified before. So only other tickets' signatures are checked. */
   #verified(ticket: Ticket): Ticket {
     const known = this.#options.replica.get(ticket.session)?.ticket;
     if (known !== undefined && Buffer.compare(known.bytes, ticket.bytes) === 0) return known;

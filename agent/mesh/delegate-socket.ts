@@ -1,5 +1,6 @@
 /**
- * The socket of a delegate to a gateway's registry. It carries only gossip, over the tunnel's handshake and heartbeat.
+ * The socket of a delegate to a gateway's registry. It carries only gossip, with the handshake and heartbeat of a
+ * tunnel.
  */
 import type { WebSocket } from 'ws';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -14,7 +15,7 @@ import { GOSSIP_SKIP_BYTES } from './channel/channel-limits.ts';
 interface DelegateOptions {
   gateway: URL;
   identity: SessionIdentity;
-  /** Encoded. */
+  /** The encoded ticket. */
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
@@ -64,7 +65,7 @@ export class Delegate {
         this.#options.onOpened();
       },
       onFrame: (link, frame) => {
-        // The gateway asks whether this agent reads.
+        // The gateway checks whether this agent reads its socket.
         if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
         if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
         if (!this.#finished) this.#options.onGossip(frame.bytes);
@@ -75,7 +76,10 @@ export class Delegate {
     this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
   }
 
-  /** False if the message was dropped. A gateway that does not read gets the updates later through digests. */
+  /**
+   * Sends a gossip message. False if it was dropped. A gateway that does not read gets the updates later through
+   * digests.
+   */
   gossip(bytes: Uint8Array): boolean {
     if (this.#finished || this.#link === undefined) return false;
     if ((this.#socket?.bufferedAmount ?? 0) >= GOSSIP_SKIP_BYTES) return false;
@@ -83,7 +87,7 @@ export class Delegate {
     return true;
   }
 
-  /** Idempotent. */
+  /** Ends the socket. Idempotent. */
   close(reason: string): void {
     this.#end(reason);
     this.#connection?.close(1000, reason);

@@ -5,7 +5,7 @@ import { Delegate } from './delegate-socket.ts';
 
 /** A gateway that admitted this session. */
 export interface MeshGateway {
-  /** `gw:` and its key in base32. */
+  /** `gw:` and the gateway's key in base32. */
   id: string;
   url: URL;
 }
@@ -24,12 +24,12 @@ interface DelegatesOptions {
 
 const GATEWAYS_MAX = 64;
 
-/** The gossip sockets to gateways, by gateway id. */
+/** The gossip sockets of this delegate to gateways, by gateway id. */
 export class Delegates {
   readonly #options: DelegatesOptions;
-  /** At most GATEWAYS_MAX. */
+  /** URLs by gateway id. At most GATEWAYS_MAX. */
   #urls = new Map<string, URL>();
-  /** At most one for each entry of #urls. */
+  /** Open sockets by gateway id. At most one for each entry of #urls. */
   readonly #open = new Map<string, Delegate>();
 
   constructor(options: DelegatesOptions) {

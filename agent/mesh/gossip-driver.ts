@@ -9,7 +9,7 @@ interface MeshGossipDriverOptions {
   random(): number;
 }
 
-/** Runs the gossip core on an agent and owns its only timer. */
+/** Runs the gossip core on an agent. Owns the core's only timer. */
 export class MeshGossipDriver {
   readonly #steps: StepQueue;
   #timer: (() => void) | undefined;

@@ -2,17 +2,15 @@ import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { ADDRESSES_MAX } from './channel/channel-limits.ts';
 
 /**
- * Bridges of containers and virtual machines. Their addresses are the same on every host, so another machine cannot use
- * them.
+ * Interfaces of containers and virtual machines. They have the same addresses on every host, so another machine cannot
+ * use those.
  */
 const VIRTUAL = /^(docker|br-|veth|virbr|cni|flannel|cali|lxc|lxd|podman|tun|tap|wg|zt|tailscale|utun)/;
 
-/** Addresses that are valid on one interface only; another host cannot dial them without the interface's name. */
+/** Addresses that are valid on one link only. Another host cannot dial them without the interface's name. */
 const LINK_LOCAL = /^(169\.254\.|fe[89ab][0-9a-f]:)/i;
 
-/**
- * Addresses (`address:port`) at which other agents may find this host, the private networks of clusters first. Bounded.
- */
+/** Addresses (`address:port`) at which other agents may reach this host, private networks first. Bounded. */
 export function hostAddresses(
   port: number,
   interfaces: NodeJS.Dict<NetworkInterfaceInfo[]> = networkInterfaces(),

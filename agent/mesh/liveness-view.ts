@@ -7,15 +7,15 @@ export interface PeerLiveness {
   liveness: Liveness;
 }
 
-/** `sessions` changed in the replica, or in this agent's judgment of their liveness. */
+/** Called with sessions whose entry in the replica changed, or whose liveness changed in this agent's view. */
 export type LivenessWatcher = (sessions: readonly string[]) => void;
 
-/** This agent's view: the replica and its own liveness table. Notifies its watchers of each change. */
+/** The registry in this agent's view: its replica with its own liveness table. Notifies watchers of each change. */
 export class LivenessView {
   readonly #replica: RegistryReplica;
-  /** Sessions of the replica, which bounds it. A session that is alive is not listed. */
+  /** Liveness of sessions that are not alive. Only sessions of the replica, which bounds it. */
   readonly #liveness = new Map<string, Liveness>();
-  /** At most one per part of this program. */
+  /** At most one watcher per part of this program. */
   readonly #watchers = new Set<LivenessWatcher>();
 
   constructor(replica: RegistryReplica) {
@@ -30,7 +30,7 @@ export class LivenessView {
     for (const entry of this.#replica.entries()) yield { entry, liveness: this.liveness(entry.session) };
   }
 
-  /** Calls `watcher` after every change until the returned function is called. */
+  /** Calls `watcher` after every change, until the returned function is called. */
   watch(watcher: LivenessWatcher): () => void {
     this.#watchers.add(watcher);
     return () => void this.#watchers.delete(watcher);
@@ -54,7 +54,7 @@ export class LivenessView {
     for (const watcher of this.#watchers) watcher(sessions);
   }
 
-  /** One session, chosen at random, that this agent does not reach. */
+  /** A random session that this agent does not reach; undefined if there is none. */
   missed(random: () => number): string | undefined {
     const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
     return missed[Math.floor(random() * missed.length)];

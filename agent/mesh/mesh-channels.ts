@@ -2,12 +2,12 @@ import type { ProvenConnection } from './channel/accept-channel.ts';
 import { Channel, type ChannelEvents } from './channel/channel.ts';
 
 /**
- * Covers the full mesh of the largest fully connected cluster, the ring and random links of larger ones, and channels
- * for requests.
+ * Maximum number of channels. It covers the full mesh of the largest fully connected cluster, the ring and random links
+ * of larger ones, and channels for requests.
  */
 const CHANNELS_MAX = 256;
 
-/** Time after which this end closes the losing channel, because the end that should close it may be gone. */
+/** Time after which this end closes the losing channel, in case that the end that should close it is gone. */
 const SPARE_MS = 5_000;
 
 interface MeshChannelsOptions {
@@ -18,19 +18,22 @@ interface MeshChannelsOptions {
   onFrame: ChannelEvents['onFrame'];
   onMessageEnd: ChannelEvents['onMessageEnd'];
   onFault: ChannelEvents['onFault'];
-  /** Called for each channel, including the loser of two. */
+  /** Called for each channel, including the one of two that will be closed. */
   onChannel(channel: Channel): void;
   onChannelClosed(channel: Channel): void;
-  /** There is now a channel to this session, or a new connection replaced the old one (`opened` after `closed`). */
+  /**
+   * Called when there is a channel to this session, or when a new connection replaced the old one (`opened` after
+   * `closed`).
+   */
   onOpened(channel: Channel): void;
-  /** There is no channel to this session any more. */
+  /** Called when there is no channel to this session any more. */
   onClosed(session: string, reason: string): void;
 }
 
 interface Pair {
   primary: Channel;
   /**
-   * The losing channel, if two agents dialed each other concurrently. It is closed as soon as both ends know the other
+   * The losing channel, if two agents dialed each other concurrently. It is closed when both ends know the other
    * channel.
    */
   spare?: Channel;
@@ -38,14 +41,14 @@ interface Pair {
 
 /**
  * The channels of this agent, one per session. If two agents dial each other concurrently, both keep the direct
- * channel. If both channels are direct, or neither is, they keep the smaller session's dial. The dialer is the last to
- * learn that a channel is up. So the dialer of the winning channel closes the other one, and neither end is ever
- * without a channel.
+ * channel. If both channels are direct, or neither is, they keep the one that the smaller session id dialed. The dialer
+ * is the last to learn that a channel is open. So the dialer of the winning channel closes the other channel, and
+ * neither end is ever without one.
  */
 export class MeshChannels {
   readonly #options: MeshChannelsOptions;
   readonly #max: number;
-  /** At most #max. */
+  /** Channels by session. At most #max. */
   readonly #pairs = new Map<string, Pair>();
   #closed = false;
 
@@ -95,7 +98,7 @@ export class MeshChannels {
     const direct = fresh.through === undefined;
     const sameWay = direct === (old.through === undefined);
     if (fresh.dialled === old.dialled) {
-      // The dialer has lost the old channel, even if this end has not noticed.
+      // The dialer has lost the old channel, even if this end has not noticed it.
       pair.primary = fresh;
       this.#options.onClosed(fresh.session, 'dialled anew');
       this.#options.onOpened(fresh);

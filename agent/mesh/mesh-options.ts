@@ -14,15 +14,15 @@ import type { RequestChannelEvents } from './requests/request-channel.ts';
 export interface MeshOptions {
   key: SessionKey;
   ticket: Ticket;
-  /** Name of this machine, as in the payload. */
+  /** Name of this machine, as in the record. */
   host: string;
-  /** Outlives sessions of this agent: a new session begins with the previous one's knowledge. */
+  /** The registry replica. It outlives sessions: a new session begins with the knowledge of the previous one. */
   replica: RegistryReplica;
   crypto: Crypto;
-  /** The name by which lists here call an issuer; undefined for this agent's issuer. */
+  /** Returns the local name of an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
   /**
-   * Address to listen on; undefined: the agent does not listen. `host` undefined: it listens on all addresses, and
+   * Address to listen on. Undefined: the agent does not listen. `host` undefined: it listens on all addresses, and
    * publishes all except loopback.
    */
   listen: { host?: string; port: number } | undefined;
@@ -34,20 +34,21 @@ export interface MeshOptions {
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
   /**
-   * Asks whether a session answers, through this agent's tunnels. Rejects or returns unknown if no gateway knows.
+   * Asks gateways, through this agent's tunnels, whether a session answers. Rejects or returns `unknown` if no gateway
+   * knows.
    */
   askRelay(session: string): Promise<PathVerdict>;
-  /** Source of all random choices. */
+  /** Source of random numbers. */
   random?: () => number;
-  /** Streams of requests on the channels. */
+  /** Handles request streams on the channels. */
   requests?: RequestChannelEvents;
-  /** Connections that begin with an HTTP CONNECT. The callee owns them. */
+  /** Called with connections that begin with an HTTP CONNECT. The callee owns them. */
   onConnect?(socket: Socket): void;
-  /** True if agents that cannot reach each other may meet here (`--offer-relay`). */
+  /** True if agents that cannot reach each other may meet at this one (`--offer-relay`). */
   offerRelay?: boolean;
-  /** Connections of other agents that carry weights. The callee owns them. */
+  /** Called with connections of other agents that carry weights. The callee owns them. */
   onWeights?(proven: ProvenConnection): void;
-  /** This session has ended; see shared/gossip. */
+  /** Called when this session has ended; see shared/gossip. */
   onEnded(reason: 'evicted' | 'cloned'): void;
   log(line: string): void;
   limits?: Partial<ListenerLimits>;

@@ -18,7 +18,7 @@ import { Seeds } from './seed-addresses.ts';
 
 type Gossip = Pick<MeshGossipDriver, 'handle'>;
 
-/** `act` carries out the actions of the gossip core. */
+/** @param act carries out the actions of the gossip core */
 export function createMeshParts(
   options: MeshOptions,
   bans: PeerBans,
@@ -49,7 +49,7 @@ export function createMeshParts(
 
 type Credentials = ReturnType<typeof createCredentials>;
 
-/** What this agent proves to others, and how it checks others. */
+/** What this agent proves to others, and how it checks their proofs. */
 function createCredentials({ ticket, key, replica, crypto, issuerName, releases }: MeshOptions, bans: PeerBans) {
   const banned = (peer: string) => bans.has(peer, performance.now());
   const tickets = new Tickets({ crypto, replica, session: ticket.session, issuerName, banned });
@@ -59,7 +59,7 @@ function createCredentials({ ticket, key, replica, crypto, issuerName, releases 
   };
 }
 
-/** Connections to other agents: direct in both directions, and through relays. */
+/** Creates the connections to other agents: direct ones in both directions, and those through relays. */
 function createConnections(
   options: MeshOptions,
   credentials: Credentials,
@@ -136,8 +136,8 @@ function createChannels({ ticket, requests, log }: MeshOptions, gossip: Gossip):
     },
     onChannel: (channel) => requests?.onChannel(channel),
     onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-    // The core closes outbound channels that it does not need. A relayed channel exists for requests and
-    // PeerConnector closes it, so the core sees it as inbound.
+    // The core closes outbound channels that it does not need. A relayed channel exists for requests, and PeerConnector
+    // closes it. So the core is told that it is inbound.
     onOpened: ({ session: peer, dialled, through }) =>
       gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
     onClosed: (peer) => gossip.handle({ type: 'closed', peer }),
@@ -148,7 +148,7 @@ function addDialled(channels: MeshChannels, proven: ProvenConnection): Channel |
   const { session } = proven.peer;
   const open = channels.get(session);
   if (open?.dialled && (open.through === undefined || proven.through !== undefined)) {
-    // Two addresses led to the same agent: a configured peer's, and one that the agent published.
+    // Two addresses led to the same agent: a configured one, and one that the agent published.
     proven.socket.destroy();
     return open;
   }

@@ -1,7 +1,7 @@
 /**
  * This agent in the mesh. It runs the replica's gossip, turns sockets and timers into events of the core
- * (shared/gossip), and turns the core's actions into sends and dials. Nothing is stored: after a restart the agent is a
- * new session, which learns from its peers.
+ * (shared/gossip), and carries out the core's actions by sending and dialing. Nothing is stored: after a restart the
+ * agent is a new session, which learns from its peers.
  */
 
 import type { GossipAction, Liveness } from '../../shared/gossip/gossip-events.ts';
@@ -29,8 +29,8 @@ import type { PendingDials } from './pending-dials.ts';
 import type { Seeds } from './seed-addresses.ts';
 
 /**
- * Interval at which the agent tries one session again that it does not reach. The core pings only its neighbors.
- * Without this, any other session that failed once would stay out of this agent's routes for good.
+ * Interval at which the agent again probes one session that it did not reach. The core pings only its neighbors.
+ * Without this any other session that failed once would never again get requests from this agent.
  */
 const RECHECK_MS = 5_000;
 
@@ -48,7 +48,7 @@ export class Mesh {
   readonly #delegates: Delegates;
   readonly #bans = new PeerBans();
   readonly #view: LivenessView;
-  /** Gossip since the start, in bytes as the core wrote them. */
+  /** Gossip sent since the start, in bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
   readonly #relays: GatewayProbes;
   #recheck: NodeJS.Timeout | undefined;
@@ -72,14 +72,14 @@ export class Mesh {
     this.#gossip = parts.gossip;
   }
 
-  /** The addresses of this agent, for its payload; empty if it does not listen. */
+  /** The addresses of this agent for its record; empty if it does not listen. */
   get addresses(): string[] {
     const { listen } = this.#options;
     if (listen === undefined || this.#port === undefined) return [];
     return listen.host === undefined ? hostAddresses(this.#port) : [withPort(listen.host, this.#port)];
   }
 
-  /** Listens and starts. If an address cannot be listened on, the configuration is wrong. */
+  /** Listens and starts. Rejects if it cannot listen on an address, because then the configuration is wrong. */
   async open(): Promise<void> {
     const { listen } = this.#options;
     if (listen !== undefined) this.#port = await this.#listener.open(listen.host, listen.port);
@@ -89,27 +89,27 @@ export class Mesh {
     this.circuits.open();
   }
 
-  /** Adds this agent's updates to the replica and sends them to the others. */
+  /** Adds this agent's updates to the replica and sends them to its peers. */
   publish(...updates: Update[]): void {
     this.#gossip.handle({ type: 'local', updates });
   }
 
-  /** A request got no answer from this session: probe it. */
+  /** Probes a session that did not answer a request. */
   doubt(session: string): void {
     this.#gossip.handle({ type: 'doubt', session });
   }
 
-  /** The operator set other times. */
+  /** Applies times that the operator set. */
   tune(options: TunableOptions): void {
     this.#gossip.handle({ type: 'tuned', options });
   }
 
-  /** Replaces the list of issuers. Nodes of issuers that are no longer listed are removed. */
+  /** Replaces the list of issuers. Removes nodes of issuers that are no longer listed. */
   setIssuers(accepts: (issuer: string) => boolean): void {
     this.#gossip.handle({ type: 'replaced', sessions: this.replica.setIssuers(accepts) });
   }
 
-  /** Replaces the gateways; the list contains all that admitted this session. */
+  /** Replaces the gateways by those that have admitted this session. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.circuits.setGateways(gateways);
     this.#delegates.setGateways(gateways);
@@ -120,19 +120,19 @@ export class Mesh {
     return this.#view.liveness(session);
   }
 
-  /** All known sessions, as this agent sees them. */
+  /** All known sessions in this agent's view. */
   view(): Generator<PeerLiveness> {
     return this.#view.view();
   }
 
-  /** Calls `watcher` after every change until the returned function is called. */
+  /** Calls `watcher` after every change, until the returned function is called. */
   watch(watcher: LivenessWatcher): () => void {
     return this.#view.watch(watcher);
   }
 
   /**
-   * Returns the open channel to a session, otherwise opens a new one.
-   * @throws ChannelError no channel can be opened; the session may still be healthy
+   * Returns the open channel to a session, or opens one.
+   * @throws ChannelError if no channel can be opened; the session may still be healthy
    */
   async channelTo(session: string): Promise<Channel> {
     const open = this.channels.get(session);
@@ -142,8 +142,8 @@ export class Mesh {
   }
 
   /**
-   * This session has a channel and does not answer. True if a relay may be the cause: the caller should then ask for a
-   * channel again.
+   * Call when this session has a channel and does not answer. True if a relay may be the cause; the caller should then
+   * ask for a channel again.
    */
   stalled(session: string): boolean {
     const channel = this.channels.get(session);
@@ -180,16 +180,16 @@ export class Mesh {
       case 'ended':
         return this.#options.onEnded(action.reason);
       case 'notice':
-        return; // for operators of gateways
+        return; // an event for operators of gateways
       case 'evict':
-        return; // only gateways judge
+        return; // only gateways decide evictions
     }
   }
 
   #send(peer: string, bytes: Uint8Array): void {
     this.sent.messages++;
     this.sent.bytes += bytes.length;
-    // If it is dropped because the reader is slow, digests find it again.
+    // If the message is dropped because the reader is slow, digests find the update again.
     if (this.channels.get(peer)?.gossip(bytes) === undefined) this.#delegates.gossip(peer, bytes);
   }
 
@@ -218,7 +218,7 @@ export class Mesh {
     neverRejects(this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict })));
   }
 
-  /** Closes all connections and sends the reason. Idempotent. Publish LEFT first. */
+  /** Closes all connections and sends the reason. Publish LEFT before. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,8 +1,8 @@
 const BANS_MAX = 1024;
 
-/** Peers that broke a rule. Until the ban ends, they are not dialed and their connections are refused. */
+/** Peers that broke a rule. Until its ban ends, a peer is not dialed and its connections are refused. */
 export class PeerBans {
-  /** End of each ban by session, in ms of the caller's clock. At most BANS_MAX; the oldest goes first. */
+  /** End of each ban by session, in milliseconds of the caller's clock. At most BANS_MAX; the oldest is dropped. */
   readonly #until = new Map<string, number>();
 
   add(peer: string, until: number): void {

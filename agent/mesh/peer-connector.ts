@@ -5,19 +5,19 @@ import { ChannelError } from './channel/channel-error.ts';
 import type { Circuits } from './circuit/circuits.ts';
 import type { PendingDials } from './pending-dials.ts';
 
-/** Head start of the direct path over a relay: longer than any round trip, shorter than a client's patience. */
+/** Head start of the direct path before a relay is tried. Longer than any round trip, shorter than a user waits. */
 const HEAD_START_MS = 400;
 
-/** A direct path that failed gets no head start for this long. */
+/** After a failure the direct path gets no head start for this long. */
 const FAILED_MS = 60_000;
 
-/** Bounds concurrent connection attempts; requests may need one for each node. */
+/** Maximum number of concurrent connection attempts. Requests may need one for each node. */
 const CONNECTS_MAX = 256;
 
-/** A relayed channel that no request uses is closed after this long, because another agent pays for its bytes. */
+/** A relayed channel without requests is closed after this time, because another agent pays for its bytes. */
 const IDLE_MS = 30_000;
 
-/** Shortest and longest interval between tries of a direct path while a relayed one is in use. */
+/** Minimum and maximum interval between tries of a direct path while a relayed one is in use. */
 const DIRECT_MIN_MS = 5_000;
 const DIRECT_MAX_MS = 60_000;
 
@@ -27,11 +27,11 @@ interface PeerConnectorOptions {
   addressesOf(session: string): readonly string[];
   channels: Iterable<Channel>;
   /**
-   * Makes a channel of the dialed connection, or returns the channel that serves instead; undefined if the limit is
+   * Turns the dialed connection into a channel, or returns the channel that is used instead. Undefined if the limit is
    * reached. Owns `proven`.
    */
   take(proven: ProvenConnection): Channel | undefined;
-  /** True if requests of either end are open on the channel to it. */
+  /** True if either end has open requests on the channel to this session. */
   isUsing(session: string): boolean;
   random(): number;
 }
@@ -45,11 +45,11 @@ interface Relayed {
 /** Finds paths to other agents: direct, otherwise through a relay, and direct again as soon as that works. */
 export class PeerConnector {
   readonly #options: PeerConnectorOptions;
-  /** At most CONNECTS_MAX. */
+  /** Connection attempts by session. At most CONNECTS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
-  /** Time of the last failure of the direct path to a session; at most CONNECTS_MAX, the oldest first. */
+  /** When the direct path to each session last failed, oldest first. At most CONNECTS_MAX. */
   readonly #failedAt = new Map<string, number>();
-  /** Channels that go through a relay. */
+  /** Channels that run through a relay. */
   readonly #relayed = new Map<Channel, Relayed>();
   readonly #abort = new AbortController();
 
@@ -57,7 +57,7 @@ export class PeerConnector {
     this.#options = options;
   }
 
-  /** @throws ChannelError: no path leads to the session now */
+  /** @throws ChannelError if no path leads to the session now */
   connect(session: string): Promise<Channel> {
     const open = this.#open.get(session);
     if (open !== undefined) return open;
@@ -67,7 +67,9 @@ export class PeerConnector {
     return found;
   }
 
-  /** True if the direct path failed and a relay may reach the session: `connect` may succeed if a dial fails. */
+  /**
+   * True if the direct path failed and a relay may reach the session. `connect` may then succeed although a dial fails.
+   */
   wasRelayed(session: string): boolean {
     return this.#failedAt.has(session) && this.#options.circuits.mayReach(session);
   }
@@ -114,8 +116,8 @@ export class PeerConnector {
   }
 
   /**
-   * The peer has a channel and does not answer. True if a relay may be the cause: the channel is then closed, and other
-   * paths may be tried.
+   * Call when the peer has a channel and does not answer. True if a relay may be the cause. The channel is then closed,
+   * and other paths may be tried.
    */
   stalled(channel: Channel): boolean {
     if (channel.through === undefined) return false;
@@ -124,7 +126,7 @@ export class PeerConnector {
     return true;
   }
 
-  /** Called every few seconds: closes idle relayed channels, and tries a direct path for the other ones. */
+  /** Closes idle relayed channels, and tries a direct path for the others. Called every few seconds. */
   tick(now: number): void {
     const { channels, isUsing, addressesOf, dials, random } = this.#options;
     for (const channel of this.#relayed.keys()) if (channel.closed) this.#relayed.delete(channel);
@@ -158,7 +160,7 @@ export class PeerConnector {
   }
 }
 
-/** Undefined if it fails or takes longer than HEAD_START_MS. */
+/** Undefined if the promise rejects or takes longer than HEAD_START_MS. */
 function soon(direct: Promise<Channel>): Promise<Channel | undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), HEAD_START_MS);

@@ -3,25 +3,28 @@ import type { Channel } from './channel/channel.ts';
 import { ChannelError } from './channel/channel-error.ts';
 import { dialChannel } from './channel/dial-channel.ts';
 
-/** Connections that are being opened. The core asks for a few at a time, requests for as many as there are nodes. */
+/**
+ * Maximum number of connections that are being opened. The core asks for a few at a time, requests for as many as there
+ * are nodes.
+ */
 const DIALS_MAX = 64;
 
 interface PendingDialsOptions {
   own: Credentials;
   openTicket(ticket: Uint8Array): ChannelPeer;
-  /** A session's ticket, if it is known. */
+  /** Returns a session's ticket; undefined if it is not known. */
   ticketOf(session: string): Uint8Array | undefined;
   /**
-   * Makes a channel of the dialed connection, or returns the channel that serves instead; undefined if the limit is
+   * Turns the dialed connection into a channel, or returns the channel that is used instead. Undefined if the limit is
    * reached. Owns `proven`.
    */
   take(proven: ProvenConnection): Channel | undefined;
 }
 
-/** Outgoing connections that are being opened: one per session, shared by all callers. */
+/** Outgoing connections that are being opened, one per session. All callers share it. */
 export class PendingDials {
   readonly #options: PendingDialsOptions;
-  /** By session, or by address if the session is not known; at most DIALS_MAX. */
+  /** By session, or by address if the session is not known. At most DIALS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
   readonly #abort = new AbortController();
 
@@ -29,7 +32,7 @@ export class PendingDials {
     this.#options = options;
   }
 
-  /** `session` undefined: accepts any peer that answers. @throws ChannelError */
+  /** @param session undefined: accepts any peer that answers @throws ChannelError */
   dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
     const name = session ?? addresses.join();
     const open = this.#open.get(name);

@@ -5,13 +5,13 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 const SEED_MIN_MS = 500;
 const SEED_MAX_MS = 30_000;
 
-/** Addresses on one command line, at most. */
+/** Maximum number of addresses on one command line. */
 export const SEEDS_MAX = 32;
 
 interface SeedsOptions {
   /** `host:port` of agents that may know others. */
   addresses: readonly string[];
-  /** Resolves when a channel to the address is up; rejects if it cannot be opened. */
+  /** Resolves when a channel to the address is open. Rejects if it cannot be opened. */
   dial(address: string): Promise<unknown>;
   /** True if this agent has a channel. */
   connected(): boolean;
@@ -28,8 +28,8 @@ interface Seed {
 }
 
 /**
- * Known peers, tried without end: each until it was reached once, and again whenever this agent has no channel. Their
- * sessions are not known before they answer.
+ * Configured addresses of peers, tried without end: each until it was reached once, and again whenever this agent has
+ * no channel. The sessions at the addresses are unknown before they answer.
  */
 export class Seeds {
   readonly #options: SeedsOptions;

@@ -1,6 +1,6 @@
 /**
- * Every metric of an agent. Sessions, hosts and requests are not labels, because an agent's job is short and a page is
- * about one agent.
+ * All metrics of an agent. Sessions, hosts and requests are not labels: an agent's job is short, and a page is about
+ * one agent.
  */
 import type { Family } from '../../shared/metrics/metric-family.ts';
 
@@ -51,7 +51,7 @@ export const AGENT_POLICY_FAULTS = counter(
 export const AGENT_RESIDENT_BYTES = gauge('otela_agent_resident_memory_bytes', 'Resident memory of the agent process.');
 export const AGENT_CPU_SECONDS = counter('otela_agent_cpu_seconds_total', 'CPU time of the agent process.');
 
-/** In the order of the page. */
+/** All metrics, in the order of the page. */
 export const AGENT_FAMILIES: readonly Family[] = [
   AGENT_STATE,
   AGENT_START_TIME,

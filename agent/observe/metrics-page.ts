@@ -6,19 +6,22 @@ import type { AgentStatus } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import * as families from './metric-families.ts';
 
-/** Input of a page: `otela-agent status`, and further counters. */
+/** Input of a metrics page: the agent's status, and further counters. */
 interface AgentFigures {
   status: AgentStatus;
   /** Undefined while no engine answers. */
   load: EngineLoad | undefined;
   mesh: Pick<Mesh, 'view' | 'sent'> | undefined;
-  /** Requests of other agents and of this agent's ingress. */
+  /** Number of requests from other agents and from this agent's ingress. */
   meshInFlight: number;
   /** Memory in bytes, and processor time in microseconds. */
   process: { rss: number; cpuUs: number };
 }
 
-/** The agent's metrics in Prometheus' text format. Only reads existing data; its cost grows with the known sessions. */
+/**
+ * The agent's metrics in Prometheus' text format. Only reads existing data. Its cost grows with the number of known
+ * sessions.
+ */
 export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFigures): string {
   const metrics = new MetricStore();
   for (const state of LIFECYCLE) metrics.set(families.AGENT_STATE, [state], Number(state === status.state));

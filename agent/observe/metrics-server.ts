@@ -6,19 +6,19 @@ import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { IngressKey } from '../ingress/ingress-key.ts';
 import { UnauthenticatedLimit } from '../ingress/unauthenticated-limit.ts';
 
-/** Enough for one or two Prometheus servers; further connections are refused. */
+/** Maximum number of connections: enough for one or two Prometheus servers. */
 const CONNECTIONS_MAX = 16;
 const TIMEOUT_MS = 10_000;
 
 interface MetricsServerOptions {
   host: string;
-  /** 0: any free one. */
+  /** Port; 0: any free one. */
   port: number;
   key: IngressKey;
   page(): string;
 }
 
-/** `GET /metrics`, only with the key, even on this machine. */
+/** Serves `GET /metrics`, only to clients with the key, even on this machine. */
 export class MetricsServer {
   readonly #options: MetricsServerOptions;
   readonly #server: Server;
@@ -44,7 +44,7 @@ export class MetricsServer {
     this.#server.on('connection', (socket) => this.#unauthenticated.add(socket));
   }
 
-  /** Resolves with its URL. Rejects if the address cannot be used. */
+  /** Resolves with the page's URL. Rejects if the address cannot be used. */
   open(): Promise<string> {
     const { host, port } = this.#options;
     return new Promise((resolve, reject) => {
@@ -60,7 +60,7 @@ export class MetricsServer {
     });
   }
 
-  /** Idempotent. */
+  /** Closes the server. Idempotent. */
   close(): void {
     this.#server.close();
     this.#server.closeAllConnections();

@@ -1,4 +1,7 @@
-/** Sealing for one agent, through all its sessions: its keys, their part of its records, and the opener of requests. */
+/**
+ * What one agent needs for sealing, through all its sessions: the keys, their part of the registry record, and the
+ * opener of requests.
+ */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { NodePayload } from '../../shared/lattice/node-payload.ts';
 import { type DelegateKey, dayOf } from './delegate-key.ts';
@@ -12,7 +15,7 @@ interface VouchedSession {
   provider: string;
 }
 
-/** Time before a delegate's end at which a warning is logged: enough to find the root key. */
+/** Time before the end of a delegate key at which a warning is logged. It suffices to find the root key. */
 const ENDS_SOON_S = 7 * 86_400;
 
 export class NodeSeals {
@@ -21,10 +24,12 @@ export class NodeSeals {
   readonly #delegate: DelegateKey | undefined;
   readonly #now: () => number;
   readonly #log: (line: string) => void;
-  /** Messages that were logged; each is logged once. */
+  /** Messages that were logged. Each is logged once. */
   readonly #logged = new Set<string>();
 
-  /** Without a delegate no provider vouches for the keys, and clients that pin a provider seal nothing to this node. */
+  /**
+   * Without a delegate key no provider vouches for the keys, and clients that pin a provider seal nothing to this node.
+   */
   constructor(now: () => number, delegate?: DelegateKey, evidence?: EvidenceHelper, log = (_line: string) => {}) {
     this.#now = now;
     this.#log = log;
@@ -33,7 +38,7 @@ export class NodeSeals {
     this.opener = new SealOpener(this.#ring, now, { evidence });
   }
 
-  /** The session's part of the record; makes the next key if it is time. */
+  /** The session's part of the registry record. Creates the next key if it is due. */
   word(named: VouchedSession): Pick<NodePayload, 'encryption_key' | 'seal'> {
     this.#ring.rotate();
     const { publicKey, kid, until } = this.#ring.current;
@@ -53,7 +58,7 @@ export class NodeSeals {
     };
   }
 
-  /** Clients that pin a provider skip this node silently, so the log explains that to its operator. */
+  /** Logs why clients do not accept the delegate key. Clients that pin a provider skip this node without a message. */
   #judge(provider: string): void {
     if (this.#delegate === undefined) return;
     const { notAfter } = this.#delegate;

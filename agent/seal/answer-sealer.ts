@@ -25,12 +25,12 @@ const GCM = { authTagLength: TAG_BYTES };
 const NOTHING = new Uint8Array(0);
 
 /**
- * The plaintext of the chunk that is being sealed, in memory that is reused. Every buffer outside the heap costs the
- * allocator as much as a seal, and the garbage collector frees them by the thousand, in pauses that each stream feels.
+ * Reused memory for the plaintext of the chunk that is being sealed. A buffer outside the heap costs the allocator as
+ * much time as a seal, and the garbage collector frees thousands of them in pauses that delay each stream.
  */
 const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
 
-/** Headers that gateways and clients in between must see to obey. */
+/** Headers that stay outside the seal, because gateways and clients in between must act on them. */
 const OUTSIDE: ReadonlySet<string> = new Set([
   'retry-after',
   'retry-after-ms',
@@ -39,17 +39,17 @@ const OUTSIDE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The secret of a response's keys. Client and node have it; if another candidate may continue the stream, all
- * candidates have it.
+ * The secret from which a response's keys are derived. Client and node know it. If another candidate may continue the
+ * stream, all candidates know it.
  */
 export interface AnswerExportSecret {
   kid: Uint8Array;
-  /** `enc`, or the `kid` if other candidates can make the keys as well. */
+  /** `enc`, or the `kid` if other candidates can derive the keys too. */
   salt: Uint8Array;
   secret: Uint8Array;
 }
 
-/** Keys of a response (RFC 9458 §4.4). */
+/** Derives the keys of a response (RFC 9458 §4.4). */
 export function answerKeys({ salt, secret }: AnswerExportSecret, nonce: Uint8Array): AnswerKeys {
   const prk = extract(concatBytes(salt, nonce), secret);
   const nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
@@ -67,10 +67,10 @@ export class AnswerSealer {
   readonly #continues: ContinuationPoint | undefined;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
-  /** Bytes from the engine in this task; at most one read of its socket. */
+  /** Bytes of the engine that arrived in this task: at most one read of its socket. */
   #pendingChunks: Uint8Array[] = [];
   /**
-   * Passes only whole events, and rewrites the events of an engine that continues a stream as the first engine would
+   * Passes only whole events. If another engine continues the stream, rewrites its events as the first engine would
    * have sent them.
    */
   #joined: SplicedStream | undefined;
@@ -84,17 +84,19 @@ export class AnswerSealer {
     this.#begun = buildFrame(FRAME.segment, secret.kid, nonce);
   }
 
-  /** From now on gathered bytes go through it. */
+  /** From now on gathered bytes pass through `joined`. */
   joins(joined: SplicedStream): void {
     this.#joined = joined;
   }
 
-  /** Why the engine's response is not read further: the client must get no more of it. */
+  /** Why the engine's response is not read further. The client must get no more of it. */
   get fault(): string | undefined {
     return this.#joined?.fault;
   }
 
-  /** Puts the engine's head inside. The headers outside reveal no more than the sizes do. */
+  /**
+   * Moves the engine's response head inside the seal. The headers that remain outside reveal no more than the sizes do.
+   */
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
     const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));
     const continues = this.#continues;
@@ -103,7 +105,7 @@ export class AnswerSealer {
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
   }
 
-  /** `flush` is called once for all bytes that are gathered in one task, when the task ends. */
+  /** Gathers bytes of one task. `flush` is called once, when the task ends. */
   gather(pieces: readonly Uint8Array[], flush: () => void): void {
     const joined = this.#joined;
     const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));
@@ -112,7 +114,7 @@ export class AnswerSealer {
     this.#pendingChunks.push(...whole);
   }
 
-  /** Frames of the gathered bytes. */
+  /** Frames with the gathered bytes. */
   gathered(): Uint8Array {
     const pieces = this.#pendingChunks;
     this.#pendingChunks = [];
@@ -121,12 +123,12 @@ export class AnswerSealer {
       : this.chunk(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));
   }
 
-  /** The remaining frames and, if the response is complete, the final frame. */
+  /** The remaining frames, with the final frame if the response is complete. */
   last(whole: boolean): Uint8Array {
     return whole ? concatBytes(this.gathered(), this.final()) : this.gathered();
   }
 
-  /** Frames of a piece of the response: one chunk for each 16 KiB. */
+  /** Frames with a piece of the response: one chunk for each 16 KiB. */
   chunk(content: Uint8Array): Uint8Array {
     const whole = this.#head.length === 0 ? content : concatBytes(this.#head, content);
     this.#head = NOTHING;
@@ -137,7 +139,7 @@ export class AnswerSealer {
     return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concatBytes(...frames);
   }
 
-  /** The final frame: without it a client does not accept the response as complete. */
+  /** The final frame. Without it a client does not accept the response as complete. */
   final(): Uint8Array {
     const before = this.#head.length > 0 || this.#begun.length > 0 ? this.chunk(NOTHING) : NOTHING;
     return concatBytes(before, this.#seal(FRAME.final, NOTHING));
@@ -156,5 +158,5 @@ export class AnswerSealer {
   }
 }
 
-/** Header values that the inside may contain; see shared/seal/sealed-content.ts. */
+/** Header values that may be inside the seal; see shared/seal/sealed-content.ts. */
 const PLAIN = /^[\t\x20-\x7e]{0,4096}$/;

@@ -1,6 +1,6 @@
 /**
- * A provider's delegate key: made offline with the provider's root key, stored in a file of mode 0600 where its agents
- * run, valid for 90 days.
+ * A provider's delegate key: created offline with the provider's root key, stored in a file of mode 0600 where its
+ * agents run, and valid for 90 days.
  */
 import * as z from 'zod';
 import { readPrivateFile } from '../../node/private-file.ts';
@@ -27,7 +27,7 @@ const fileSchema = z.object({
 
 export class DelegateKey {
   readonly provider: string;
-  /** Seconds since 1970. */
+  /** End of validity, in seconds since 1970. */
   readonly notAfter: number;
   readonly #signer: Signer;
   readonly #delegation: Delegation;
@@ -39,7 +39,7 @@ export class DelegateKey {
     this.#delegation = delegation;
   }
 
-  /** @throws Error with the fault of the file, without its content */
+  /** @throws Error that names the fault of the file, without its content */
   static read(path: string): DelegateKey {
     return DelegateKey.parse(readPrivateFile(path), path);
   }
@@ -58,7 +58,7 @@ export class DelegateKey {
     return new DelegateKey(file.provider, signer, delegation);
   }
 
-  /** The text of a new delegate's file. `seconds`: the current time, and its lifetime. */
+  /** The content of a new delegate key's file. @param now seconds since 1970 @param life lifetime in seconds */
   static make(provider: string, root: Signer, seed: Uint8Array, { now, life }: { now: number; life: number }): string {
     const notAfter = now + Math.min(life, DELEGATE_LIFE_MAX_S);
     const delegation = { delegate: nodeSigner(seed).publicKey, notAfter };
@@ -72,13 +72,18 @@ export class DelegateKey {
     return `${JSON.stringify(file, null, 2)}\n`;
   }
 
-  /** Why clients do not accept it for a session of this provider at `now` (seconds). Undefined: they accept it. */
+  /**
+   * Why clients do not accept the key for a session of this provider at `now` (seconds). Undefined if they accept it.
+   */
   whyNot(provider: string, now: number): string | undefined {
     if (provider !== this.provider) return `the delegate is that of ${this.provider}, the join token of ${provider}`;
     return now < this.notAfter ? undefined : `the delegate ran out on ${dayOf(this.notAfter)}`;
   }
 
-  /** Undefined for a session of another provider, because clients would not accept it. */
+  /**
+   * Signs the encryption key. Undefined for a session of another provider, because clients would not accept the
+   * signature.
+   */
   vouch(named: { session: string; provider: string }, encryptionKey: Uint8Array, until: number): string | undefined {
     if (named.provider !== this.provider) return undefined;
     const keySignature = this.#signer.sign(vouchMessage({ ...named, encryptionKey, until }));

@@ -1,14 +1,14 @@
 /**
- * The site's helper program that reports on a confidential VM. A report needs rights that an agent does not have
- * (configfs-tsm belongs to root), so the site installs a small program for it. The agent passes its output on; only
+ * Runs the site's program that reports on a confidential VM. A report needs rights that an agent does not have
+ * (configfs-tsm belongs to root), so the site installs a small program for it. The agent only passes the report on;
  * clients judge it.
  */
 import { execFile } from 'node:child_process';
 import { EVIDENCE_MAX_BYTES } from '../../shared/seal/evidence.ts';
 
-/** Time limit of one report: a processor's takes some ms, that of eight GPUs some seconds. */
+/** Time limit of one report. A processor's report takes some ms, that of eight GPUs some seconds. */
 const HELPER_MS = 30_000;
-/** Requests that wait while one is served; each costs a process. */
+/** Maximum number of waiting requests. Each starts a process. */
 const WAITING_MAX = 16;
 
 export class EvidenceHelper {
@@ -17,13 +17,16 @@ export class EvidenceHelper {
   #waiting = 0;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** `file`: a program that takes the 64 bytes of `report_data` as its only argument, in hex, and prints evidence. */
+  /** @param file a program that takes the 64 bytes of `report_data` in hex as its only argument, and prints evidence */
   constructor(file: string, kinds: readonly string[]) {
     this.#file = file;
     this.kinds = kinds;
   }
 
-  /** Runs one at a time. Undefined if too many wait or the helper fails; the client does not learn which. */
+  /**
+   * Runs the program; one runs at a time. Undefined if too many requests wait or the program fails. The client does not
+   * learn which.
+   */
   report(data: Uint8Array): Promise<Buffer | undefined> {
     if (this.#waiting >= WAITING_MAX) return Promise.resolve(undefined);
     this.#waiting++;

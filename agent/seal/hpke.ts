@@ -1,7 +1,6 @@
 /**
- * The receiver of HPKE's base mode (RFC 9180) with DHKEM(X25519), HKDF-SHA256 and AES-256-GCM, synchronous with
- * node:crypto. The clients' library uses WebCrypto's promises, which takes 1.2 ms before each response; this takes 0.2
- * ms.
+ * The receiver of HPKE's base mode (RFC 9180) with DHKEM(X25519), HKDF-SHA256 and AES-256-GCM, synchronous, with
+ * node:crypto. The clients' library uses WebCrypto's promises, which take 1.2 ms per response; this takes 0.2 ms.
  */
 import crypto, {
   createDecipheriv,
@@ -18,7 +17,7 @@ const NOTHING = Buffer.alloc(0);
 const VERSION = Buffer.from('HPKE-v1');
 const KEM_ID = Buffer.concat([Buffer.from('KEM'), SUITE.subarray(0, 2)]);
 const HPKE = Buffer.from('HPKE');
-/** DER prefix of a raw X25519 key (RFC 8410 §4). */
+/** DER prefix of a raw X25519 public key (RFC 8410 §4). */
 const PUBLIC_DER = Buffer.from('302a300506032b656e032100', 'hex');
 const MODE_BASE = Buffer.from([0]);
 const FIRST = Buffer.from([1]);
@@ -28,11 +27,11 @@ const GCM = { authTagLength: TAG_BYTES };
 
 export interface ReceiverKey {
   privateKey: KeyObject;
-  /** Raw key. */
+  /** The raw key, 32 bytes. */
   publicKey: Uint8Array;
 }
 
-/** Another AEAD's parameters, for test vectors that do not cover this suite. */
+/** Parameters of another AEAD, for test vectors that do not cover this suite. */
 interface Suite {
   suite?: Uint8Array;
   keyBytes?: number;
@@ -46,24 +45,24 @@ interface ReceiverContext {
 }
 
 /**
- * RFC 2104. Keys are KeyObjects, even if they are used once: with a Buffer, node:crypto first throws and catches an
- * internal error, which takes 10 µs in place of 1 µs. One opening needs fourteen of these.
+ * HMAC (RFC 2104). Keys are KeyObjects, even if they are used once: with a Buffer, node:crypto first throws and catches
+ * an internal error, which takes 10 µs in place of 1 µs. Opening one request needs fourteen HMACs.
  */
 function hmac(key: KeyObject, message: Uint8Array): Buffer {
   return createHmac('sha256', key).update(message).digest();
 }
 
-/** HMAC pads a key with zeros, so this is the empty key. */
+/** The empty key. HMAC pads keys with zeros, so it equals RFC 5869's default salt. */
 const EMPTY_KEY = createSecretKey(Buffer.alloc(SHA256_BYTES));
 
 const keyOf = (raw: Uint8Array) => (raw.length === 0 ? EMPTY_KEY : createSecretKey(raw));
 
-/** Extract of RFC 5869. Returns the key for `expand`. */
+/** HKDF-Extract (RFC 5869). Returns the key for `expand`. */
 export function extract(salt: Uint8Array, secret: Uint8Array): KeyObject {
   return createSecretKey(hmac(keyOf(salt), secret));
 }
 
-/** Expand of RFC 5869 with a single block: at most 32 bytes. */
+/** HKDF-Expand (RFC 5869) with a single block: at most 32 bytes. */
 export function expand(prk: KeyObject, info: Uint8Array, length: number): Buffer {
   return hmac(prk, Buffer.concat([info, FIRST])).subarray(0, length);
 }
@@ -77,10 +76,10 @@ function labeledExpand(suite: Uint8Array, prk: KeyObject, label: string, info: U
   return expand(prk, Buffer.concat([size, VERSION, suite, Buffer.from(label), info]), length);
 }
 
-/** DHKEM's shared secret (RFC 9180 §4.1). @throws if `enc` is not a valid X25519 key */
+/** Computes DHKEM's shared secret (RFC 9180 §4.1). @throws if `enc` is not a valid X25519 key */
 type Decapsulate = (key: ReceiverKey, enc: Uint8Array) => Buffer;
 
-/** Computed in steps, because Node before 24.7 has no KEM. */
+/** Computed step by step, because Node before 24.7 has no KEM. */
 export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: Uint8Array): Buffer {
   const ephemeral = createPublicKey({ key: Buffer.concat([PUBLIC_DER, enc]), format: 'der', type: 'spki' });
   const dh = diffieHellman({ privateKey, publicKey: ephemeral });
@@ -91,8 +90,9 @@ export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: 
 const { decapsulate: ofNode }: { decapsulate?: typeof crypto.decapsulate } = crypto;
 
 /**
- * Node's own call takes half the time. It is absent before Node 24.7, and fails with a system's OpenSSL before 3.2. So
- * it is tried once with a test key; otherwise the first client's request would be the test, and would be refused.
+ * Chooses Node's own call, which takes half the time. It is absent before Node 24.7, and fails with a system's OpenSSL
+ * before 3.2. So it is tried once with a test key. Otherwise the first client's request would be the test, and would be
+ * refused.
  */
 export function chooseDecapsulate(native: typeof crypto.decapsulate | undefined): Decapsulate {
   if (native === undefined) return decapsulateBySteps;
@@ -133,10 +133,10 @@ export function setUpReceiver(
   };
 }
 
-/** For this suite; it is the same in every request. */
+/** The hash of the empty PSK id. It is the same for all requests of this suite. */
 const PSK_ID_HASH = labeledExtract(Buffer.concat([HPKE, SUITE]), EMPTY_KEY, 'psk_id_hash', NOTHING);
 
-/** AES-GCM, with the key's size. @throws if the tag is wrong */
+/** Opens one chunk with AES-GCM; the key's size chooses AES-128 or AES-256. @throws if the tag is wrong */
 export function openChunk(key: KeyObject, nonce: Uint8Array, aad: Uint8Array, sealed: Uint8Array): Buffer {
   const end = sealed.length - TAG_BYTES;
   const cipher = createDecipheriv(
@@ -148,6 +148,6 @@ export function openChunk(key: KeyObject, nonce: Uint8Array, aad: Uint8Array, se
   if (aad.length > 0) cipher.setAAD(aad);
   cipher.setAuthTag(sealed.subarray(end));
   const plain = cipher.update(sealed.subarray(0, end));
-  cipher.final(); // returns no bytes with GCM; throws if the tag is wrong
+  cipher.final(); // throws if the tag is wrong; with GCM it returns no bytes
   return plain;
 }

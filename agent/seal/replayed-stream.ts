@@ -1,5 +1,6 @@
 /**
- * Opens the part that a client has of a stream that broke off at another candidate, so that this node can continue it.
+ * Opens the part of a stream that a client already has, after the stream broke off at another candidate. This node then
+ * continues it.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { removePadding } from '../../shared/seal/chunk-padding.ts';
@@ -13,7 +14,7 @@ import { openChunk } from './hpke.ts';
 export interface ReplayedStream {
   /** The response's bytes, without the heads of its parts. */
   pieces: Uint8Array[];
-  /** Its end, from which this node's part states that it continues. */
+  /** The end of that part. This node's part states that it continues there. */
   end: ContinuationPoint;
 }
 
@@ -24,7 +25,7 @@ interface Part {
 }
 
 /**
- * @param frames SEGMENT and CHUNK frames as the client has them, all of its parts
+ * @param frames SEGMENT and CHUNK frames of all parts, as the client has them
  * @param secret the same for every candidate
  * @throws SealError if they are not a complete beginning of a response to this request, and errors of node:crypto
  */
@@ -54,7 +55,7 @@ function partOf(payload: Uint8Array, secret: Uint8Array): Part {
   return { segment: toBase64url(nonce), keys: answerKeys({ kid: salt, salt, secret }, nonce), chunks: 0 };
 }
 
-/** @throws SealError for a part without a chunk */
+/** @throws SealError if the part has no chunk */
 function endOf(part: Part | undefined): ContinuationPoint | undefined {
   if (part === undefined) return undefined;
   if (part.chunks === 0) throw new SealError('malformed', 'a part without a chunk');

@@ -1,6 +1,6 @@
 /**
- * The keys that clients seal to. They are only in memory. Every day a new one is made, and the previous one is kept
- * while a request may still be sealed to it.
+ * The keys to which clients seal requests. They are only in memory. A new key is created every day, and the previous
+ * one is kept while requests may still be sealed to it.
  */
 import { generateKeyPairSync, hash } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
@@ -8,16 +8,16 @@ import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES, SEALED_LIFE_MAX_S } from '../../s
 import type { ReceiverKey } from './hpke.ts';
 
 /**
- * The only forward secrecy of HPKE's base mode: an attacker that takes a node's key later can read one day's recorded
- * requests.
+ * How long one key is used. This is the only forward secrecy of HPKE's base mode: an attacker who takes a key later can
+ * read one day's recorded requests.
  */
 export const ROTATE_MS = 24 * 3_600_000;
 const OVERLAP_MS = SEALED_LIFE_MAX_S * 1000;
 
 interface SealKey extends ReceiverKey {
-  /** base64url of 8 bytes. */
+  /** The key's id: base64url of 8 bytes. */
   kid: string;
-  /** Milliseconds since the epoch; from then on the key opens nothing. */
+  /** End of validity, in milliseconds since 1970. The key then opens nothing any more. */
   until: number;
 }
 
@@ -26,7 +26,7 @@ export class KeyRing {
   #current: SealKey;
   #previous: SealKey | undefined;
 
-  /** `now`: milliseconds since the epoch. */
+  /** @param now returns milliseconds since 1970 */
   constructor(now: () => number) {
     this.#now = now;
     this.#current = newKey(now());
@@ -36,12 +36,13 @@ export class KeyRing {
     return this.#current;
   }
 
-  /** Makes the next key if it is time; true if it did. */
+  /** Creates the next key if it is due. True if it did. */
   rotate(): boolean {
     const now = this.#now();
     if (this.#previous !== undefined && now >= this.#previous.until) this.#previous = undefined;
     const { until } = this.#current;
-    // If the clock was ahead and is corrected, the key would otherwise be kept too long by that difference.
+    // True after a clock that was ahead was corrected. Without this check the key would be kept too long by the
+    // difference.
     const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
     if (now < until - OVERLAP_MS && !aheadOfNow) return false;
     this.#previous = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };
@@ -49,7 +50,7 @@ export class KeyRing {
     return true;
   }
 
-  /** The key with that name, while it is valid. */
+  /** The key with that id, while it is valid. */
   find(kid: string): SealKey | undefined {
     const now = this.#now();
     return [this.#current, this.#previous].find((key) => key?.kid === kid && now < key.until);

@@ -1,6 +1,6 @@
 /**
- * Opens requests that clients sealed to this node. All causes of a refusal look the same, because an unauthenticated
- * client must not learn which check failed.
+ * Opens requests that clients sealed to this node. All refusals look the same, because an unauthenticated client must
+ * not learn which check failed.
  */
 import { createSecretKey, hash, timingSafeEqual } from 'node:crypto';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
@@ -37,7 +37,7 @@ import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
 import { openReplayedStream, type ReplayedStream } from './replayed-stream.ts';
 import type { KeyRing } from './seal-key-ring.ts';
 
-/** As the gateway sends it. */
+/** The request as the gateway sends it. */
 interface SealedOpening {
   headers: HeaderList;
   endpoint: Endpoint;
@@ -45,22 +45,22 @@ interface SealedOpening {
 }
 
 export interface OpenedRequest {
-  /** Model that the client named in clear; the seal covers it. */
+  /** The model that the client named in clear text. The seal covers it. */
   model: string;
   headers: Headers;
   body: Buffer;
-  /** The raw key that it was sealed to. */
+  /** The raw key to which the request was sealed. */
   key: Uint8Array;
   sealer: AnswerSealer;
-  /** True if another candidate may continue its stream. */
+  /** True if another candidate may continue the response. */
   resume: boolean;
-  /** The part of the stream that the client has, which this node continues. */
+  /** The part of the response that the client already has. This node continues after it. */
   sent: ReplayedStream | undefined;
-  /** Call it if the request got no response: it may be sent again. */
+  /** Call if the request got no response, so that it may be sent again. */
   unanswered(): void;
 }
 
-/** All sealed bodies that an agent holds at the same time. */
+/** Maximum size of all sealed bodies that an agent holds at the same time. */
 const SEALED_BODIES_MAX_BYTES = 256 * 1024 * 1024;
 
 export class SealOpener {
@@ -68,10 +68,10 @@ export class SealOpener {
   readonly #replay: ReplayMemory;
   readonly #now: () => number;
   #heldBytes = 0;
-  /** True if a sealed request was opened here: the engine's output may quote it. */
+  /** True if a sealed request was opened here, so that the engine's output may quote it. */
   used = false;
 
-  /** Absent: this node has no evidence of its machine. */
+  /** Absent if this node has no evidence about its machine. */
   readonly evidence: EvidenceHelper | undefined;
 
   constructor(
@@ -85,7 +85,7 @@ export class SealOpener {
     this.evidence = evidence;
   }
 
-  /** False if the memory is full; otherwise the caller must give the bytes back. */
+  /** Reserves memory. False if it is full. If true, the caller must give the bytes back. */
   hold(bytes: number): boolean {
     if (this.#heldBytes + bytes > SEALED_BODIES_MAX_BYTES) return false;
     this.#heldBytes += bytes;
@@ -96,7 +96,7 @@ export class SealOpener {
     this.#heldBytes -= bytes;
   }
 
-  /** @throws SealError not_opened, for every cause */
+  /** @throws SealError `not_opened`, regardless of the cause */
   open(opening: SealedOpening, body: Uint8Array): OpenedRequest {
     try {
       return this.#open(opening, body);
@@ -111,8 +111,8 @@ export class SealOpener {
     const untimely = timingProblem(stamp, this.#now() / 1000);
     if (untimely !== undefined) throw new SealError('not_opened', untimely);
     const name = toBase64url(stamp.nonce);
-    // Checked before any key is made, so that a gateway that repeats a request with a long part of its response costs
-    // the node almost nothing.
+    // Checked before any key is derived. A gateway that repeats a request with a long part of its response so costs the
+    // node almost nothing.
     if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
     const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
     const key = this.#ring.find(toBase64url(kid));
@@ -132,7 +132,7 @@ export class SealOpener {
       ? { kid, salt: kid, secret: shared() }
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
     const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
-    // Done last, so that a request that cannot be opened uses no memory here.
+    // Done last, so that a request that cannot be opened uses no memory.
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
     this.used = true;
     return {
@@ -148,7 +148,10 @@ export class SealOpener {
   }
 }
 
-/** The request and, after it, the part of a broken stream that the client has. @throws SealError malformed */
+/**
+ * Splits the body into the request and, after it, the part of the response that the client has.
+ * @throws SealError malformed
+ */
 function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: Uint8Array | undefined } {
   if (at === '') return { body: given, frames: undefined };
   const end = Number(at);
@@ -157,7 +160,7 @@ function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: 
   return { body: given.subarray(0, end), frames: given.subarray(end) };
 }
 
-/** The chunks of the body, in order and complete. @throws SealError, and errors of node:crypto */
+/** Opens the chunks of the body, which must be in order and complete. @throws SealError, and errors of node:crypto */
 function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
   const prk = extract(salt, cek);
   const key = createSecretKey(expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES));

@@ -1,6 +1,6 @@
 /**
- * How an agent is admitted. It sends a new key and its join token to any gateway, which answers with a ticket for that
- * key. With the ticket the agent connects to all gateways. While it reaches no gateway, it keeps trying.
+ * Admits an agent. It sends a new key and its join token to any gateway, which answers with a ticket for that key. With
+ * the ticket the agent connects to all gateways. While it reaches no gateway, it keeps trying.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
@@ -24,9 +24,9 @@ import type { TunnelRefusal } from './tunnel-types.ts';
 export interface TunnelAdmission {
   ticket: Ticket;
   issuers: { name: string; root: Uint8Array }[];
-  /** Other gateways at which the session may serve. */
+  /** Other gateways that the session may serve. */
   gateways: OtherGateway[];
-  /** Time settings of the mesh, from the operator. */
+  /** Times of the mesh that the operator set. */
   membership: AgentMembership;
 }
 
@@ -34,37 +34,32 @@ export interface TunnelAdmission {
 export interface OtherGateway {
   url: URL;
   /**
-   * True if it belongs to the agent's institution. All other gateways belong to peer institutions, which must not see
-   * the join token.
+   * True if it belongs to the agent's institution. Other gateways belong to peer institutions, which must not see the
+   * join token.
    */
   own: boolean;
 }
 
 export interface AdmissionOptions {
-  /** The join token is sent to each of these. */
+  /** Gateways to which the join token is sent. */
   gateways: readonly URL[];
   token: string;
-  /**
-   * Issuer of the first admission. A ticket of another issuer is refused, because its institution would own the node.
-   */
+  /** Issuer of the first admission. A ticket of another issuer is refused: its institution would control the node. */
   issuer?: string | undefined;
   cluster: string | undefined;
   /** Key of the new session. The ticket is valid only for this key. */
   key: Signer;
   jobEndsAt: Date | undefined;
-  /**
-   * The release that this program was installed from; undefined: none. A gateway may restrict admission to signed
-   * releases.
-   */
+  /** The release from which this program was installed; undefined: none. A gateway may require a signed release. */
   release?: OwnRelease | undefined;
-  /** Alternative paths to a gateway: proxies of known peers, for the case that no gateway answers directly. */
+  /** Other paths to a gateway: proxies of known peers, for the case that no gateway answers directly. */
   detours?: readonly ((gateway: URL) => URL | undefined)[];
   /** A proxy for all requests, if the node has no egress. */
   proxy?: ((gateway: URL) => URL | undefined) | undefined;
   env: NodeJS.ProcessEnv;
   signal: AbortSignal;
   log(line: string): void;
-  /** 0 ≤ x < 1. */
+  /** A random number x with 0 ≤ x < 1. */
   random(): number;
 }
 
@@ -84,24 +79,27 @@ export class AdmissionRefusedError extends Error {
 const CHALLENGED = 428;
 const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
-/** After this long the next gateway is tried, because a gateway may drop packets silently. */
+/** After this time the next gateway is tried too, because a gateway's network may drop packets silently. */
 const NEXT_AFTER_MS = 1000;
 
-/** Waits between tries: GPUs are idle meanwhile, but a thousand agents may arrive together. */
+/**
+ * Waits between tries. They are short, because GPUs are idle meanwhile, and random, because a thousand agents may start
+ * together.
+ */
 const BACKOFF = { minMs: 250, maxMs: 10_000 };
 const BACKOFF_SPREAD = 0.5;
-/** Longest wait that a gateway may ask for. */
+/** Maximum wait that a gateway may ask for. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** Gateways that an agent serves concurrently; each costs a socket and a heartbeat. */
+/** Maximum number of gateways that an agent serves. Each costs a socket and a heartbeat. */
 export const GATEWAYS_MAX = 16;
 
-/** A gateway of another version may send a different value; the defaults then apply. */
+/** A gateway of another version may send a value that is not understood. The defaults then apply. */
 export const membershipHintSchema = agentMembershipSchema
   .catch(() => agentMembershipSchema.parse({}))
   .default(() => agentMembershipSchema.parse({}));
 
-/** An older gateway does not send `own`; its gateways then count as another institution's. */
+/** An older gateway does not send `own`. Its gateways then count as another institution's. */
 export const otherGatewaySchema = z.object({
   url: z.url({ protocol: /^https?$/ }),
   own: z.boolean().default(false),
@@ -115,12 +113,12 @@ const answerSchema = z.object({
   membership: membershipHintSchema,
 });
 
-/** Outcome of one try at one gateway. */
+/** Result of one try at one gateway. */
 type Outcome =
   | { kind: 'admitted'; admission: TunnelAdmission }
   | { kind: 'refused'; refusal: TunnelRefusal }
   | { kind: 'later'; why: string; afterMs: number }
-  /** No answer. */
+  /** The gateway did not answer. */
   | { kind: 'away'; why: string };
 
 /** Resolves when admitted. Rejects with AdmissionRefusedError, or with the signal's reason. */
@@ -144,7 +142,7 @@ export async function requestAdmission(options: AdmissionOptions): Promise<Tunne
 }
 
 /**
- * Asks every gateway once, each a moment after the previous one. The first ticket wins. If no gateway answers, takes
+ * Asks every gateway once, each a moment after the previous one. The first ticket wins. If no gateway answers, tries
  * the detours.
  */
 async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>): Promise<Outcome[]> {
@@ -152,7 +150,7 @@ async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>
   const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
   const direct = await race(ways, options, refused);
   if (direct.some(({ kind }) => kind !== 'away')) return direct;
-  // A peer on a detour must not see the token, so a gateway without TLS is only asked directly.
+  // A peer on a detour must not see the token, so gateways without TLS are only asked directly.
   const detours = (options.detours ?? []).flatMap((detour) =>
     open.flatMap((gateway) => {
       const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
@@ -249,7 +247,7 @@ function challengeOf(text: string): string | undefined {
 }
 
 /**
- * Attests this program's release, signed with the session's key. The signature is valid only for this session and this
+ * Attests this program's release with a signature of the session's key. It is valid only for this session and this
  * challenge.
  */
 function attest(challenge: string, { release, key }: AdmissionOptions): object {
@@ -259,9 +257,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
   return { attestation: { challenge, digest, signature: toBase64url(signature) } };
 }
 
-/**
- * Throws Error if the answer is not a valid ticket for this key, such as a proxy's page or a faulty gateway's answer.
- */
+/** @throws Error if the answer is not a valid ticket for this key, for example a proxy's page */
 function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
   const parsed = answerSchema.safeParse(tryParseJson(text));
   if (!parsed.success) throw new Error('its answer is no admission');
@@ -280,7 +276,7 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
   return { ticket, issuers: listed, gateways: selectOtherGateways(gateways, gateway), membership };
 }
 
-/** The gateways that the gateway `by` names. If `by` was asked over TLS, gateways without TLS are left out. */
+/** The gateways that gateway `by` names. If `by` was asked over TLS, those without TLS are left out. */
 export function selectOtherGateways(gateways: readonly z.infer<typeof otherGatewaySchema>[], by: URL): OtherGateway[] {
   return gateways
     .map(({ url, own }) => ({ url: new URL(url), own }))

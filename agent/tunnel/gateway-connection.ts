@@ -13,28 +13,31 @@ import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import { socketPort } from './socket-port.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
 
-/** NATs of clusters drop idle connections after minutes, some after one. */
+/** Interval of pings. NATs of clusters drop idle connections after minutes, some after one. */
 const PING_EVERY_MS = 15_000;
 
-/** A path that drops packets sends no error. Without this limit the agent would notice it after many minutes. */
+/**
+ * Maximum wait for the pong. A path that drops packets sends no error, and the agent would notice it only after many
+ * minutes.
+ */
 const PONG_WITHIN_MS = 10_000;
 
 export interface ConnectionEvents {
-  /** The gateway accepted this session on this socket. */
+  /** Called when the gateway accepted this session on this socket. */
   onReady(link: Link, gateway: string): void;
   onFrame(link: Link, frame: Frame): void;
   onMessageEnd(): void;
   onClosed(code: number, reason: string): void;
 }
 
-/** The life of one socket: challenge, hello, welcome, frames, heartbeat, end. */
+/** One WebSocket to a gateway, from start to end: challenge, hello, welcome, frames, heartbeat, close. */
 export class Connection {
   readonly #socket: WebSocket;
   readonly #identity: SessionIdentity;
   readonly #generation: number;
   readonly #audience: string;
   readonly #events: ConnectionEvents;
-  /** The TCP or TLS connection of the socket, once it is open. */
+  /** The TCP or TLS socket below the WebSocket, once it is open. */
   #raw: Socket | undefined;
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
@@ -43,7 +46,7 @@ export class Connection {
   #openedAt = 0;
   #finished = false;
 
-  /** `purpose`: set for a socket that is not a tunnel. A signature is valid only for one purpose and one host. */
+  /** @param purpose set for a socket that is not a tunnel; a signature is valid only for one purpose and one host */
   constructor(
     socket: WebSocket,
     identity: SessionIdentity,
@@ -59,7 +62,7 @@ export class Connection {
     socket.binaryType = 'nodebuffer';
     socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
     socket.on('close', (code, reason) => this.#onClose(code, reason.toString()));
-    socket.on('error', () => {}); // close follows
+    socket.on('error', () => {}); // the close event follows
     socket.on('upgrade', (response) => {
       this.#raw = response.socket;
     });
@@ -83,14 +86,14 @@ export class Connection {
   #onMessage(data: Buffer, isBinary: boolean): void {
     this.#endPongWait?.();
     this.#endPongWait = undefined;
-    if (!isBinary) return; // the pong
+    if (!isBinary) return; // text messages are only pongs
     try {
       if (this.#link === undefined) return this.#handshake(data);
       const link = this.#link;
       link.receive(data, (frame) => this.#events.onFrame(link, frame));
       this.#events.onMessageEnd();
     } catch (error) {
-      // If the gateway breaks the protocol, the agent opens a new socket and does not guess.
+      // If the gateway breaks the protocol, the agent opens a new socket.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
       this.close(CLOSE_CODES.protocol, error.message);
     }

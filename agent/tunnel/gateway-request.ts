@@ -9,7 +9,7 @@ import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { proxyFor } from '../host/proxy-variables.ts';
 import { throughProxy } from './open-websocket.ts';
 
-/** A list of issuers with their keys is a few KiB; a proxy's error page is cut off. */
+/** Maximum length of an answer. A list of issuers with their keys is a few KiB. A longer page of a proxy is cut. */
 const ANSWER_MAX_BYTES = 64 * 1024;
 
 interface GatewayRequest {
@@ -19,7 +19,7 @@ interface GatewayRequest {
   headers: Record<string, string>;
   body: Uint8Array | string;
   env: NodeJS.ProcessEnv;
-  /** An HTTP proxy for this request; takes precedence over the environment's proxies. */
+  /** An HTTP proxy for this request. It takes precedence over the environment's proxies. */
   proxy?: URL | undefined;
   signal: AbortSignal;
 }
@@ -33,7 +33,10 @@ export interface GatewayAnswer {
   date: string | undefined;
 }
 
-/** Sends a POST. Rejects if no answer arrives: no route, no such name, an untrusted certificate, or the signal. */
+/**
+ * Sends a POST. Rejects if no answer arrives: no route, an unknown host name, an untrusted certificate, or an aborted
+ * signal.
+ */
 export async function postToGateway(options: GatewayRequest): Promise<GatewayAnswer> {
   const { gateway, path, headers, body, env, signal } = options;
   const url = new URL(gateway);
@@ -71,7 +74,7 @@ function answerTo(
 ): Promise<IncomingMessage> {
   const secure = url.protocol === 'https:';
   const request = secure ? httpsRequest : httpRequest;
-  // An agent of node:http opens its own connections and would bypass the proxy; without an agent it takes this socket.
+  // An agent of node:http opens its own connections and would bypass the proxy. Without an agent it uses this socket.
   const way =
     socket === undefined
       ? { agent: false as const }
@@ -86,7 +89,7 @@ function answerTo(
   });
 }
 
-/** Rejects as soon as `signal` aborts. The connection that is then being opened ends by the proxy's time limit. */
+/** Rejects as soon as `signal` aborts. The connection that is being opened then ends at the proxy's time limit. */
 function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);
@@ -100,7 +103,7 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
 
 type Said = Pick<GatewayAnswer, 'status' | 'text'>;
 
-/** A gateway's error: OpenAI's envelope, with all four fields. */
+/** A gateway's error: OpenAI's envelope with all four fields. */
 const envelopeSchema = z.object({
   error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
 });
@@ -114,8 +117,8 @@ export function errorMessageOf({ status, text }: Said): string {
 }
 
 /**
- * True if a gateway refuses for good. A page of an intermediary, such as a login proxy, a firewall or a load balancer
- * without a backend, has the same status; it is not a gateway's answer, and ends neither an engine nor a session.
+ * True if a gateway refuses for good. A page of a login proxy, a firewall or a load balancer without a backend may have
+ * the same status. Such a page is not a gateway's answer, and ends neither an engine nor a session.
  */
 export function isRefusal(answer: Said): boolean {
   return FINAL.has(answer.status) && codeOf(answer) !== undefined;
@@ -126,7 +129,7 @@ export function isSessionOver(answer: Said): boolean {
   return codeOf(answer) === 'session_over';
 }
 
-/** Undefined if it is not a gateway's answer. */
+/** The code of a gateway's error. Undefined if the answer is not a gateway's error. */
 function codeOf({ text }: Said): string | undefined {
   return envelopeSchema.safeParse(tryParseJson(text)).data?.error.code;
 }

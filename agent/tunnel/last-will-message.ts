@@ -1,5 +1,6 @@
 /**
- * A session's LEFT record, signed while its agent lives and delivered if the agent was killed; see host/last-will-process.ts.
+ * A session's LEFT record, signed while its agent lives, and delivered if the agent was killed; see
+ * host/last-will-process.ts.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
@@ -9,7 +10,7 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { postToGateway } from './gateway-request.ts';
 
-/** Pauses before each delivery. A gateway that cannot be reached now finds the end itself some seconds later. */
+/** Pauses before each delivery. A gateway that cannot be reached finds the end itself some seconds later. */
 const PAUSES_MS = [0, 500, 2_000];
 const TIMEOUT_MS = 5_000;
 
@@ -27,7 +28,7 @@ interface Testament {
   record: Uint8Array;
 }
 
-/** One line of text. */
+/** The message as one line of text. */
 export function lastWillOf({ gateways, proxy, ticket, record }: Testament): string {
   const will: z.infer<typeof willSchema> = {
     gateways: gateways.map((gateway) => ({ url: gateway.href, proxy: proxy?.(gateway)?.href })),
@@ -37,7 +38,10 @@ export function lastWillOf({ gateways, proxy, ticket, record }: Testament): stri
   return JSON.stringify(will);
 }
 
-/** Delivers it to each gateway, with a few tries if it does not answer. @throws Error if `text` is not a last will */
+/**
+ * Delivers the record to each gateway, with a few tries if a gateway does not answer.
+ * @throws Error if `text` is not a last will
+ */
 export async function deliverLastWill(text: string, env: NodeJS.ProcessEnv): Promise<void> {
   const { gateways, headers, record } = willSchema.parse(JSON.parse(text));
   const body = fromBase64url(record, REGISTRY_RECORD_MAX_BYTES) ?? new Uint8Array();

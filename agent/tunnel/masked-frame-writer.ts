@@ -1,13 +1,16 @@
 /**
- * Messages of a client as WebSocket frames. `ws` masks byte by byte into new memory, which takes a quarter of an
- * agent's work for a large body.
+ * Writes a client's messages as WebSocket frames. `ws` masks byte by byte into new memory, which takes a quarter of an
+ * agent's time for a large body.
  */
 import { randomFillSync } from 'node:crypto';
 
-/** Frames up to the first size, and frames up to the second, reuse memory; larger ones are rare. */
+/** Sizes of reused memory: small frames, and larger ones. Even larger frames are rare and get new memory. */
 const SMALL_BYTES = 16 * 1024;
 const LARGE_BYTES = 384 * 1024;
-/** Buffers kept of each size. At most this many are on their way, because a socket with more than 256 KiB is busy. */
+/**
+ * Number of buffers kept of each size. At most this many are in use, because a socket with more than 256 KiB counts as
+ * busy.
+ */
 const BUFFERS_PER_SIZE = 4;
 
 /** Offset of the payload: after the longest header (14 bytes, RFC 6455 §5.2), aligned to a word. */
@@ -18,7 +21,7 @@ const MASKED = 0x80;
 const keys = new Int32Array(1024);
 let nextKey = keys.length;
 
-/** Unpredictable, as RFC 6455 §5.3 requires. */
+/** An unpredictable masking key, as RFC 6455 §5.3 requires. */
 function newKey(): number {
   if (nextKey === keys.length) {
     randomFillSync(keys);
@@ -27,12 +30,12 @@ function newKey(): number {
   return keys[nextKey++] ?? 0;
 }
 
-/** Makes frames in memory that is reused after `release` is called. */
+/** Writes frames into memory that is reused after `release` is called. */
 export class MaskedFrameWriter {
   readonly #small: Buffer[] = [];
   readonly #large: Buffer[] = [];
 
-  /** One final binary frame with a copy of the message. Call `release` when the frame is not read any more. */
+  /** One final binary frame with a copy of the message. Call `release` when the frame is no longer read. */
   make(message: Uint8Array): { frame: Buffer; release: () => void } {
     const { length } = message;
     const needed = PAYLOAD_AT + length + 3;
@@ -59,7 +62,7 @@ export class MaskedFrameWriter {
   }
 }
 
-/** Writes the header before the key, and returns its start. */
+/** Writes the header in front of the key. Returns the header's offset. */
 function writeHead(memory: Buffer, keyAt: number, length: number): number {
   let at = keyAt;
   let short = length;

@@ -13,13 +13,13 @@ import {
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({
-  /** The gateway belongs to another institution than the ticket, so it names no gateways. */
+  /** True if the gateway belongs to another institution than the ticket. It then names no gateways. */
   peer: z.boolean().default(false),
   data: z.array(otherGatewaySchema).max(64),
   membership: membershipHintSchema,
 });
 
-/** Information that a gateway sends outside its tunnel. */
+/** What a gateway reports outside its tunnel: other gateways, and times of the mesh. */
 export type GatewayHints = Pick<TunnelAdmission, 'gateways' | 'membership'>;
 
 interface OtherGatewaysOptions {
@@ -30,7 +30,7 @@ interface OtherGatewaysOptions {
 }
 
 /**
- * Undefined if the gateway does not answer or belongs to another institution; then no gateway is added or dropped.
+ * Undefined if the gateway does not answer, or belongs to another institution; no gateway is then added or dropped.
  * Never rejects.
  */
 export async function pollGateways(options: OtherGatewaysOptions): Promise<GatewayHints | undefined> {

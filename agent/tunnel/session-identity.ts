@@ -3,7 +3,7 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
 
 /**
- * The identity of a session, from its ticket and its key. The key exists only in this process: a restart is always a
+ * The identity of a session, from its ticket and its key. The key exists only in this process, so a restart is always a
  * new session.
  */
 export function sessionIdentityOf(ticket: Ticket, key: Signer): SessionIdentity {

@@ -1,11 +1,14 @@
-/** Directories of functions' processes: in the temporary directory, 0700, with the agent's process id in their name. */
+/**
+ * Directories of functions' processes. They are in the temporary directory, have mode 0700, and contain the agent's
+ * process id in their name.
+ */
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { isAlive } from '../../host/is-process-alive.ts';
 
 const NAME = /^otela-function-(\d{1,10})-/;
-/** Directories that are checked when an agent starts; the rest is left for the next agent. */
+/** Maximum number of directories that one agent checks at its start. The next agent that starts checks the others. */
 const STALE_MAX = 1_000;
 
 /** @throws Error if it cannot be created */
@@ -30,8 +33,8 @@ export function removeStaleDirectories(temporary: string): void {
 }
 
 /**
- * A function may leave files that cannot be removed: a directory without permissions, an open file on NFS, a process
- * that continues to write. Returns why something remains; the next agent that starts here tries again.
+ * Returns why something remains, or undefined. A function may leave files that cannot be removed: a directory without
+ * permissions, an open file on NFS, a process that continues to write. The next agent that starts here tries again.
  */
 export function removeFunctionDirectory(path: string): string | undefined {
   try {

@@ -1,10 +1,13 @@
-/** Frames of a function's process: one JSON object a line, of bounded length. */
+/** Frames of a function's process. A frame is one line of JSON of bounded length. */
 import * as z from 'zod';
 import { decodeUtf8 } from '../../../shared/openai/byte-search.ts';
 import { JsonReader } from '../../../shared/openai/json-reader.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 
-/** Longest answer of one call. A call's lines have at most 4 MiB, and each result that is kept has at most 1 MiB. */
+/**
+ * Maximum length of the answer to one call. The lines of a call have at most 4 MiB together, and each stored result has
+ * at most 1 MiB.
+ */
 const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
 const frameSchema = z.union([
@@ -14,7 +17,7 @@ const frameSchema = z.union([
 ]);
 type Parsed = z.output<typeof frameSchema>;
 type Outputs = Extract<Parsed, { outputs: unknown[] }>;
-/** Outputs as JSON, with the digits that the function wrote. */
+/** `outputs`: JSON texts with the digits that the function wrote. */
 export type FunctionFrame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
 
 /** Splits the output into frames. */
@@ -25,7 +28,7 @@ export class FunctionFrameReader {
   #bytes = 0;
   #finished = false;
 
-  /** @param onGarbage called at most once; nothing is read after it */
+  /** @param onGarbage called at most once, when the output is not a valid frame; nothing is read after that */
   constructor(onFrame: (frame: FunctionFrame) => void, onGarbage: (why: string) => void) {
     this.#onFrame = onFrame;
     this.#onGarbage = onGarbage;
@@ -65,7 +68,7 @@ export class FunctionFrameReader {
   }
 }
 
-/** The outputs of a frame that was parsed already. */
+/** The outputs of a frame whose JSON was already checked. */
 function outputsOf(frame: Uint8Array): string[] {
   const reader = new JsonReader(frame);
   let outputs: string[] = [];

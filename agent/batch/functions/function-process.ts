@@ -1,4 +1,7 @@
-/** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
+/**
+ * One loaded function: a child process that answers one call at a time. It has its own process group, directory and
+ * pipes.
+ */
 
 import type { ChildProcess } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,11 +18,12 @@ import { functionEnvironment } from './function-environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
 import { HARNESS } from './python-harness.ts';
 
-/** Linux's page size on every machine that runs an engine; only the memory limit depends on it. */
+/** Linux's page size on every machine that runs an engine. Only the memory limit depends on it. */
 const PAGE_BYTES = 4_096;
 
 /**
- * Resident memory of a process group, from proc(5); 0 without /proc. Pages that two of its processes share count twice.
+ * Resident memory of a process group in bytes, from proc(5); 0 without /proc. Pages that two of its processes share
+ * count twice.
  */
 function groupMemoryBytes(group: number): number {
   let pids: string[];
@@ -43,20 +47,20 @@ function residentOf(pid: string, group: number): number {
 }
 
 export interface FunctionLimits {
-  /** Path of the interpreter. */
+  /** Path of the Python interpreter. */
   python: string;
   loadMs: number;
-  /** Longest call. */
+  /** Maximum duration of one call, in milliseconds. */
   callMs: number;
-  /** Resident memory of the whole group. */
+  /** Maximum resident memory of the whole process group. */
   memoryBytes: number;
 }
 
 interface ProcessOptions {
   limits: FunctionLimits;
-  /** The agent's environment; the process gets only the variables that it needs. */
+  /** The agent's environment. The process gets only the variables that Python, CUDA and caches need. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Directory of temporary files; the process gets its own directory in it, 0700. */
+  /** Directory of temporary files. The process gets its own directory in it, with mode 0700. */
   temporary: string;
   code: string;
   name: string | undefined;
@@ -65,17 +69,17 @@ interface ProcessOptions {
 
 type CallAnswer =
   | { kind: 'outputs'; outputs: string[] }
-  /** The function raised, or returned too many or too few outputs; the process is healthy. */
+  /** The function raised an exception, or returned too many or too few outputs. The process is healthy. */
   | { kind: 'raised'; error: string }
-  /** The process ended, sent no valid frame, or was ended because of its time or memory. */
+  /** The process ended, sent an invalid frame, or was ended because of its time or memory. */
   | { kind: 'broken'; why: string };
 
-/** Length of its last output that is kept for the errors of lines. */
+/** Bytes of the process's last output that are kept for error messages. */
 const TAIL_BYTES = 16 * 1024;
 const SHOWN_CHARS = 400;
-/** Interval at which its memory is checked. */
+/** Interval at which the process's memory is checked. */
 const MEMORY_POLL_MS = 1_000;
-/** Time from SIGTERM to SIGKILL; short, because it has nothing to save. */
+/** Time from SIGTERM to SIGKILL. It is short, because the process has nothing to save. */
 const GRACE_MS = 1_000;
 
 export class FunctionProcess {
@@ -90,7 +94,7 @@ export class FunctionProcess {
   #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
   #gone: Promise<void> | undefined;
 
-  /** Starts it; `load` reports whether it is ready. @throws Error if its directory cannot be created */
+  /** Starts the process. `load` reports whether it is ready. @throws Error if its directory cannot be created */
   constructor(options: ProcessOptions) {
     this.#options = options;
     const { limits, env, temporary, code, name, log } = options;
@@ -121,7 +125,7 @@ export class FunctionProcess {
     this.#pollTimer = setInterval(() => this.#watchMemory(), MEMORY_POLL_MS);
   }
 
-  /** Undefined if the process could not be started. */
+  /** The pipe for calls. Undefined if the process could not be started. */
   get #asks(): Writable | undefined {
     return this.#child.stdio?.[3] as Writable | undefined;
   }
@@ -130,12 +134,12 @@ export class FunctionProcess {
     return this.#child.stdio?.[4] as Readable | undefined;
   }
 
-  /** Why it cannot answer any more; undefined: it can. */
+  /** Why the process can no longer answer; undefined if it can. */
   get broken(): string | undefined {
     return this.#broken;
   }
 
-  /** Call once, before all calls. @returns why it could not be loaded, or undefined */
+  /** Call once, before the first `call`. @returns why the function could not be loaded, or undefined */
   async load(): Promise<string | undefined> {
     const { loadMs } = this.#options.limits;
     const frame = await this.#answer(loadMs, 'load()');
@@ -144,7 +148,7 @@ export class FunctionProcess {
     return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
   }
 
-  /** One at a time. @param lines inputs of `infer`, as JSON */
+  /** Runs one call; calls must not overlap. @param lines inputs of `infer`, as JSON */
   async call(lines: readonly string[]): Promise<CallAnswer> {
     const id = this.#next++;
     if (this.#broken === undefined) this.#asks?.write(`{"id":${id},"lines":[${lines.join(',')}]}\n`);
@@ -156,7 +160,7 @@ export class FunctionProcess {
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
   }
 
-  /** Ends the group and removes its directory. Never rejects. */
+  /** Ends the process group and removes its directory. Never rejects. */
   stop(): Promise<void> {
     this.#break('it was stopped');
     this.#gone ??= this.#end();
@@ -185,12 +189,12 @@ export class FunctionProcess {
   }
 
   #take(frame: FunctionFrame): void {
-    // A process that it left running may write to the pipe between calls.
+    // A process that the function left running may write to the pipe between calls.
     if (this.#waits === undefined) this.#break('it answered when nothing was asked');
     else this.#waits(frame);
   }
 
-  /** No output of it is accepted any more; kills the whole group. */
+  /** Kills the whole process group. No output of it is accepted afterwards. */
   #break(why: string): string {
     if (this.#broken !== undefined) return this.#broken;
     this.#broken = why;

@@ -1,4 +1,4 @@
-/** Lines of batches, run by users' functions on this node. */
+/** Runs lines of batches with users' functions on this node. */
 
 import { createHash, randomUUID } from 'node:crypto';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
@@ -15,9 +15,9 @@ import { FailureLog } from '../rate-limited-log.ts';
 import type { FunctionProcess } from './function-process.ts';
 import { type FunctionCode, type FunctionHost, LoadError } from './loaded-functions.ts';
 
-/** Calls grow until one takes about this long, because a killed node loses one call. */
+/** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
 const CALL_TARGET_MS = 1_000;
-/** Most lines of one call; a lease has as many. */
+/** Maximum number of lines in one call; a lease has as many. */
 const MOST = 100;
 
 /** Number of lines in one call of `infer`. */
@@ -36,13 +36,13 @@ class CallSize {
 }
 
 interface FunctionRunnerOptions {
-  /** Gateways that this agent works for now. */
+  /** Gateways for which this agent currently works. */
   gateways(): readonly URL[];
   open(url: URL): BatchGateway;
   host: FunctionHost;
-  /** Owners of the functions that may run here; undefined: all owners. */
+  /** Owners whose functions may run here; undefined: all owners. */
   owners: readonly string[] | undefined;
-  /** Concurrent leases of each gateway. */
+  /** Number of concurrent leases per gateway. */
   workers: number;
   /** True if this agent has a session. */
   admitted(): boolean;
@@ -54,7 +54,7 @@ const BACKOFF = { minMs: 500, maxMs: 30_000 };
 const POLL_MS = 200;
 /** Interval at which the list of gateways is read. */
 const GATEWAYS_POLL_MS = 1_000;
-/** Consecutive crashes after which the function is not tried here for a while. */
+/** After this many consecutive crashes the function is not tried here for a while. */
 const CRASHES_MAX = 3;
 
 type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
@@ -85,12 +85,12 @@ export class FunctionRunner {
     this.#gateways.look();
   }
 
-  /** Lines that functions run now. */
+  /** Number of lines that functions currently run. */
   get running(): number {
     return this.#running;
   }
 
-  /** Begins no calls; returns leases when the running calls have ended, or at `signal`. */
+  /** Begins no further calls. Returns leases when the running calls have ended, or when `signal` is aborted. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
     while (this.#running > 0 && !signal.aborted) await pause(POLL_MS);
@@ -145,7 +145,7 @@ export class FunctionRunner {
     }
   }
 
-  /** Runs until the gateway has accepted a result for each line, or the function is not tried any more. */
+  /** Runs until the gateway has accepted a result for each line, or the function is given up. */
   async #runLines(
     lease: Work,
     work: LeaseWork,
@@ -177,7 +177,7 @@ export class FunctionRunner {
       const call = queue.splice(0, size);
       const outcome = await this.#call(process, lease, work, call);
       host.release(code.context);
-      // One line may have caused the failure of the whole call, so each line then runs separately.
+      // One line may have caused the failure of the whole call, so each line now runs in its own call.
       if (outcome !== 'done' && call.length > 1) {
         queue.unshift(...call);
         alone = call.length;
@@ -220,7 +220,7 @@ export class FunctionRunner {
   async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
-    // Otherwise one owner's code would be stored, and run later, as another owner's function.
+    // Otherwise one owner's code would be stored and later run as another owner's function.
     if (
       context !==
       createHash('sha256')
@@ -241,7 +241,7 @@ export class FunctionRunner {
     return code;
   }
 
-  /** At most one for each stored context. */
+  /** The call size of a context. At most one entry for each stored context. */
   #size(context: string): CallSize {
     let size = this.#sizes.get(context);
     if (size === undefined) {
@@ -254,7 +254,7 @@ export class FunctionRunner {
   }
 }
 
-/** @param output JSON */
+/** @param output the function's output as JSON */
 function answered(line: number, model: string, output = 'null'): LineResult {
   const body = `{"object":"otela.function.output","model":${JSON.stringify(model)},"output":${output}}`;
   if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };

@@ -1,4 +1,7 @@
-/** The functions of a node: which are loaded, which is unloaded for another one, which have failed. */
+/**
+ * The functions of a node: which ones are loaded, which one is unloaded to make room for another, and which ones have
+ * failed.
+ */
 
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
@@ -14,11 +17,11 @@ export interface FunctionCode {
 interface HostOptions {
   limits: FunctionLimits;
   env: Readonly<Record<string, string | undefined>>;
-  /** Functions that are loaded concurrently; one GPU rarely holds two models. */
+  /** Maximum number of functions that are loaded concurrently. One GPU rarely holds two models. */
   loadedMax: number;
-  /** Directory of temporary files. */
+  /** Parent directory of the functions' temporary directories. */
   temporary: string;
-  /** Default ten minutes. */
+  /** Time after which an unused function is unloaded. Default: ten minutes. */
   idleMs?: number;
   now(): number;
   log(line: string): void;
@@ -34,9 +37,9 @@ interface Loaded {
 /** A function that is unused for this long is unloaded, because it uses a GPU. */
 const IDLE_MS = 600_000;
 const POLL_MS = 5_000;
-/** Stored files; the oldest is dropped. */
+/** Maximum number of stored code files; the oldest is dropped. */
 const STORED_MAX = 32;
-/** A function that failed is not tried here again for this long; the time doubles with each failure. */
+/** A function that failed is not tried on this node for this long. The time doubles with each failure. */
 const BROKEN_MS = { first: 2_000, most: 600_000 };
 const BROKEN_MAX = 64;
 
@@ -51,11 +54,11 @@ export class LoadError extends Error {
 export class FunctionHost {
   readonly #options: HostOptions;
   readonly #loaded = new Map<string, Loaded>();
-  /** At most STORED_MAX of at most half a MiB, the most recently used at the end. */
+  /** Code files by context, the most recently used last. At most STORED_MAX, each at most half a MiB. */
   readonly #stored = new Map<string, FunctionCode>();
-  /** At most BROKEN_MAX. */
+  /** Functions that failed, by context. At most BROKEN_MAX. */
   readonly #broken = new Map<string, { untilMs: number; waitMs: number }>();
-  /** Calls that wait for a loaded function: at most one per lease. */
+  /** Callbacks of calls that wait for a loaded function: at most one per lease. */
   readonly #freed = new Set<() => void>();
   readonly #pollTimer: NodeJS.Timeout;
   #closed = false;
@@ -90,23 +93,22 @@ export class FunctionHost {
   }
 
   /**
-   * Returns the loaded function, for one call; waits until it is unused or another one can be unloaded. Return it with
-   * `release`.
+   * Returns the loaded function for one call. Waits until it is unused, or until another function can be unloaded for
+   * it. Return it with `release`.
    * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
     for (;;) {
       if (this.#closed) throw new LoadError('the agent is ending');
       const known = this.#loaded.get(code.context);
-      // Only for one call at a time: the process answers one call, and would take a second call's answer for the
-      // first's.
+      // A process answers one call at a time. A second concurrent call would get the answer to the first.
       if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
         known.users += 1;
         return known.process;
       }
       const full = this.#loaded.size >= this.#options.loadedMax;
       if (known === undefined && !full) return this.#start(code);
-      // If the function itself is broken, it is unloaded; otherwise the least recently used one.
+      // Unload the function itself if it is broken, otherwise the least recently used one.
       const leaving = known === undefined ? this.#leastUsed() : ([code.context, known] as const);
       if (leaving?.[1].users === 0) await this.#stop(...leaving);
       else await new Promise<void>((resolve) => this.#freed.add(resolve));
@@ -121,7 +123,7 @@ export class FunctionHost {
     this.#reportFreed();
   }
 
-  /** It failed here; other nodes may succeed. */
+  /** The function failed here. Other nodes may succeed. */
   setBroken(context: string): void {
     const before = this.#broken.get(context);
     const waitMs = before === undefined ? BROKEN_MS.first : Math.min(BROKEN_MS.most, before.waitMs * 2);
@@ -131,7 +133,7 @@ export class FunctionHost {
     if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
   }
 
-  /** It answered. */
+  /** The function answered. */
   setWell(context: string): void {
     this.#broken.delete(context);
   }

@@ -1,8 +1,8 @@
 /**
- * The Python side of a function's process. Calls arrive on descriptor 3 and answers are sent on descriptor 4, one JSON
- * object a line. The function's own output goes to descriptors 1 and 2; the agent keeps the end of it. `opentela`
- * here replaces the client's module: a file that was written for `@opentela.function` loads without the client, and
- * starts nothing.
+ * The Python program that runs in a function's process. Calls arrive on descriptor 3 and answers are sent on descriptor
+ * 4, one JSON object a line. The function's own output goes to descriptors 1 and 2, and the agent keeps the end of it.
+ * The `opentela` module that this program defines replaces the client's module. So a file that was written for
+ * `@opentela.function` loads without the client, and starts nothing.
  */
 export const HARNESS = String.raw`
 import importlib.util, json, os, sys, traceback, types

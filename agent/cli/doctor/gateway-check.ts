@@ -11,13 +11,13 @@ import { proxyFor } from '../../host/proxy-variables.ts';
 import { errorMessageOf, type GatewayAnswer, type postToGateway } from '../../tunnel/gateway-request.ts';
 
 const ANSWER_MS = 10_000;
-/** Largest clock difference: tickets and certificates depend on the clock, with an hour's reserve at each end. */
+/** Largest accepted clock difference. Tickets and certificates tolerate an hour at each end. */
 const SKEW_MAX_MS = 60_000;
 
 interface GatewayCheck {
   gateway: URL;
   env: Env;
-  /** The agent with `--offer-relay` that this one would use as a proxy. */
+  /** Address of the agent with `--offer-relay` that this agent would use as a proxy. */
   relay?: URL | undefined;
   post: typeof postToGateway;
   /** Milliseconds since the epoch. */
@@ -69,7 +69,7 @@ function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
 function clock(date: string | undefined, askedAt: number, answeredAt: number): CheckResult[] {
   const theirs = Date.parse(date ?? '');
   if (Number.isNaN(theirs)) return [];
-  // The gateway read its clock between the request and the answer, and sent it in whole seconds.
+  // The gateway read its clock between the request and the answer, and sent whole seconds.
   const ahead = Math.max(0, askedAt - theirs - 1000);
   const behind = Math.max(0, theirs - answeredAt);
   const off = Math.max(ahead, behind);
@@ -89,7 +89,7 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
 
 const PASSWORD = 'Put them into HTTPS_PROXY: http://name:password@host:port.';
 
-/** Fixes if a proxy is in between. */
+/** Fixes for a gateway that is reached through a proxy. */
 const PROXY_FIXES: typeof FIXES = [
   [/answered 407/, PASSWORD],
   [

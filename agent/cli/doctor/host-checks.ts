@@ -39,7 +39,10 @@ export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
   );
 }
 
-/** `command` has not run, so its engine's address must be free; an engine that was started elsewhere must answer. */
+/**
+ * If `command` is given, it has not started yet, so its engine's address must be free. An engine that was started
+ * elsewhere must answer.
+ */
 export async function checkEngine(
   command: string[] | undefined,
   target: EngineTarget | undefined,
@@ -73,7 +76,8 @@ export async function checkEngine(
 
 export function checkState(env: Env): CheckResult {
   try {
-    // Created and removed, because permissions do not show a full disk, or another owner of an existing directory.
+    // Creates and removes the directory. Its permissions alone would not reveal a full disk, or that another user owns
+    // an existing directory.
     const state = new StateDir(env);
     state.remove();
     return checkPassed('state', `goes below ${dirname(state.path)}`);

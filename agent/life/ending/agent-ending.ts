@@ -1,4 +1,7 @@
-/** Carries out the state machine of an agent's life (ending/ending-transitions.ts): one queue of events, one timer, the actions. */
+/**
+ * Carries out the state machine of an agent's end (ending-transitions.ts): it has one queue of events and one timer,
+ * and runs the actions.
+ */
 import type { Writable } from 'node:stream';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -22,15 +25,18 @@ interface LifeOptions {
   parts: AgentParts;
   job: Pick<JobWatch, 'plan' | 'drainReason' | 'fate' | 'warning'>;
   logs: Pick<RemoteLogs, 'atEnd'>;
-  /** False: the agent of rank 0 registers the engine. */
+  /** False if the agent of rank 0 registers the engine. */
   registers: boolean;
   stderr: Writable;
   log(line: string): void;
 }
 
-/** Events wait only while an action of another event is carried out, and few actions send events immediately. */
+/**
+ * Maximum number of queued events. Events wait only while an action of another event runs, and few actions send events
+ * immediately.
+ */
 const EVENTS_MAX = 64;
-/** Lines of the engine's output that are repeated after its end: a traceback's last call and its error. */
+/** Number of output lines that are repeated after the engine's end: a traceback's last call and its error. */
 const LAST_LINES = 12;
 
 export class Life {
@@ -49,17 +55,17 @@ export class Life {
     this.#options = options;
   }
 
-  /** Settled at the first reason to end. */
+  /** Settled when the first reason to end occurred. */
   get ending(): Pick<Deferred<void>, 'promise' | 'settled'> {
     return this.#ending;
   }
 
-  /** The exit code, when the end is complete. */
+  /** Resolves with the exit code when the end is complete. */
   get exit(): Promise<number> {
     return this.#exit.promise;
   }
 
-  /** True if it ends because of an order to restart. */
+  /** True if the agent ends because of an order to restart. */
   get restarts(): boolean {
     const { reason, firstSignalAt } = this.#state;
     return reason?.kind === 'drain' && reason.restart === true && firstSignalAt === undefined;
@@ -70,13 +76,13 @@ export class Life {
     return this.#state.untold;
   }
 
-  /** Running requests of gateways and of other agents. */
+  /** Number of running requests of gateways and of other agents. */
   get inFlight(): number {
     const { sessions, requests } = this.#options.parts;
     return (sessions?.inFlight ?? 0) + (requests?.inFlight ?? 0);
   }
 
-  /** The first reason counts. */
+  /** Begins the end. Only the first reason counts. */
   end(reason: EndReason): void {
     this.send({ kind: 'end', reason });
   }
@@ -162,7 +168,7 @@ export class Life {
     if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
   }
 
-  /** Before LEFT, because gateways accept nothing from a session that has left. */
+  /** Called before LEFT, because gateways accept nothing from a session that has left. */
   async #uploadLog(): Promise<void> {
     const { parts, logs } = this.#options;
     const { sessions } = parts;
@@ -172,11 +178,11 @@ export class Life {
     await Promise.all([kept, tail && sessions.leaveLogTail(tail, this.#upload.signal)]);
   }
 
-  /** False: a gateway does not have LEFT. */
+  /** Returns false if a gateway did not acknowledge LEFT. */
   async #leave(): Promise<boolean> {
     const { sessions, requests } = this.#options.parts;
     sessions?.down();
-    await requests?.close(); // ends running requests over the meshes, which end with their sessions
+    await requests?.close(); // ends running requests over the meshes, because a mesh ends with its session
     return (await sessions?.leave()) !== false;
   }
 
@@ -184,7 +190,7 @@ export class Life {
     this.#then((async () => act())(), undefined, () => this.send({ kind: 'done', wait }));
   }
 
-  /** Sends something also after a failure, because the end must not hang. */
+  /** Sends an event also if the promise rejects, because the end must not hang. */
   #then<T>(promise: Promise<T>, failed: NoInfer<T>, send: (value: T) => void): void {
     const log = (error: unknown) => {
       this.#options.log(`at the end: ${errorText(error)}`);

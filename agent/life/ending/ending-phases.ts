@@ -1,4 +1,4 @@
-/** The beginning of each phase of the end: its actions, and its waits with their deadlines. Pure. */
+/** How each phase of the end begins: its actions, and its waits with their deadlines. Pure. */
 import { formatDuration } from '../../config/duration.ts';
 import { describeExit } from '../../engine/engine-process.ts';
 import type { DrainCause } from '../drain-plan.ts';
@@ -11,27 +11,25 @@ import {
   type Wait,
 } from './ending-state.ts';
 
-/** Responses that were on their way when the engine died are passed on; no new ones can arrive. */
+/** Time to pass on responses that were already arriving when the engine died. New ones cannot arrive. */
 const LAST_ANSWERS_MS = 2000;
 
-/**
- * Wait after the first sign of a broken engine, in which the other ranks' errors and the end of the traceback arrive.
- */
+/** Wait after the first sign of a broken engine. In it the other ranks' errors and the end of the traceback arrive. */
 const LAST_OUTPUT_MS = 500;
 
 /**
- * The log's end is one small upload and one small file. Neither a gateway that is away nor a disk that hangs may keep
- * GPUs from the next job.
+ * Maximum wait for the end of the log, which is one small upload and one small file. Neither an unreachable gateway nor
+ * a disk that hangs may keep GPUs from the next job.
  */
 const LOG_TAIL_WAIT_MS = 2000;
 
-/** Time to send the results of finished lines to the gateway, and to return the leases. */
+/** Time to send the results of finished lines to the gateway and to return the leases. */
 const LINES_WAIT_MS = 1_000;
 
-/** Time from SIGTERM to SIGKILL: a broken engine has nothing to save, and often hangs in its driver. */
+/** Milliseconds from SIGTERM to SIGKILL of a broken engine, which has nothing to save and often hangs in its driver. */
 const BROKEN_GRACE_MS = 2000;
 
-/** If the end is forced, LEFT may take this long. */
+/** Maximum wait for the acknowledgment of LEFT if the end is forced. */
 const FORCED_LEAVE_MS = 250;
 
 export function enterPhase(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
@@ -72,14 +70,14 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
     case 'reporting':
       if (reason.kind === 'fatal') act('repeat-output');
       if (!state.forced) act('upload-log');
-      // Together, because a second before SIGKILL must remain for LEFT, even if a gateway does not answer.
+      // Concurrently: a second before SIGKILL must remain for LEFT, even if a gateway does not answer.
       if (reason.kind !== 'fatal') return waiting(['log', now + LOG_TAIL_WAIT_MS], ['lines', state.linesUntil]);
       actions.push({ kind: 'stop-engine', graceMs: BROKEN_GRACE_MS });
       return { ...waiting(['log', now + LOG_TAIL_WAIT_MS]), graceMs: 0 };
     case 'leaving':
       act('leave');
       if (state.forced) actions.push({ kind: 'stop-engine', graceMs: 0 });
-      // True until the gateways have acknowledged LEFT.
+      // `untold` is true until the gateways have acknowledged LEFT.
       return { ...waiting(['goodbye', NO_DEADLINE]), untold: true };
     case 'stopping':
       actions.push({ kind: 'stop-engine', graceMs: state.graceMs });
@@ -87,7 +85,7 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
   }
 }
 
-/** Actions without a parameter. */
+/** Kinds of actions without parameters. */
 type SimpleAction = Exclude<LifeAction['kind'], 'log' | 'down' | 'stop-engine' | 'ended'>;
 
 function beginDrain(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
@@ -98,7 +96,7 @@ function beginDrain(state: LifeState, reason: EndReason, view: LifeView, actions
   actions.push({ kind: 'watch-engine' });
   const most = formatDuration(plan.drainMs);
   if (reason.kind === 'drain' && !view.registers) {
-    // The engine also computes the requests that rank 0 waits for.
+    // The drain of another rank: its part of the engine still computes the requests for which rank 0 waits.
     actions.push({ kind: 'log', text: `${why}: keeping this part of the engine for up to ${most}` });
     return withDrainDeadline({ ...next, waits: new Map<Wait, number>([['engine', 0]]) });
   }
@@ -121,7 +119,7 @@ function drainOf(reason: EndReason, view: LifeView): { cause: DrainCause; why: s
   }
   if (reason.kind === 'fault')
     return { cause: 'request', why: `a fault of the agent: ${reason.what}`, published: 'agent-fault' };
-  // Requests of other agents and of this agent's own ingress may still finish.
+  // Requests of other agents and of this agent's ingress may still finish.
   return { cause: 'request', why: 'no gateway has this agent any more', published: 'drain' };
 }
 
@@ -131,7 +129,7 @@ export function withDrainDeadline(state: LifeState): LifeState {
   return { ...state, waits: new Map([...state.waits.keys()].map((wait) => [wait, until])) };
 }
 
-/** The waits that remain after a second signal. */
+/** Keeps only the waits that remain after a second signal. */
 export function withForcedWaits(state: LifeState, now: number): LifeState {
   const remains = ([wait, until]: [Wait, number]): [Wait, number][] => {
     if (wait === 'goodbye') return [[wait, Math.min(until, now + FORCED_LEAVE_MS)]];

@@ -1,20 +1,20 @@
-/** States, events and actions of an agent's life; ending-transitions.ts connects them. */
+/** States, events and actions of the state machine of an agent's end; ending-transitions.ts connects them. */
 import type { TerminationSignal } from '../../../shared/lattice/departure-cause.ts';
 import type { EngineExit } from '../../engine/engine-process.ts';
 import type { JobFate } from '../../host/jobs/batch-job.ts';
 import type { TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import type { DrainCause, DrainPlan } from '../drain-plan.ts';
 
-/** Why an agent ends. The first reason counts. */
+/** Why an agent ends. Only the first reason counts. */
 export type EndReason =
   | { kind: 'drain'; cause: DrainCause; why: string; restart?: true }
   | { kind: 'engine'; exit: EngineExit }
   | { kind: 'fatal'; sign: string }
-  /** A fault of the agent itself; its engine is healthy. */
+  /** A fault of the agent itself. Its engine is healthy. */
   | { kind: 'fault'; what: string }
   | { kind: 'refused'; refusal: TunnelRefusal };
 
-/** A signal that did not begin the job's end. */
+/** What a signal that is only a warning means. */
 export interface SignalWarning {
   plan: DrainPlan;
   reason: string;
@@ -36,55 +36,55 @@ export type LifeEvent =
   | { kind: 'end'; reason: EndReason }
   /** `at`: milliseconds of a monotonic clock. */
   | { kind: 'signal'; signal: TerminationSignal; at: number }
-  /** The first admission was granted or refused, or given up because of the end. The phases begin after it. */
+  /** The first admission was granted, refused, or given up because of the end. The phases begin after this event. */
   | { kind: 'joined' }
-  /** The action that a phase waits for has completed. `engine`: its process has exited. */
+  /** What a phase waits for has completed. `engine`: its process has exited. */
   | { kind: 'done'; wait: Wait }
-  /** The batch system's reason of the job's end; undefined: nothing ends it. */
+  /** Why the batch system ends the job; undefined if it does not end it. */
   | { kind: 'fate'; fate: JobFate | undefined }
   /** The batch system lets the job continue after a SIGTERM. */
   | { kind: 'warning'; warning: SignalWarning }
-  /** `told`: all gateways have LEFT. */
+  /** `told`: all gateways have acknowledged LEFT. */
   | { kind: 'left'; told: boolean }
   /** A deadline has passed. */
   | { kind: 'time' };
 
 export type LifeAction =
   | { kind: 'log'; text: string }
-  /** Publishes DOWN, with a reason for the registry. */
+  /** Publishes DOWN with a reason for the registry. */
   | { kind: 'down'; reason: string }
-  /** Result: `fate`. */
+  /** Asks the batch system why the job ends. Its event: `fate`. */
   | { kind: 'ask-fate' }
-  /** Result: `warning`, or none. */
+  /** Asks the batch system whether the job continues. Its event: `warning`, or none. */
   | { kind: 'ask-warning' }
-  /** Refuses new requests. Result: `requests` if none runs any more. */
+  /** Refuses new requests. Its event: `requests`, when none runs any more. */
   | { kind: 'drain' }
-  /** Result: `lines` if no line of a batch runs any more, or if all were returned. */
+  /** Begins no further lines of batches. Its event: `lines`, when none runs any more or all were returned. */
   | { kind: 'drain-lines' }
   | { kind: 'return-lines' }
-  /** Result: `engine` if it exits. */
+  /** Its event: `engine`, when the engine exits. */
   | { kind: 'watch-engine' }
-  /** Returns running requests, for other nodes. Result: `returned`. */
+  /** Returns running requests, so that other nodes may continue them. Its event: `returned`. */
   | { kind: 'return-requests' }
   /** Repeats the engine's last lines on stderr. */
   | { kind: 'repeat-output' }
-  /** Result: `log`. */
+  /** Its event: `log`. */
   | { kind: 'upload-log' }
-  /** Result: `left` and `goodbye`. */
+  /** Publishes LEFT. Its events: `left` and `goodbye`. */
   | { kind: 'leave' }
-  /** Result: `stopped`. */
+  /** Its event: `stopped`. */
   | { kind: 'stop-engine'; graceMs: number }
   /** Ends the grace time of an engine that is being stopped. */
   | { kind: 'hurry' }
   | { kind: 'ended'; code: number };
 
-/** What a step may read. */
+/** What a transition may read from outside the state. */
 export interface LifeView {
-  /** By the clock of waits. */
+  /** Milliseconds by the clock of waits. */
   now: number;
-  /** False: the agent of rank 0 registers the engine, and reports its end. */
+  /** True if this agent registers the engine and reports its end. On a multi-machine engine only rank 0 does. */
   registers: boolean;
-  /** Running requests of gateways and of other agents. */
+  /** Number of running requests of gateways and of other agents. */
   inFlight: number;
   plan(cause: DrainCause): DrainPlan;
   /** Why the node ends, for the registry. */
@@ -94,30 +94,30 @@ export interface LifeView {
 export interface LifeState {
   readonly reason: EndReason | undefined;
   readonly joined: boolean;
-  /** The phases have begun. */
+  /** True after the phases have begun. */
   readonly begun: boolean;
-  /** The current phase and the later ones; empty before they begin and after them. */
+  /** The current phase and the later ones. Empty before the first phase and after the last. */
   readonly phases: readonly LifePhase[];
-  /** Deadlines of the current phase. */
+  /** Deadlines of the current phase's waits. */
   readonly waits: ReadonlyMap<Wait, number>;
   readonly done: ReadonlySet<Wait>;
-  /** `at` of the first signal. */
+  /** The first signal's `at`. */
   readonly firstSignalAt: number | undefined;
-  /** A second signal has ended the waits. */
+  /** True after a second signal, which ends the waits. */
   readonly forced: boolean;
-  /** Deadline of the drain by its plan, and by a later signal. */
+  /** Deadlines of the drain: by its plan, and by a later signal. */
   readonly drainUntil: number;
   readonly shortUntil: number;
-  /** Time from SIGTERM to SIGKILL for the engine. */
+  /** Milliseconds from SIGTERM to SIGKILL of the engine. */
   readonly graceMs: number;
   readonly fateAsked: boolean;
-  /** Deadline of lines that were returned. */
+  /** Deadline for the results of lines that were returned. */
   readonly linesUntil: number;
   /** True if a gateway was not informed of the end, so the last will must be delivered. */
   readonly untold: boolean;
 }
 
-/** For waits that the limit of their action ends. */
+/** Deadline of waits whose action has its own time limit. */
 export const NO_DEADLINE = Number.POSITIVE_INFINITY;
 
 export const ALIVE: LifeState = {

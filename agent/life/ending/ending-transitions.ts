@@ -1,9 +1,9 @@
 /**
- * The life of an agent as a state machine. `stepLife` is pure: it takes the state, an event and what it may read of its
- * surroundings, and returns the next state and actions. `Life` (../agent-ending.ts) has the only queue of events, carries out the
- * actions, and sends their results as events.
+ * The end of an agent as a state machine. `stepEnding` is pure: it takes the state, an event and a view of the
+ * surroundings, and returns the next state and actions. `AgentEnding` (agent-ending.ts) has the only queue of events,
+ * carries out the actions, and sends their results as events.
  *
- * The agent is alive until the first reason to end. Then it passes through phases in the order of the reason:
+ * The agent is alive until the first reason to end. Then it passes through phases, whose order depends on the reason:
  *
  *     drain, fault, refused   draining → closing → reporting → leaving → stopping
  *     drain of another rank   draining → leaving → stopping      (the agent of rank 0 registers the engine)
@@ -21,8 +21,8 @@
  * | leaving    | LEFT                                                 | its acknowledgment                          |
  * | stopping   | SIGTERM to the engine, later SIGKILL                 | the engine's processes                      |
  *
- * A phase ends if each of its waits is done or past its deadline. The first signal during a drain shortens it. A second
- * signal forces the end: it ends almost all waits immediately.
+ * A phase ends when each of its waits is done or past its deadline. The first signal during a drain shortens the drain.
+ * A second signal forces the end: it ends almost all waits immediately.
  */
 import { EXIT_DONE } from '../../../shared/command-line/index.ts';
 import { formatDuration } from '../../config/duration.ts';
@@ -60,7 +60,7 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
   return enterPhase({ ...state, begun: true, phases, graceMs }, reason, view, actions);
 }
 
-/** Enters phases until one has to wait. */
+/** Enters phases until one of them has to wait. */
 function advance(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
   if (state.phases.length === 0 || !isOver(state, view.now)) return state;
   const next = { ...state, phases: state.phases.slice(1) };
@@ -70,7 +70,7 @@ function advance(state: LifeState, reason: EndReason, view: LifeView, actions: L
   return next;
 }
 
-/** When the next wait ends; Infinity: none has a deadline. */
+/** When the next wait ends; Infinity if no wait has a deadline. */
 export function nextDeadline({ waits, done }: LifeState): number {
   return Math.min(NO_DEADLINE, ...[...waits].flatMap(([wait, until]) => (done.has(wait) ? [] : [until])));
 }
@@ -110,7 +110,7 @@ function hasLeft({ begun, phases: [phase] }: LifeState): boolean {
 }
 
 function onDone(state: LifeState, wait: Wait): LifeState {
-  // Without an engine no request can finish.
+  // If the engine ended, no request can finish, so the drain ends.
   const waits = wait === 'engine' && state.phases[0] === 'draining' ? new Map<Wait, number>() : state.waits;
   return { ...state, waits, done: new Set([...state.done, wait]) };
 }
@@ -129,7 +129,7 @@ function onSignal(
     return withForcedWaits({ ...next, forced: true }, view.now);
   }
   if (state.reason === undefined) return { ...next, reason: { kind: 'drain', cause, why: signal } };
-  // The agent already drains without haste. From now on a SIGKILL is near, unless the batch system reports otherwise.
+  // The agent already drains. A SIGTERM means that a SIGKILL is near, unless the batch system reports otherwise.
   if (signal === 'SIGTERM') actions.push({ kind: 'ask-warning' });
   return withDrainDeadline({ ...next, shortUntil: view.now + view.plan(cause).drainMs });
 }

@@ -1,4 +1,4 @@
-/** All tunnels of one agent, as one object. */
+/** All tunnels of one session, as one object. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 import type { OrderOutcome } from '../../deploy/deployment-decider.ts';
 import type { MeshGateway } from '../../mesh/delegate-sockets.ts';
@@ -16,11 +16,11 @@ export interface GatewayStatus {
 
 interface GatewaysOptions {
   named: readonly OtherGateway[];
-  /** The gateways that the operator configured; the others were learned. */
+  /** The gateways that the operator configured. Others are learned from gateways. */
   configured: readonly URL[];
   /**
-   * The gateway that admitted the session, by its name as a gossip peer. Only this gateway evicts the session, so its
-   * report suffices.
+   * The gossip id of the gateway that admitted the session. Only this gateway evicts the session, so its report
+   * suffices.
    */
   admittedBy: string;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -30,11 +30,11 @@ interface GatewaysOptions {
     'gateway' | 'log' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
   >;
   log(line: string): void;
-  /** Every gateway refuses this agent. */
+  /** Called if every gateway refuses this agent. */
   onAllRefused(refusal: TunnelRefusal): void;
-  /** The session has ended, according to all gateways that can be asked. */
+  /** Called if the session has ended, according to all gateways that can be asked. */
   onOver(why: string): void;
-  /** Another gateway has admitted the session. The list has all that did, by their names as gossip peers. */
+  /** Called with all gateways that have admitted the session, when there is another one. */
   onKnown(gateways: MeshGateway[]): void;
 }
 
@@ -46,20 +46,22 @@ const NOT_FOR_PEERS: OrderOutcome = {
   },
 };
 
-/** Longest wait for gateways that do not answer the close. */
+/** Maximum wait for gateways that do not answer the close. */
 const CLOSE_WAIT_MS = 1000;
 
 interface Member {
   url: URL;
   tunnel: Tunnel;
-  /** True if another gateway named it; false: it is configured. */
+  /** True if another gateway named it; false if it is configured. */
   learned: boolean;
-  /** True if it belongs to the agent's institution. Otherwise its report does not end a session. */
+  /**
+   * True if it belongs to the agent's institution. The report of another institution's gateway does not end a session.
+   */
   own: boolean;
   refusal?: TunnelRefusal;
-  /** Its name as a gossip peer; absent: it has not admitted the session yet. */
+  /** The gateway's gossip id. Absent: it has not admitted the session yet. */
   id?: string;
-  /** Why the session has ended, according to this gateway. */
+  /** Why the session has ended according to this gateway. */
   over?: string;
 }
 
@@ -85,8 +87,8 @@ export class Gateways {
       own: own || !learned,
       tunnel: openTunnel({
         ...shared,
-        // A signed order is valid regardless of its sender. An empty order, which asks for the operator's templates,
-        // has no signature and is accepted only from own gateways.
+        // A signed order is valid regardless of its sender. An empty order, which asks for the templates, has no
+        // signature, and is accepted only from the institution's own gateways.
         ...(order === undefined
           ? {}
           : { order: async (bytes) => (bytes.length === 0 && !member.own ? NOT_FOR_PEERS : order(bytes)) }),
@@ -110,8 +112,8 @@ export class Gateways {
   }
 
   /**
-   * Updates the gateways, as a connected gateway names them. Connects to new ones. Drops a learned gateway if it is not
-   * named any more and has no request in flight.
+   * Updates the gateways to those that a connected gateway named. Connects to new ones. Drops a learned gateway if it
+   * is no longer named and has no running request.
    */
   learn(gateways: readonly OtherGateway[]): void {
     if (this.#closed) return;
@@ -135,7 +137,7 @@ export class Gateways {
     }
   }
 
-  /** Gateways that can be asked, in the order of the configuration. */
+  /** Connected gateways, in the order of the configuration. */
   get connected(): OtherGateway[] {
     return this.#members
       .filter(({ tunnel, refusal }) => tunnel.connected && !refusal)
@@ -143,9 +145,8 @@ export class Gateways {
   }
 
   /**
-   * The institution's own gateways that are connected. If none is connected: its own gateways that do not refuse,
-   * because an engine may end before the first tunnel is open. Logs may contain prompts, so a peer institution's
-   * gateway is never included.
+   * The institution's gateways that are connected. If none is: its gateways that do not refuse, because an engine may
+   * end before the first tunnel is open. Never a peer institution's gateway, because logs may contain prompts.
    */
   get reachable(): URL[] {
     const own = this.#members.filter((member) => member.own && !member.refusal);
@@ -175,7 +176,7 @@ export class Gateways {
     return this.#stored.promise;
   }
 
-  /** Gateways that have admitted the session, even if they cannot be reached now. */
+  /** Gateways that have admitted the session, connected or not. */
   get known(): MeshGateway[] {
     return this.#members.flatMap(({ url, id }) => (id === undefined ? [] : [{ id, url }]));
   }
@@ -190,8 +191,8 @@ export class Gateways {
   }
 
   /**
-   * Asks the gateways whether another session is alive. One positive answer is enough, and an answer of `unknown` does
-   * not count.
+   * Asks the gateways whether another session is alive. One positive answer is enough. The answer `unknown` does not
+   * count.
    */
   async probe(session: string): Promise<ProbeVerdict> {
     const asked = this.#members.filter(({ tunnel }) => tunnel.connected);
@@ -200,12 +201,15 @@ export class Gateways {
     return verdicts.includes('silent') ? 'silent' : 'unknown';
   }
 
-  /** Sends the record to all gateways. Resolves when all have it, so the caller must limit the wait. Never rejects. */
+  /**
+   * Sends the record to all gateways. Resolves when all of them have it, so the caller must limit the wait. Never
+   * rejects.
+   */
   publish(): Promise<void> {
     return this.#all((tunnel) => tunnel.publish());
   }
 
-  /** Resolves when no tunnel has a request in flight. Never rejects. */
+  /** Resolves when no tunnel has a running request. Never rejects. */
   async drain(): Promise<void> {
     await this.#all((tunnel) => tunnel.drain());
   }
@@ -215,7 +219,7 @@ export class Gateways {
     for (const { tunnel } of this.#members) tunnel.giveUp();
   }
 
-  /** Also closes gateways that refuse, because their requests may still run here. */
+  /** Also closes tunnels of gateways that refuse, because their requests may still run here. */
   async close(): Promise<void> {
     this.#closed = true;
     await settlesWithin(
@@ -248,14 +252,15 @@ export class Gateways {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
-    // A peer institution's gateway may use any name.
+    // Checks `own`, because a peer institution's gateway may claim any id.
     if (member?.own && member.id === this.#options.admittedBy) this.#options.onOver(why);
     else this.#judge();
   }
 
   /**
-   * The report of a gateway that did not admit the session ends it only if no other gateway of the institution serves
-   * it. A peer institution's report never ends it: the agent would ask for a new admission as often as the peer likes.
+   * The report of a gateway that did not admit the session ends the session only if no other gateway of the institution
+   * serves it. A peer institution's report never ends it: otherwise that gateway could force a new admission at any
+   * time.
    */
   #judge(): void {
     const own = this.#members.filter((one) => one.own);

@@ -1,4 +1,4 @@
-/** How this agent becomes a session: a new key, a ticket for it, and the connections of a session. */
+/** Makes this agent a session: with a new key, a ticket for the key, and the session's connections. */
 
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Env } from '../../config/setting.ts';
@@ -30,18 +30,18 @@ export interface JoinOptions {
   log(line: string): void;
 }
 
-/** The parts that the agent has already. */
+/** Parts of the agent that a new session uses. */
 export interface JoinContext {
   network: MeshMembership;
   job: JobWatch;
   parts: AgentParts;
-  /** Undefined while no engine answers. */
+  /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
   seals: NodeSeals;
 }
 
-/** Resolves when a gateway admits this agent; rejects as `admit` does. */
+/** Resolves when a gateway has admitted this agent. Rejects as `admit` does. */
 export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<GrantedAdmission> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load, seals } = around;
@@ -77,7 +77,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         load,
         seals,
         onMesh: (mesh) => {
-          // If the session was replaced while it still joined the mesh, it no longer represents this agent.
+          // If the session was replaced while it joined the mesh, it no longer represents this agent.
           if (parts.sessions?.current !== session) return;
           parts.requests?.join(mesh, ticket);
           parts.weights?.join(mesh, ticket);
@@ -91,7 +91,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
   };
 }
 
-/** A session that was replaced no longer represents this agent, and accepts no orders. */
+/** A replaced session no longer represents this agent, and accepts no orders. */
 async function answerOrder({ orders, sessions }: AgentParts, ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
   if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
   const message = `session ${ticket.session} ends; ask the one that followed it`;

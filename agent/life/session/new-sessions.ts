@@ -1,4 +1,4 @@
-/** Creates the sessions of one agent, with the facts about the node from the host and the command line. */
+/** Creates the sessions of one agent, with facts about the node from the machine and the command line. */
 import type { StartConfig } from '../../config/start-config.ts';
 import { AGENT_VERSION } from '../../host/agent-version.ts';
 import { type Hardware, hardwareOf } from '../../host/hardware-inventory.ts';
@@ -13,15 +13,15 @@ interface NewSessionsOptions {
   /** The hardware of this host. */
   hardware: Hardware;
   host: string;
-  /** False: another rank's agent registers the engine, and this one is in the network only for its weights. */
+  /** False if another rank's agent registers the engine. This agent is then in the network only for its weights. */
   registers: boolean;
   jobRecord: ReturnType<JoinContext['job']['record']>;
-  /** No gateway admits this agent any more, which registers an engine. */
+  /** Called if no gateway admits this agent, which registers an engine, any more. */
   onRefused(refusal: TunnelRefusal): void;
   onCurrent(session: Session): void;
 }
 
-/** No session has joined yet; `open()` does that. */
+/** Creates the object. `open()` joins the first session. */
 export function newSessions(options: NewSessionsOptions): Sessions {
   const { joinOptions, around, hardware, host, registers, jobRecord, onRefused, onCurrent } = options;
   const { config, log } = joinOptions;

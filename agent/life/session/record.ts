@@ -1,4 +1,4 @@
-/** The record that a session publishes about its node; it is changed only here. */
+/** The registry record of one session. Only RecordKeeper changes it. */
 
 import {
   type GpuGroup,
@@ -8,13 +8,13 @@ import {
 } from '../../../shared/lattice/node-payload.ts';
 import { lifecycleRank, type NodeLifecycle } from '../../../shared/lattice/node-record.ts';
 
-/** Facts about the node that every session of an agent publishes. */
+/** Facts about the node that each session of an agent publishes. */
 export type NodeFacts = NodePayload;
 
-/** The record of one session: the facts, and its state. */
+/** The content of one session's registry record: the facts and the state. */
 export interface SessionRecord extends NodePayload {
   state: NodeLifecycle;
-  /** Increases with each change. */
+  /** Grows with each change. */
   version: number;
 }
 
@@ -42,7 +42,9 @@ export class RecordKeeper {
     return this.#announced;
   }
 
-  /** Applies and announces a change; a change without effect is not announced. The state never moves back. */
+  /**
+   * Applies a change and announces the record. A change without effect is not announced. The state never moves back.
+   */
   change(change: RecordChange): void {
     const next = { ...this.#record, ...change, state: later(this.#record.state, change.state) };
     const fitted = this.#checked(this.#fitted({ ...next, version: this.#record.version + 1 }));
@@ -64,7 +66,9 @@ export class RecordKeeper {
     return record;
   }
 
-  /** A replica refuses a payload above its bound, and with it the node; a shortened list of models is better. */
+  /**
+   * Shortens the list of models if the payload is too long: a replica refuses a longer payload, and with it the node.
+   */
   #fitted(record: SessionRecord): SessionRecord {
     const models = [...record.models];
     let gpus = record.hardware.gpus;
@@ -72,7 +76,7 @@ export class RecordKeeper {
     while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
     while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
-    // Reached only with names full of characters that JSON encodes in six bytes.
+    // Happens only with names full of characters that JSON encodes in six bytes.
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) return this.#bare(assembled());
     if (models.length < record.models.length)
       this.#log(`only ${models.length} of ${record.models.length} models fit into the registry's record`);
@@ -81,7 +85,7 @@ export class RecordKeeper {
     return assembled();
   }
 
-  /** A node that cannot be described in full is still served. */
+  /** Drops labels, host and job, so that the node is still served. */
   #bare(record: SessionRecord): SessionRecord {
     this.#log('the labels, the host and the job do not fit into the registry’s record');
     const { host: _host, job: _job, ...rest } = record;

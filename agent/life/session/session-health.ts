@@ -1,4 +1,4 @@
-/** The effect of the engine's health on the session: its models, its state, and its end when the engine is gone. */
+/** Applies the engine's health to the session: its models, its state, and its end when the engine is gone. */
 
 import type { NodeLifecycle, ServedModel } from '../../../shared/lattice/node-record.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -12,7 +12,7 @@ import type { DeployedEngine } from '../deployed-engine.ts';
 import { localNodeFacts } from '../open-request-service.ts';
 import type { Deferred } from '../settles-within.ts';
 
-/** Log lines for a change of the engine's health. `before` is the state published until now. */
+/** Log lines for a change of the engine's health. @param before the state published until now */
 function healthChangeText(
   before: NodeLifecycle,
   health: EngineHealth,
@@ -35,16 +35,19 @@ function healthChangeText(
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts' | 'span'>;
   parts: AgentParts;
-  /** Settled when the agent begins to leave; from then on the shutdown reports on the engine. */
+  /** Settled when the agent begins to end. From then on the shutdown reports on the engine. */
   ending: Pick<Deferred<unknown>, 'settled'>;
   /** Undefined if this agent accepts no deployments. */
   deployed(): DeployedEngine | undefined;
-  /** Default 30 s. */
+  /** Time after which an engine that this agent did not start counts as stopped. Default: 30 s. */
   goneMs?: number;
   log(line: string): void;
 }
 
-/** An engine that is not our child and does not listen for this long was stopped; a shorter absence is a restart. */
+/**
+ * An engine that this agent did not start counts as stopped if nothing listens for this long. A shorter absence is a
+ * restart.
+ */
 const ENGINE_GONE_MS = 30_000;
 
 export class SessionHealth {
@@ -55,11 +58,11 @@ export class SessionHealth {
     this.#options = options;
   }
 
-  /** Updates the session and the log; has no effect before there is a session. */
+  /** Updates the session and the log. No effect before there is a session. */
   see(health: EngineHealth): void {
     const { config, parts, ending, log } = this.#options;
     const { sessions } = parts;
-    // Another rank's part of an engine serves no model itself.
+    // The other ranks of a multi-machine engine serve no model themselves.
     if (!sessions || ending.settled || config.span.role === 'supervise') return;
     const before = sessions.state;
     const models = this.#described(this.#modelsOf(health));
@@ -69,7 +72,10 @@ export class SessionHealth {
     this.#watchForGone(health);
   }
 
-  /** If an engine that is not our child was stopped, its session ends and this agent waits idle for the next engine. */
+  /**
+   * If an engine that this agent did not start was stopped, ends its session, and waits without an engine for the next
+   * one.
+   */
   #watchForGone({ everReady, answering }: EngineHealth): void {
     const { config, parts, ending, deployed, goneMs = ENGINE_GONE_MS } = this.#options;
     clearTimeout(this.#goneTimer);
@@ -77,14 +83,14 @@ export class SessionHealth {
     this.#goneTimer = setTimeout(() => {
       const { engine, sessions } = parts;
       if (ending.settled || !engine || engine.health.answering) return;
-      // Unknown does not mean gone: if a probe found anything except a closed port, the wait starts again.
+      // If the last probe found anything except a closed port, the engine may still run, so the wait starts again.
       if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
       engine.forget();
       neverRejects(sessions?.becomeIdle('its engine was stopped'));
     }, goneMs);
   }
 
-  /** Until an engine has answered once, its command line decides the models. */
+  /** Until the engine has answered once, its command line decides the models. */
   #modelsOf({ everReady, models }: EngineHealth): readonly ServedModel[] {
     const { config, deployed } = this.#options;
     return everReady || models.length > 0 ? models : announcedModels(deployed()?.command ?? config.command);

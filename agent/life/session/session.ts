@@ -1,6 +1,6 @@
 /**
- * One session of this agent: its ticket, its record, and its tunnels. Its state only moves forward; after its end there
- * is another session.
+ * One session of this agent: its ticket, its record, and its tunnels. Its state only moves forward. After its end the
+ * agent creates another session.
  */
 
 import { tunedOptions } from '../../../shared/gossip/index.ts';
@@ -31,45 +31,48 @@ interface SessionOptions {
   gateways: readonly OtherGateway[];
   /** The gateways that the operator configured. */
   configured: readonly URL[];
-  /**
-   * Asks a gateway for the other gateways and the probe settings; the answer is undefined if the gateway does not
-   * report them.
-   */
+  /** Asks a gateway for the other gateways and the probe settings. Undefined if the gateway does not report them. */
   askGateway?: ((gateway: URL) => Promise<GatewayHints | undefined>) | undefined;
-  /** Its record when it joins. */
+  /** The session's record when it joins. */
   first: SessionRecord;
   openTunnel(options: TunnelOptions): Tunnel;
-  /** Joins the mesh; undefined: there are no other agents, as in a test. */
+  /** Joins the mesh. Absent: there are no other agents, as in a test. */
   join?: ((member: MeshMember) => Promise<Mesh>) | undefined;
-  /** The session has joined the mesh. */
+  /** Called when the session has joined the mesh. */
   onMesh?(mesh: Mesh): void;
   proxy: TunnelOptions['proxy'];
-  /** Usage of this agent's own ingress, which the tunnels send to gateways. */
+  /** Usage of this agent's ingress. The tunnels send it to gateways. */
   usage?: TunnelOptions['usage'] | undefined;
-  /** Answers orders of gateways. */
+  /** Answers an order of a gateway. */
   order?: TunnelOptions['order'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   load?: TunnelOptions['load'];
-  /** The keys that clients seal to; absent: sealed requests are not opened. */
+  /** The keys to which clients seal requests. Absent: sealed requests are not opened. */
   seals?: NodeSeals | undefined;
   log(line: string): void;
-  /** Every gateway refuses this agent. */
+  /** Called if every gateway refuses this agent. */
   onRefused(refusal: TunnelRefusal): void;
-  /** This session has ended: it was evicted, or its ticket is not valid any more. */
+  /** Called if this session has ended: it was evicted, or its ticket is no longer valid. */
   onOver(why: string): void;
 }
 
-/** LEFT is acknowledged within a round trip; a gateway that is away must not delay the end of a job. */
+/**
+ * Maximum wait for the acknowledgment of LEFT, which takes a round trip. An unreachable gateway must not delay the end
+ * of a job.
+ */
 const LEFT_WAIT_MS = 2000;
 /**
- * Wait for the previous record, which has the reason. Shorter than the whole shutdown of an agent that is forced to
- * end.
+ * Maximum wait for the record before LEFT, which has the reason. It is shorter than the whole shutdown of an agent that
+ * is forced to end.
  */
 const DOWN_WAIT_MS = 200;
-/** Interval at which it is checked whether the next encryption key is due. */
+/** Interval of checks whether a new encryption key is due. */
 const SEAL_KEY_POLL_MS = 60_000;
-/** Long, because gateways rarely change and a thousand agents ask. */
+/**
+ * Interval at which the list of gateways is read. It is long, because gateways rarely change, and a thousand agents
+ * ask.
+ */
 const GATEWAYS_REFRESH_MS = 30_000;
 
 export class Session {
@@ -132,7 +135,7 @@ export class Session {
     return this.#gateways.inFlight;
   }
 
-  /** Gateways to which this session has a tunnel now. */
+  /** Gateways to which this session currently has a tunnel. */
   get connected(): OtherGateway[] {
     return this.#gateways.connected;
   }
@@ -164,7 +167,7 @@ export class Session {
 
   /**
    * Asks the connected gateways of the institution until one answers. A peer institution's gateway is not asked,
-   * because it could claim to be one of our gateways.
+   * because it could claim any gateway to be one of ours.
    */
   async #fetchHints(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
     for (const { url: gateway, own } of this.connected) {
@@ -172,7 +175,7 @@ export class Session {
       const word = await askGateway(gateway);
       if (this.#left !== undefined) return;
       if (word === undefined) continue;
-      // The gateway that was asked does not name itself.
+      // Add the gateway that answered: it does not name itself.
       this.#gateways.learn([{ url: gateway, own: true }, ...word.gateways]);
       this.#mesh?.tune(tunedOptions(word.membership));
       return;
@@ -206,7 +209,7 @@ export class Session {
     return this.#gateways.publish();
   }
 
-  /** Other agents to which this session has a channel. */
+  /** Number of agents to which this session has a channel. */
   get peers(): number {
     return this.#mesh?.channels.size ?? 0;
   }
@@ -216,7 +219,7 @@ export class Session {
   }
 
   /**
-   * Resolves when a gateway has stored this session's record for the first time; from then on requests can be routed to
+   * Resolves when a gateway has stored this session's record for the first time. From then on requests can be routed to
    * it.
    */
   get stored(): Promise<void> {
@@ -228,8 +231,8 @@ export class Session {
   }
 
   /**
-   * The newest record with all that an unknown replica needs to verify it. Signed once, regardless of the number of
-   * receivers.
+   * The newest record, with everything that an unknown replica needs to verify it. Signed once, regardless of the
+   * number of receivers.
    */
   #update(): EntryUpdate {
     const { record } = this.#keeper;
@@ -247,7 +250,7 @@ export class Session {
   }
 
   /**
-   * The LEFT record, which gateways receive if this agent is killed. LEFT follows any state, regardless of the
+   * The LEFT record that gateways receive if this agent is killed. LEFT takes precedence over any state, regardless of
    * versions.
    */
   will(): Uint8Array {
@@ -261,24 +264,24 @@ export class Session {
     return this.#options.leaveLogTail({ gateways: this.#gateways.reachable, ticket, key, tail, signal });
   }
 
-  /** Refuses new openings; resolves when nothing runs any more. */
+  /** Refuses new attempts. Resolves when none runs any more. */
   drain(): Promise<void> {
     return this.#gateways.drain();
   }
 
-  /** Returns requests that the engine will never answer to the gateways, for other nodes. */
+  /** Returns requests that the engine will never answer to the gateways, so that other nodes may continue them. */
   giveUp(): void {
     neverRejects(this.#gateways.drain());
     this.#gateways.giveUp();
   }
 
   /**
-   * Publishes LEFT, waits for its acknowledgment for at most 2 s, and closes the sockets. Resolves with true if all
-   * gateways have it. Idempotent; never rejects.
+   * Publishes LEFT, waits at most 2 s for its acknowledgment, and closes the sockets. Resolves with true if all
+   * gateways have acknowledged. Idempotent; never rejects.
    */
   leave(): Promise<boolean> {
     this.#left ??= (async () => {
-      // LEFT has no reason; the record before it has.
+      // LEFT carries no reason; the record before it does. So wait for that record.
       await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       const told = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);

@@ -1,6 +1,7 @@
 /**
- * The sessions of one agent, one after the other; the agent and its engine outlive them. If a session ends while its
- * agent lives, a new one with a new key follows. If an engine serves, the new session serves before the old one ends.
+ * The sessions of one agent, one after the other. The agent and its engine outlive them. If a session ends while its
+ * agent lives, a new session with a new key follows. If an engine serves, the new session serves before the old one
+ * ends.
  */
 
 import { errorText } from '../../../shared/text/error-text.ts';
@@ -14,59 +15,62 @@ import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
 
 interface SessionEvents {
-  /** Every gateway refuses this session, and would refuse another one of this agent. */
+  /** Called if every gateway refuses this session, and would refuse another one of this agent. */
   onRefused(refusal: TunnelRefusal): void;
-  /** The session has ended, according to every gateway that can be asked. */
+  /** Called if the session has ended, according to every gateway that can be asked. */
   onOver(why: string): void;
 }
 
-/** The permission to be a session. */
+/** What is needed to create a session after an admission. */
 export interface GrantedAdmission {
-  /** How long its ticket is valid. Infinity: without end. */
+  /** How long the ticket is valid, in milliseconds; Infinity: without end. */
   lifetimeMs: number;
-  /** Called once, immediately. */
+  /** Creates the session. Called once, immediately. */
   create(first: SessionRecord, events: SessionEvents): Session;
 }
 
 interface SessionsOptions {
   facts: NodeFacts;
-  /** Tries until admitted; throws AdmissionRefusedError, or any error if `signal` is aborted. */
+  /** Tries until admitted. @throws AdmissionRefusedError, or any error if `signal` is aborted */
   admit(signal: AbortSignal): Promise<GrantedAdmission>;
-  /** The session that represents this agent from now on. */
+  /** Called with the session that represents this agent from now on. */
   onCurrent(session: Session): void;
-  /** No gateway admits this agent any more. */
+  /** Called if no gateway admits this agent any more. */
   onRefused(refusal: TunnelRefusal): void;
   log(line: string): void;
-  /** 0 ≤ x < 1. */
+  /** A random number x with 0 ≤ x < 1. */
   random(): number;
 }
 
 /**
- * Part of a ticket's lifetime after which a new session replaces its session; the rest is a reserve for gateways that
- * are away.
+ * Part of a ticket's lifetime after which a new session replaces the current one. The rest is a reserve for gateways
+ * that are unreachable.
  */
 const ROLL_AT = 0.9;
-/** Spread, so that agents that were admitted together do not return together. */
+/** Random spread of that time, so that agents that were admitted together do not return together. */
 const ROLL_SPREAD = 0.05;
 /**
- * A roll that is refused (for example because the join token was revoked) is tried again after this part of the
- * ticket's lifetime.
+ * If a replacement is refused (for example because the join token was revoked), it is tried again after this part of
+ * the ticket's lifetime.
  */
 const ROLL_RETRY_SHARE = 0.03;
-/** Above 2^31 - 1 ms, setTimeout fires immediately. */
+/** Maximum of a timer: above it, setTimeout fires immediately. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Longest wait for the new session before the old one drains anyway. */
+/** Maximum wait for the new session before the old one drains anyway. */
 const OVERLAP_MS = 10_000;
 
-/** Interval at which it is checked whether the new session has met other agents. */
+/** Interval of checks whether the new session has a channel to other agents. */
 const POLL_MS = 100;
-/** After this long all agents have its record, even if a message was lost, and so has every isolate of the gateways. */
+/**
+ * After this time all agents and all isolates of the gateways have the new session's record, even if a message was
+ * lost.
+ */
 const RECORD_SPREAD_MS = 3_000;
 
-/** Requests of a replaced session may run for this long. */
+/** Maximum time for running requests of a replaced session. */
 const FORMER_DRAIN_MS = 600_000;
-/** Requests of a session without an engine only have their last bytes to send. */
+/** The same for a session without an engine: its requests only have their last bytes to send. */
 const IDLE_DRAIN_MS = 2000;
 
 /**
@@ -77,15 +81,15 @@ const LASTING_MS = 60_000;
 const BACKOFF = { minMs: 500, maxMs: 60_000 };
 const BACKOFF_SPREAD = 0.5;
 
-/** Wait before the next try after an error that is not a gateway's refusal. */
+/** Wait before the next try after an error that is not a refusal. */
 const UNEXPECTED_ERROR_WAIT_MS = 2000;
 
-/** Replaced sessions that still drain; each keeps its tunnels. */
+/** Maximum number of replaced sessions that still drain. Each keeps its tunnels. */
 const FORMER_MAX = 4;
 
 /**
- * `idle`: the node serves nothing any more. `over`: the session is not valid any more. `roll`: it stays valid for a
- * while.
+ * Why a session follows. `idle`: the node no longer serves anything. `over`: the current session is no longer valid.
+ * `roll`: the current session stays valid for a while.
  */
 type Follow = 'first' | 'idle' | 'over' | 'roll';
 
@@ -97,9 +101,9 @@ export class Sessions {
   #facts: NodeFacts;
   #state: 'JOIN' | 'SERVING' = 'JOIN';
   #current: Session | undefined;
-  /** Lifetime of the current session's ticket. */
+  /** Lifetime of the current session's ticket, in milliseconds. */
   #lifetimeMs = Number.POSITIVE_INFINITY;
-  /** The current session is not valid any more; it is kept for its running requests until the next one joins. */
+  /** The current session is no longer valid. It is kept for its running requests until the next one joins. */
   #over = false;
   #since = 0;
   readonly #backoff: Backoff;
@@ -116,7 +120,7 @@ export class Sessions {
     return this.#current;
   }
 
-  /** The state that the current session publishes, or will publish after it joins. */
+  /** The state that the current session publishes, or will publish after it has joined. */
   get state(): 'JOIN' | 'SERVING' {
     return this.#state;
   }
@@ -129,12 +133,12 @@ export class Sessions {
     return this.#all().reduce((sum, { inFlight }) => sum + inFlight, 0);
   }
 
-  /** Joins for the first time. Resolves when admitted or refused, or when the agent begins to leave. */
+  /** Joins for the first time. Resolves when admitted or refused, or when the agent begins to end. */
   open(): Promise<void> {
     return this.#follow('first');
   }
 
-  /** Applies to the current session and to all later ones. */
+  /** Changes the record of the current session and of all later ones. */
   change({ state, ...facts }: RecordChange): void {
     this.#facts = { ...this.#facts, ...facts };
     if (state === 'SERVING') this.#state = state;
@@ -142,8 +146,8 @@ export class Sessions {
   }
 
   /**
-   * The engine of this session is gone: publishes DOWN and LEFT, and starts a new session that waits for an engine.
-   * Running requests may continue for `drainMs`. Resolves when the old session has left.
+   * Call when the engine of this session is gone. Publishes DOWN and LEFT, and starts a new session that waits for an
+   * engine. Running requests may continue for `drainMs`. Resolves when the old session has left.
    */
   async becomeIdle(why: string, change: Pick<RecordChange, 'labels'> = {}, drainMs = IDLE_DRAIN_MS): Promise<void> {
     this.#state = 'JOIN';
@@ -166,7 +170,9 @@ export class Sessions {
     return left;
   }
 
-  /** Only one runs at a time; the new session's record is read when it joins. */
+  /**
+   * Replaces the current session. Only one replacement runs at a time. The new session's record is read when it joins.
+   */
   async #follow(how: Follow): Promise<void> {
     if (this.#joining || this.#stop.signal.aborted) return;
     this.#joining = true;
@@ -175,13 +181,13 @@ export class Sessions {
     if (how === 'idle' || how === 'over') await this.#pause();
     try {
       const admitted = await this.#options.admit(signal);
-      this.#joining = false; // the new session may end immediately
+      this.#joining = false; // cleared before the new session starts, because that may end immediately
       if (!signal.aborted) this.#succeed(admitted);
     } catch (error) {
       this.#joining = false;
       if (signal.aborted) return;
       if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
-      // An unexpected error: the running engine is worth more than the missing session, so the agent tries again.
+      // An unexpected error. The running engine is worth more than the missing session, so the agent tries again.
       if (how === 'first') throw error;
       this.#options.log(`no new session: ${errorText(error)}`);
       await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);
@@ -190,7 +196,7 @@ export class Sessions {
   }
 
   #notAdmitted(how: Follow, { refusal, message }: AdmissionRefusedError): void {
-    // A valid session is kept: its ticket stays valid even if the join token was revoked.
+    // Keep a session that is still valid: its ticket stays valid even if the join token was revoked.
     if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
     this.#options.log(`no new session yet: ${message}`);
     this.#rollTimer = this.#timer(this.#current, ROLL_RETRY_SHARE * this.#lifetimeMs);
@@ -226,8 +232,8 @@ export class Sessions {
   }
 
   /**
-   * Both sessions serve until gateways and other agents know the new one. A client that only knew about the old one's
-   * end would have no node to ask.
+   * Both sessions serve until gateways and other agents know the new one. Otherwise a client might learn only that the
+   * old session ended, and would have no node to ask.
    */
   async #overlap(session: Session, before: Session, over: boolean): Promise<void> {
     const stopped = this.#stopped.promise;
@@ -239,7 +245,10 @@ export class Sessions {
     await settlesWithin(RECORD_SPREAD_MS, stopped);
   }
 
-  /** If something ends every session immediately, the registry must not grow by one session per round trip. */
+  /**
+   * Pauses before the next session. If something ends every session immediately, the registry must not grow by one
+   * session per round trip.
+   */
   async #pause(): Promise<void> {
     if (performance.now() - this.#since < LASTING_MS) await settlesWithin(this.#backoff.next(), this.#stopped.promise);
     else this.#backoff.reset();
@@ -263,9 +272,9 @@ export class Sessions {
     this.#former.add(session);
   }
 
-  /** DOWN, running requests, LEFT; meanwhile the agent continues. */
+  /** Ends a replaced session: DOWN, running requests, LEFT. The agent continues meanwhile. */
   async #retire(session: Session, drainMs: number): Promise<void> {
-    if (!this.#former.has(session)) return; // later ones have replaced it, so it leaves
+    if (!this.#former.has(session)) return; // more recent sessions have taken its place in #former, so it ended already
     session.change({ state: 'DOWN', leaving: 'new-session' });
     await settlesWithin(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
     if (this.#stop.signal.aborted) return; // the agent's own end does the rest
@@ -283,14 +292,17 @@ export class Sessions {
     clearTimeout(this.#rollTimer);
   }
 
-  /** The agent begins to leave: no session follows, and none accepts new requests. `reason`: for the registry. */
+  /**
+   * Call when the agent begins to end: no session follows, and none accepts new requests.
+   * @param reason reason for the registry
+   */
   down(reason?: string): void {
     this.#halt();
     const why = reason === undefined ? {} : { leaving: reason };
     for (const session of this.#all()) session.change({ state: 'DOWN', ...why });
   }
 
-  /** Resolves when nothing runs any more. */
+  /** Resolves when no request runs any more. */
   async drain(): Promise<void> {
     await Promise.all(this.#all().map((session) => session.drain()));
   }
@@ -299,12 +311,15 @@ export class Sessions {
     await this.#current?.leaveLogTail(tail, signal);
   }
 
-  /** Running requests will never be answered here; other nodes may continue them. */
+  /** Returns requests that the engine will never answer; other nodes may continue them. */
   giveUp(): void {
     for (const session of this.#all()) session.giveUp();
   }
 
-  /** Publishes LEFT, acknowledged or 2 s later. False: a gateway of the current session does not have it. */
+  /**
+   * Publishes LEFT. Resolves when it is acknowledged, or 2 s later. False if a gateway of the current session does not
+   * have it.
+   */
   async leave(): Promise<boolean> {
     this.down();
     const { current } = this;

@@ -15,32 +15,34 @@ export interface Credentials {
   releases: PeerReleases;
 }
 
-/** Flag in the length prefix of the acceptor's ticket: the dialer must show its release. */
+/** Flag in the length prefix of the acceptor's ticket. It means that the dialer must show its release. */
 export const RELEASE_REQUIRED = 0x8000_0000;
 
-/** The authenticated peer: its ticket is valid and its TLS key is the ticket's. */
+/** An authenticated peer: its ticket is valid, and its TLS key is the ticket's key. */
 export interface ChannelPeer {
   session: string;
-  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
+  /**
+   * The peer's provider as this agent's issuer list names it: `name`, or `name@issuer` if another issuer admitted it.
+   */
   provider: string;
-  /** Raw Ed25519 key. */
+  /** The raw Ed25519 key, 32 bytes. */
   sessionKey: Uint8Array;
   ticket: Uint8Array;
 }
 
-/** A connection with a proven identity at the other end. */
+/** A connection whose other end has proven its identity. */
 export interface ProvenConnection {
   socket: TLSSocket;
   peer: ChannelPeer;
-  /** The relay that passes the bytes on: a session, or a gateway's id. Absent: the connection is direct. */
+  /** The relay that passes the bytes on: a session, or a gateway's id. Absent if the connection is direct. */
   through?: string;
 }
 
 /**
- * The acceptor's side, after a valid ticket: a TLS handshake in which the dialer must prove that it holds the ticket's
- * key. Then the acceptor sends its own ticket, or an empty message if the dialer has it (`known`). The dialer waits for
- * that message, because in TLS 1.3 it cannot otherwise see that it was accepted. If the dialer `asks`, the acceptor's
- * release follows. If this agent requires releases, it then reads the dialer's.
+ * The acceptor's side after a valid ticket. In a TLS handshake the dialer proves that it holds the ticket's key. Then
+ * the acceptor sends its own ticket, or an empty message if the dialer has the ticket already (`known`). The dialer
+ * waits for that message, because otherwise it cannot see in TLS 1.3 that it was accepted. If the dialer `asks`, the
+ * acceptor's release follows. If this agent requires releases, it then reads the dialer's release.
  * @throws ChannelError
  */
 export async function acceptSecure(

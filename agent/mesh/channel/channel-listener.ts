@@ -12,14 +12,20 @@ import { withDeadline } from './handshake-reads.ts';
 export interface ListenerLimits {
   handshakeMs: number;
   /**
-   * Connections that have not sent a ticket yet. One more closes the oldest, so that slow peers cannot keep quick ones
-   * out.
+   * Maximum number of connections that have not sent a ticket yet. One more closes the oldest, so that slow peers
+   * cannot keep quick ones out.
    */
   strangers: number;
-  /** Connections in the TLS handshake. A ticket is public, so a copy of one gets this far. */
+  /**
+   * Maximum number of connections in the TLS handshake. Tickets are public, so a peer with a copied ticket gets this
+   * far.
+   */
   handshakes: number;
   handshakesPerSession: number;
-  /** Tickets checked per second, from all senders. Each check verifies two signatures (0.15 ms). */
+  /**
+   * Maximum number of tickets checked per second, from all senders together. Each check verifies two signatures (0.15
+   * ms).
+   */
   ticketsPerSecond: number;
   ticketsBurst: number;
 }
@@ -35,14 +41,20 @@ const LIMITS: ListenerLimits = {
 
 interface ListenerOptions {
   own: Credentials;
-  /** Verifies a ticket. Throws if it is not valid here; the sender then gets no answer. */
+  /** Verifies a ticket. Throws if this agent does not accept it; the sender then gets no answer. */
   openTicket(ticket: Uint8Array): ChannelPeer;
   onProven(proven: ProvenConnection): void;
-  /** A connection that carries weights. Absent: such connections are refused. */
+  /** Called with a connection that carries weights. Absent: such connections are refused. */
   onWeights?(proven: ProvenConnection): void;
-  /** A connection that begins with an HTTP CONNECT, which is still unread. Absent: such connections are refused. */
+  /**
+   * Called with a connection that begins with an HTTP CONNECT, which is still unread. Absent: such connections are
+   * refused.
+   */
   onConnect?(socket: Socket): void;
-  /** A connection that asks for a circuit relay. The callee owns it. Absent: such connections are refused. */
+  /**
+   * Called with a connection that asks for a circuit relay; the callee owns the connection. Absent: such connections
+   * are refused.
+   */
   onCircuit?(proven: ProvenConnection): void;
   limits?: Partial<ListenerLimits>;
 }
@@ -52,14 +64,14 @@ interface Handshake {
   session: string;
 }
 
-/** Accepts connections of other agents. Sends nothing before it has seen a valid ticket. */
+/** Accepts connections of other agents. Sends nothing before it has received a valid ticket. */
 export class Listener {
   readonly #options: ListenerOptions;
   readonly #server: Server;
   readonly #limits: ListenerLimits;
-  /** At most `limits.strangers`, oldest first. */
+  /** Connections without a ticket yet, oldest first. At most `limits.strangers`. */
   readonly #unauthenticated = new Set<Duplex>();
-  /** At most `limits.handshakes`, oldest first. */
+  /** Connections in the TLS handshake, oldest first. At most `limits.handshakes`. */
   readonly #handshakes = new Set<Handshake>();
   readonly #tickets: TokenBucket;
   #closed = false;
@@ -71,14 +83,14 @@ export class Listener {
     this.#server = createServer({ noDelay: true }, (socket) => neverRejects(this.#accept(socket)));
   }
 
-  /** Listens and returns the port. */
+  /** Listens. Resolves with the port. */
   open(host: string | undefined, port: number): Promise<number> {
     return new Promise((resolve, reject) => {
       const refused = (error: Error) => reject(listenError(error, { host: host ?? '*', port }));
       this.#server.once('error', refused);
       this.#server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
         this.#server.off('error', refused);
-        this.#server.on('error', () => {}); // a connection could not be accepted: too many open files
+        this.#server.on('error', () => {}); // a connection could not be accepted, for example because too many files are open
         const address = this.#server.address();
         resolve(typeof address === 'object' && address !== null ? address.port : port);
       });
@@ -96,8 +108,8 @@ export class Listener {
   }
 
   /**
-   * Handles a connection through a relay: only a channel's handshake is allowed. Returns false if it failed. Never
-   * rejects.
+   * Handles a connection that arrived through a relay. Only a channel's handshake is allowed on it. Returns false if
+   * that failed. Never rejects.
    */
   acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
     return this.#begin(socket, async () => {
@@ -116,7 +128,7 @@ export class Listener {
       await withDeadline(socket, this.#limits.handshakeMs, 'timeout', act);
       return true;
     } catch {
-      return false; // the socket is closed; a peer's connection has no other effect, whatever it met
+      return false; // the socket is closed; a failed connection has no other effect
     }
   }
 
@@ -177,12 +189,12 @@ export class Listener {
     this.#handshakes.add(handshake);
   }
 
-  /** Connections that are not authenticated yet; a flood raises this number. */
+  /** Number of connections that are not authenticated yet. A flood raises it. */
   get pending(): number {
     return this.#unauthenticated.size + this.#handshakes.size;
   }
 
-  /** Idempotent. Open channels stay open. */
+  /** Stops listening. Open channels stay open. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,14 +1,14 @@
 /**
  * The dialer's first bytes, in clear text, before the other end has sent anything: PREFACE · u16 · ticket. The number
- * is the ticket's length, plus KNOWN if the dialed end need not show its own ticket, plus ASKS if it must show its
- * release, plus CIRCUIT if the connection is for a circuit relay (../circuit) and not a channel.
+ * is the ticket's length plus these flags: KNOWN if the dialed end need not show its own ticket, ASKS if it must show
+ * its release, CIRCUIT if the connection is for a circuit relay (../circuit) and not a channel.
  */
 import type { Duplex } from 'node:stream';
 import { ChannelError } from './channel-error.ts';
 import { PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './channel-limits.ts';
 import { readExactly } from './handshake-reads.ts';
 
-/** Enough bytes to distinguish our preface from an HTTP CONNECT. */
+/** Bytes that suffice to distinguish our preface from an HTTP CONNECT. */
 const SNIFF_BYTES = 4;
 const CONNECT = 'CONN';
 const REST_BYTES = PREFACE.length - SNIFF_BYTES;
@@ -17,7 +17,7 @@ const KNOWN = 0x8000;
 const ASKS = 0x4000;
 const CIRCUIT = 0x2000;
 
-/** Purpose of a connection: gossip and requests, or weights. */
+/** What a connection carries: gossip and requests, or weights. */
 export type Purpose = 'mesh' | 'weights';
 
 const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WEIGHTS_PREFACE };
@@ -25,11 +25,11 @@ const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WE
 export interface PrefaceFields {
   purpose: Purpose;
   ticket: Uint8Array;
-  /** The dialer has our ticket. */
+  /** The dialer already has our ticket. */
   known: boolean;
   /** The dialer asks to see our release. */
   asks: boolean;
-  /** The dialer wants to talk to the circuit relay. */
+  /** The dialer wants to use the circuit relay. */
   circuit?: boolean;
 }
 
@@ -40,7 +40,10 @@ export function preface({ purpose, ticket, known, asks, circuit = false }: Prefa
   return Buffer.concat([Buffer.from(PREFACES[purpose], 'latin1'), length, ticket]);
 }
 
-/** The dialer's fields, or 'connect' if an HTTP CONNECT begins (it stays unread). Throws ChannelError `stranger`. */
+/**
+ * Returns the dialer's fields, or 'connect' if an HTTP CONNECT begins, which stays unread.
+ * @throws ChannelError `stranger`
+ */
 export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
   const start = await readExactly(socket, SNIFF_BYTES);
   if (start.toString('latin1') === CONNECT) {

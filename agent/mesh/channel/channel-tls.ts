@@ -1,4 +1,7 @@
-/** TLS 1.3 between two sessions. It proves possession of a session's key, and nothing about names or times. */
+/**
+ * TLS 1.3 between two sessions. It proves that each end holds its session's key, and proves nothing about names or
+ * times.
+ */
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, TLSSocket, connect as tlsConnect } from 'node:tls';
@@ -16,10 +19,10 @@ export function sessionContext(session: SessionKey): SecureContext {
     maxVersion: 'TLSv1.3',
     ciphers: 'TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256',
     sigalgs: 'ed25519', // the only key type of sessions
-    // The default, X25519MLKEM768, adds 2.2 KB to each handshake; links are rotated, and idle traffic has to stay
-    // small.
+    // X25519 only. The default, X25519MLKEM768, adds 2.2 KB to each handshake; channels are replaced regularly, and
+    // idle traffic has to stay small.
     ecdhCurve: 'X25519',
-    // Every channel proves both keys again; sessions of TLS are not resumed.
+    // TLS sessions are not resumed, so every channel proves both keys again.
     secureOptions: constants.SSL_OP_NO_TICKET,
   });
 }
@@ -29,7 +32,7 @@ export function secureServer(socket: Duplex, context: SecureContext): TLSSocket 
     isServer: true,
     secureContext: context,
     requestCert: true,
-    rejectUnauthorized: false, // self-signed; the key is compared instead
+    rejectUnauthorized: false, // the certificate is self-signed; the caller compares its key instead
   });
   return quiet(secured);
 }
@@ -39,14 +42,14 @@ export function secureClient(socket: Duplex, context: SecureContext): TLSSocket 
 }
 
 /**
- * A socket that ends during its handshake reports that twice: as its end and as an error. Without a listener the error
+ * A socket that ends during its handshake reports that twice: as `close` and as `error`. Without a listener the error
  * would end the process.
  */
 function quiet(socket: TLSSocket): TLSSocket {
   return socket.on('error', () => {});
 }
 
-/** The raw Ed25519 key that the other end proved to hold; undefined: it proved none. */
+/** The raw Ed25519 key that the other end has proven to hold; undefined if it has proven none. */
 export function peerPublicKey(socket: TLSSocket): Uint8Array | undefined {
   const certificate: X509Certificate | undefined = socket.getPeerX509Certificate();
   if (certificate === undefined || socket.getProtocol() !== 'TLSv1.3') return undefined;

@@ -20,48 +20,51 @@ import {
 } from './channel-limits.ts';
 import { MessageReader, withLengthPrefix } from './length-prefixed-messages.ts';
 
-/** If this many bytes wait in the socket, it counts as busy: frames wait in the link and can be merged there. */
+/**
+ * If more bytes than this wait in the socket, it counts as busy. Frames then wait in the link, where they can be
+ * merged.
+ */
 const BUSY_BYTES = 256 * 1024;
 
 /**
- * Limit of a small gossip message: a probe or its answer. It may exceed the usual limit on waiting bytes, so that a
- * peer that is busy with our requests does not look silent.
+ * Maximum size of a small gossip message: a probe or its answer. Such a message may exceed the limit on waiting bytes,
+ * so that a peer that is busy with our requests does not look silent.
  */
 const SMALL_BYTES = 1024;
 
-/** Longest wait of a frame that may be sent together with the next one. */
+/** Maximum wait of a frame that may be sent together with the next one. */
 const LAZY_MS = 5;
 
-/** Time that a peer has to end its side after the channel is closed. */
+/** Time for a peer to end its side after the channel was closed. */
 const LINGER_MS = 1_000;
 
 export interface ChannelEvents {
   onGossip(channel: Channel, bytes: Uint8Array): void;
-  /** A frame of a request's stream, or SETTLED. May throw WireError, which closes the channel. */
+  /** Called with a frame of a request's stream, or SETTLED. May throw WireError, which closes the channel. */
   onFrame(channel: Channel, frame: StreamFrame): void;
-  /** All frames of one message have been delivered. */
+  /** Called when all frames of one message were delivered. */
   onMessageEnd(channel: Channel): void;
-  /** A fault in this agent that a message of this peer triggered; its channel is closed. */
+  /** Called after a fault of this agent that a peer's message triggered. The channel is then closed. */
   onFault(channel: Channel, error: unknown): void;
   /**
-   * Called once. `clean`: one end closed the channel in order; otherwise the path or the peer's process failed, or the
+   * Called once. `clean`: one end closed the channel in order. Otherwise the path or the peer's process failed, or the
    * peer broke a rule.
    */
   onClosed(channel: Channel, reason: string, clean: boolean): void;
 }
 
 /**
- * One connection between two agents: encrypted, and both ends have proven that they hold their session's key. One link
+ * One encrypted connection between two agents. Both ends have proven that they hold their session's key. Its link
  * carries gossip and streams of requests in both directions.
  */
 export class Channel {
   readonly peer: ChannelPeer;
   /**
-   * True if this end dialed. Its streams have odd numbers and the other end's even ones, so that both ends may open
-   * streams.
+   * True if this end dialed. The dialer's streams have odd numbers and the other end's have even ones, so that both
+   * ends may open streams.
    */
   readonly dialled: boolean;
-  /** The relay that it goes through; undefined: the connection is direct. */
+  /** The relay through which the channel runs; undefined if the connection is direct. */
   readonly through: string | undefined;
   readonly link: Link;
   readonly #socket: TLSSocket;
@@ -73,7 +76,7 @@ export class Channel {
   #busy = false;
   #finished = false;
 
-  /** The socket must have finished its handshake. Call `start` when the receiver of the events is ready. */
+  /** The socket's handshake must be complete. Call `start` when the receiver of the events is ready. */
   constructor({ socket, peer, through }: ProvenConnection, dialled: boolean, events: ChannelEvents) {
     this.#socket = socket;
     this.peer = peer;
@@ -103,7 +106,7 @@ export class Channel {
     return this.#finished;
   }
 
-  /** Bytes in the socket that a slow reader has not taken yet. */
+  /** Number of bytes that wait in the socket because of a slow reader. */
   get waiting(): number {
     return this.#socket.writableLength;
   }
@@ -149,8 +152,8 @@ export class Channel {
   }
 
   /**
-   * False if the message was dropped, because too much already waits for this peer, because the message is too large or
-   * because the channel is closed.
+   * Sends a gossip message. False if the message was dropped, because too many bytes wait for this peer, because the
+   * message is too large, or because the channel is closed.
    */
   gossip(bytes: Uint8Array): boolean {
     if (this.#finished || bytes.length > GOSSIP_MAX_BYTES) return false;
@@ -165,8 +168,8 @@ export class Channel {
     try {
       this.#reader.push(chunk, (message) => this.#onMessage(message));
     } catch (error) {
-      // If a peer breaks the protocol, its message is not interpreted any further. Any other error is a fault in this
-      // agent that a peer's bytes triggered. It must not end the agent and with it the engine.
+      // If a peer breaks the protocol, the rest of its message is not read. Any other error is a fault of this agent
+      // that a peer's bytes triggered. It must not end the agent, and with it the engine.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) this.#events.onFault(this, error);
       this.close(errorText(error), false);
     }
@@ -214,7 +217,7 @@ export class Channel {
   }
 
   /**
-   * Sends the reason and ends the channel. Calls `onClosed` immediately; the socket ends when the message is sent.
+   * Sends the reason and ends the channel. Calls `onClosed` immediately. The socket ends when the message is sent.
    * Idempotent.
    */
   close(reason: string, clean = true): void {

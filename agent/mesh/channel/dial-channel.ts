@@ -14,22 +14,25 @@ import { checkProof, encodeProof, PROOF_MAX_BYTES } from './peer-release.ts';
 
 export interface ChannelDialOptions {
   own: Credentials;
-  /** `host:port`. The addresses are tried in this order. */
+  /** Addresses of the peer as `host:port`, tried in this order. */
   addresses: readonly string[];
-  /** Undefined for an address that was configured without a session: any peer with a valid ticket is accepted. */
+  /**
+   * The expected session. Undefined for an address that was configured without one: any peer with a valid ticket is
+   * accepted.
+   */
   session?: string;
-  /** The session's ticket, if it is known already; it is verified like any other. */
+  /** The session's ticket, if it is already known. It is verified like any other ticket. */
   ticket?: Uint8Array;
-  /** Verifies a ticket. Throws if it is not valid here. */
+  /** Verifies a ticket. Throws if this agent does not accept it. */
   openTicket(ticket: Uint8Array): ChannelPeer;
-  /** Default: mesh. */
+  /** Default: `mesh`. */
   purpose?: Purpose;
   signal?: AbortSignal;
-  /** True if the connection is to a circuit relay and does not become a channel. */
+  /** True if the connection is for the peer's circuit relay and does not become a channel. */
   circuit?: boolean;
 }
 
-/** `10.0.0.1:7` or `[fe80::1]:7`; undefined for anything else. */
+/** Parses `10.0.0.1:7` or `[fe80::1]:7`; undefined for anything else. */
 export function parseAddress(text: string): Address | undefined {
   const match = /^(?:\[([0-9a-fA-F:.]{2,45})\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})$/.exec(text);
   const host = match?.[1] ?? match?.[2];
@@ -37,7 +40,7 @@ export function parseAddress(text: string): Address | undefined {
   return host === undefined || port < 1 || port > 65_535 ? undefined : { host, port };
 }
 
-/** Throws ChannelError, from the address that got furthest. */
+/** @throws ChannelError of the address whose connection got furthest */
 export async function dialChannel(options: ChannelDialOptions): Promise<ProvenConnection> {
   const { addresses, signal } = options;
   const left = addresses.slice(0, ADDRESSES_MAX).flatMap((address) => parseAddress(address) ?? []);
@@ -50,18 +53,18 @@ export async function dialChannel(options: ChannelDialOptions): Promise<ProvenCo
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
     }
-    // If two networks use the same address, the host that answered may be the wrong one.
+    // Try the other addresses: if two networks use the same address, the host that answered may be the wrong one.
   } while (left.length > 0);
   throw trouble;
 }
 
-/** The handshake is TLS and two signatures on each end, while engines load on the same cores. */
+/** Timeouts of handshakes. A handshake is TLS and two signatures at each end, while engines load on the same cores. */
 const handshakes = new AdaptiveTimeout(DIALLED_HANDSHAKE);
 
 type Handshake = Omit<ChannelDialOptions, 'addresses'>;
 
 /**
- * Does the handshake on an open connection, direct or through a relay. Ends the connection if that fails.
+ * Does the handshake on an open connection, which is direct or runs through a relay. Ends the connection on failure.
  * @throws ChannelError
  */
 export async function secureDialedSocket(socket: Duplex, options: Handshake): Promise<ProvenConnection> {

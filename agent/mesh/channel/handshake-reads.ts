@@ -27,13 +27,13 @@ function waitFor<T>(socket: Duplex, event: string, ready: () => T | undefined): 
 export async function readExactly(socket: Duplex, bytes: number): Promise<Buffer> {
   const take = () => {
     const piece: unknown = socket.read(bytes);
-    // At the end of a stream `read` returns the bytes that are left, even if they are fewer.
+    // At the end of a stream `read` returns the remaining bytes, even if they are too few.
     return Buffer.isBuffer(piece) && piece.length === bytes ? piece : undefined;
   };
   return take() ?? waitFor(socket, 'readable', take);
 }
 
-/** Reads one message with its length prefix. Throws ChannelError `stranger` if the length exceeds `maxBytes`. */
+/** Reads one message with its length prefix. @throws ChannelError `stranger` if the length exceeds `maxBytes` */
 export async function readMessage(socket: Duplex, maxBytes: number): Promise<Buffer> {
   const length = (await readExactly(socket, LENGTH_BYTES)).readUInt32BE();
   if (length > maxBytes) throw new ChannelError('stranger', `a message of ${length} bytes`);
@@ -44,7 +44,7 @@ export async function waitForEvent(socket: Duplex, event: 'secure' | 'secureConn
   await waitFor(socket, event, () => true);
 }
 
-/** Destroys the socket with `code` unless `act` settles in time; `act` sees that as a socket error. */
+/** Runs `act`. Destroys the socket with `code` if `act` does not settle in time; `act` sees that as a socket error. */
 export async function withDeadline<T>(
   socket: Duplex,
   ms: number,

@@ -4,8 +4,8 @@ import { ChannelError } from './channel-error.ts';
 import { CONNECT_MS } from './channel-limits.ts';
 
 /**
- * After this long the next address is tried in parallel (RFC 8305 §5), because hosts of clusters have several networks
- * and not all are reachable.
+ * After this time the next address is tried in parallel (RFC 8305 §5). Hosts of clusters have several networks, of
+ * which some are unreachable.
  */
 const STAGGER_MS = 250;
 
@@ -15,9 +15,9 @@ export interface Address {
 }
 
 /**
- * The first TCP connection to any of the addresses; the other attempts are abandoned. Removes the addresses that
- * failed, and the successful one, from `left`, so that another call tries the remaining ones.
- * @throws ChannelError unreachable: no address accepted a connection; `left` is then empty
+ * Resolves with the first TCP connection to any of the addresses, and abandons the other attempts. Removes the
+ * addresses that failed, and the successful one, from `left`, so that another call tries the remaining ones.
+ * @throws ChannelError `unreachable` if no address accepts a connection; `left` is then empty
  */
 export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {

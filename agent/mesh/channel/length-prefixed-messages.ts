@@ -1,9 +1,9 @@
 import { WireError } from '../../../shared/wire/wire-error.ts';
 
-/** Each message is preceded by its length, big-endian. */
+/** Bytes of the length before each message, big-endian. */
 export const LENGTH_BYTES = 4;
 
-/** Puts the length before the message, in one buffer, because two writes would be two TLS records. */
+/** Puts the length before the message in one buffer. Two writes would be two TLS records. */
 export function withLengthPrefix(message: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(LENGTH_BYTES + message.length);
   out.writeUInt32BE(message.length);
@@ -14,7 +14,7 @@ export function withLengthPrefix(message: Uint8Array): Buffer {
 /** Splits a byte stream into messages. Holds at most the received part of one message. */
 export class MessageReader {
   readonly #max: number;
-  /** Bytes of an incomplete message: at most `max` and the length prefix. */
+  /** Parts of an incomplete message: at most `max` bytes and the length prefix. */
   #parts: Uint8Array[] = [];
   #bufferedBytes = 0;
 
@@ -23,8 +23,8 @@ export class MessageReader {
   }
 
   /**
-   * Calls `each` with every message that is now complete; the message may be a view of `chunk`.
-   * @throws WireError for a length of 0 or above the maximum: the rest of the stream cannot be read.
+   * Calls `each` with every message that is complete now. The message may be a view of `chunk`.
+   * @throws WireError for a length of 0 or above the maximum: the rest of the stream cannot be read
    */
   push(chunk: Uint8Array, each: (message: Uint8Array) => void): void {
     let rest = chunk;

@@ -1,6 +1,6 @@
 /**
  * How two agents show each other their release inside the encrypted channel. TLS has proven the peer's session key, so
- * the digest is that session's claim; docs/trust.md explains how far to trust such a claim.
+ * the digest is a claim of that session; docs/trust.md explains how far to trust such a claim.
  */
 import * as z from 'zod';
 import type { Crypto } from '../../../shared/lattice/crypto-interface.ts';
@@ -13,7 +13,9 @@ import {
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { ChannelError } from './channel-error.ts';
 
-/** JSON may double each character of the manifest. The rest is a signature and a digest. */
+/**
+ * Maximum size of a proof: JSON may double each character of the manifest, and the rest is a signature and a digest.
+ */
 export const PROOF_MAX_BYTES = 2 * MANIFEST_MAX_CHARS + 1024;
 
 const proofSchema = releaseSchema.extend({ digest: z.string().max(64) });
@@ -22,20 +24,20 @@ const proofSchema = releaseSchema.extend({ digest: z.string().max(64) });
 export type ShownRelease = z.infer<typeof proofSchema>;
 
 export interface PeerReleases {
-  /** Shown to peers that ask; undefined: this agent was not installed from a release. */
+  /** The release that is shown to peers that ask; undefined if this agent was not installed from a release. */
   own: ShownRelease | undefined;
   /** Releases that a peer must run; undefined: every peer with a valid ticket is accepted. */
   required: ReleaseRules | undefined;
 }
 
-/** An empty message means: not installed from a release. */
+/** Encodes the release to show. An empty message means that the agent was not installed from a release. */
 export function encodeProof(own: ShownRelease | undefined): Uint8Array {
   if (own === undefined) return new Uint8Array();
   const { manifest, signature, digest } = own;
   return Buffer.from(JSON.stringify({ manifest, signature, digest }), 'utf8');
 }
 
-/** @throws ChannelError `unsigned` */
+/** @throws ChannelError `unsigned` if the release does not satisfy the rules */
 export function checkProof(bytes: Uint8Array, rules: ReleaseRules, crypto: Crypto): void {
   if (bytes.length === 0) throw new ChannelError('unsigned', 'the peer was not installed from a release');
   const shown = proofSchema.safeParse(tryParseJson(Buffer.from(bytes).toString('utf8')));

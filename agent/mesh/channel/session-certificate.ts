@@ -1,6 +1,7 @@
 /**
- * A session's X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around the session's public key,
- * self-signed. TLS needs a certificate to carry the key. Only that key is used: the peer compares it with the ticket's.
+ * Builds a session's X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around the session's public
+ * key, self-signed. TLS needs a certificate to carry the key. The peer uses only the key, and compares it with the
+ * ticket's.
  */
 import type { SessionKey } from './session-key.ts';
 
@@ -8,28 +9,29 @@ const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
 
 const ALGORITHM = '300506032b6570';
-/** CN=otela */
+/** The name CN=otela in DER */
 const NAME = '3010310e300c06035504030c056f74656c61';
 /**
- * From 1970 to the last second that the format can express (RFC 5280 §4.1.2.5), so that validity depends on no clock.
+ * Valid from 1970 to the last second that the format can express (RFC 5280 §4.1.2.5), so that validity depends on no
+ * clock.
  */
 const VALIDITY = `3020170d${hex('700101000000Z')}180f${hex('99991231235959Z')}`;
-/** Version 3 and serial number 1. */
+/** The first fields: version 3, serial number 1, names and validity. */
 const HEAD = `a003020102020101${ALGORITHM}${NAME}${VALIDITY}${NAME}`;
-/** SubjectPublicKeyInfo, up to the key bytes. */
+/** SubjectPublicKeyInfo up to the key bytes. */
 const KEY_HEAD = `302a${ALGORITHM}032100`;
 
 function hex(text: string): string {
   return Buffer.from(text, 'latin1').toString('hex');
 }
 
-/** A DER SEQUENCE. The lengths used here need one byte, or two with the prefix 0x81. */
+/** Encodes a DER SEQUENCE. The lengths used here need one byte, or two with the prefix 0x81. */
 function sequence(content: Buffer): Buffer {
   const length = content.length < 0x80 ? [content.length] : [0x81, content.length];
   return Buffer.concat([Buffer.from([0x30, ...length]), content]);
 }
 
-/** PEM, in the form that `tls.createSecureContext` takes. */
+/** The certificate as PEM, for `tls.createSecureContext`. */
 export function sessionCertificate(session: SessionKey): string {
   if (session.publicKey.length !== KEY_BYTES)
     throw new RangeError(`a session key of ${session.publicKey.length} bytes`);

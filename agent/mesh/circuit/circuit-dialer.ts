@@ -5,35 +5,35 @@ import { withDeadline } from '../channel/handshake-reads.ts';
 import { MESSAGE_MS, receiveMessage, sendMessage } from './circuit-messages.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent } from './relay-choice.ts';
 
-/** After this long the next relay is tried in parallel, as with addresses (RFC 8305 §5). */
+/** After this time the next relay is tried in parallel, as with addresses (RFC 8305 §5). */
 const STAGGER_MS = 400;
 
 /** A relay that failed is tried last for this long. */
 const AVOID_MS = 60_000;
 const AVOIDED_MAX = 256;
 
-/** A place at which two agents can be joined, for each kind of relay. */
+/** A place where two agents can be joined, for each kind of relay. */
 export interface RendezvousPoint {
-  /** A session, or a gateway's id. */
+  /** The relay: a session, or a gateway's id. */
   relay: string;
-  /** Bytes to and from `callee`, once it has answered. Rejects if the relay cannot join the two. */
+  /** Resolves with a stream to `callee` when that has answered. Rejects if the relay cannot join the two. */
   meet(callee: string, signal: AbortSignal): Promise<Duplex>;
 }
 
 interface CircuitDiallerOptions {
   /** Relays at which a session may be reached, best first. */
   meetings(callee: string): RendezvousPoint[];
-  /** The channel's handshake, end to end. */
+  /** Does the channel's handshake end to end through the relay. */
   secure(socket: Duplex, callee: string): Promise<ProvenConnection>;
 }
 
 /**
- * Reaches sessions through relays: tries a few of them in order and uses the first that leads to an authenticated peer.
+ * Reaches sessions through relays: tries a few relays in order, and uses the first that leads to an authenticated peer.
  */
 export class CircuitDialler {
   readonly #options: CircuitDiallerOptions;
   /**
-   * Relays that failed after they had accepted a call, and the end of the penalty; at most AVOIDED_MAX, the oldest
+   * Relays that failed after they had accepted a call, with the end of their penalty. At most AVOIDED_MAX, oldest
    * first.
    */
   readonly #avoided = new Map<string, number>();
@@ -77,7 +77,7 @@ export class CircuitDialler {
     }
   }
 
-  /** A connection through this relay broke: other relays are tried first for a while. */
+  /** Call when a connection through this relay broke: other relays are tried first for a while. */
   avoid(relay: string): void {
     this.#avoided.delete(relay);
     this.#avoided.set(relay, performance.now() + AVOID_MS);
@@ -86,7 +86,7 @@ export class CircuitDialler {
   }
 }
 
-/** Joins two agents at a third. `dial` opens a connection for circuits, authenticated at both ends. */
+/** Joins two agents at a third. @param dial opens a connection for circuits, authenticated at both ends */
 export function agentRendezvous(
   relay: RelayAgent,
   dial: (relay: RelayAgent) => Promise<ProvenConnection>,
@@ -102,7 +102,7 @@ export function agentRendezvous(
         throw new ChannelError('broken', 'given up');
       }
       sendMessage(socket, { type: 'connect', session: callee });
-      // The relay waits for the callee, and the callee may have to reserve again first.
+      // Twice the limit of a message: the relay waits for the callee, which may have to reserve again first.
       const said = await withDeadline(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'connected') return socket;
       socket.destroy();
@@ -115,7 +115,10 @@ export function agentRendezvous(
   return { relay: relay.session, meet };
 }
 
-/** The first that resolves. Each begins when the previous one has failed, or STAGGER_MS after its start. */
+/**
+ * Resolves with the first that resolves. Each begins when the previous one has failed, or STAGGER_MS after the start of
+ * that.
+ */
 function firstOf<T, R>(left: T[], begin: (one: T) => Promise<R>, discard: (second: R) => void): Promise<R> {
   return new Promise((resolve, reject) => {
     let [running, over] = [0, false];

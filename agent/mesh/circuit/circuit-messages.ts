@@ -1,15 +1,15 @@
 /**
- * Circuits: agents that cannot reach each other meet at a relay that both can reach (libp2p's circuit relay, RFC 8656's
- * relayed addresses).
+ * Circuits: agents that cannot reach each other meet at a relay that both can reach (like libp2p's circuit relay, and
+ * RFC 8656's relayed addresses).
  *
  *   callee → relay   reserve …… ping, pong …… call, answer     `Reservations`; one idle connection at each of RESERVED_MAX relays
- *   caller → relay   connect SESSION …… connected              `CircuitDialler`; the direct path has a head start of HEAD_START_MS
+ *   caller → relay   connect SESSION …… connected              `CircuitDialer`; the direct path has a head start of HEAD_START_MS
  *   relay            joins the two, bounded and paced          `CircuitRelay` on an agent with --offer-relay; a gateway's is gateway/circuit
  *
  * Both connections are TLS of the mesh with CIRCUIT in the preface, so the relay knows both sessions from the registry.
  * Through the relay the two ends do a second handshake, end to end, like that of any channel. The relay sees only
- * ciphertext, and if it changes or swaps bytes, the channel ends. Messages are UTF-8 text, each with a length prefix,
- * until `connected` and `answer`; bytes of the circuit follow.
+ * ciphertext. If it changes or swaps bytes, the channel ends. Messages are UTF-8 text, each with a length prefix, up to
+ * `connected` and `answer`; the circuit's bytes follow.
  */
 import type { Duplex } from 'node:stream';
 import { SESSION_PATTERN } from '../../../shared/lattice/node-record.ts';
@@ -17,14 +17,17 @@ import { ChannelError } from '../channel/channel-error.ts';
 import { readMessage } from '../channel/handshake-reads.ts';
 import { withLengthPrefix } from '../channel/length-prefixed-messages.ts';
 
-/** `refused` and a reason, or a session id of 26 characters. */
+/** Maximum length of a message: `refused` and a reason, or a session id of 26 characters. */
 const MESSAGE_MAX_BYTES = 128;
 
-/** Shorter than the timeout of any NAT. A reservation without an answer for PONG_MS is made again. */
+/**
+ * Interval of pings, shorter than the timeout of any NAT. After PONG_MS without an answer the reservation is made
+ * again.
+ */
 export const PING_MS = 15_000;
 export const PONG_MS = 10_000;
 
-/** Longest wait for the relay's next message on a connection. */
+/** Maximum wait for the relay's next message on a connection. */
 export const MESSAGE_MS = 5_000;
 
 export type CircuitMessage =
@@ -33,7 +36,10 @@ export type CircuitMessage =
   | { type: 'refused'; why: CircuitRefusal };
 
 const REFUSALS = ['absent', 'full', 'busy', 'stranger'] as const;
-/** absent: that session has no reservation here. full: the relay is at its limit. busy: this caller calls too often. */
+/**
+ * Why a relay refuses. absent: the called session has no reservation here. full: the relay is at its limit. busy: this
+ * caller calls too often.
+ */
 export type CircuitRefusal = (typeof REFUSALS)[number];
 
 export function sendMessage(socket: Duplex, said: CircuitMessage): void {
@@ -42,7 +48,7 @@ export function sendMessage(socket: Duplex, said: CircuitMessage): void {
   socket.write(withLengthPrefix(Buffer.from(text, 'utf8')));
 }
 
-/** Reads the next message; bytes after it stay in the socket. @throws ChannelError */
+/** Reads the next message. Bytes after it stay in the socket. @throws ChannelError */
 export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
   const text = (await readMessage(socket, MESSAGE_MAX_BYTES)).toString('utf8');
   const [type = '', rest = '', more] = text.split(' ');

@@ -1,5 +1,5 @@
 /**
- * The relay of circuits: keeps the reservations of callees and joins callers to them. Runs only on agents with
+ * The circuit relay: keeps the reservations of callees, and joins callers to them. Runs only on agents with
  * `--offer-relay`.
  */
 import type { Duplex } from 'node:stream';
@@ -11,26 +11,27 @@ import { type CircuitRefusal, MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, send
 import { joinSockets, RateLimit } from './join-sockets.ts';
 
 export interface CircuitLimits {
-  /** Idle sockets of callees, one per session. */
+  /** Maximum number of reservations, which are idle sockets of callees, one per session. */
   reservations: number;
-  /** Two sockets each. */
+  /** Maximum number of circuits, each with two sockets. */
   circuits: number;
   circuitsPerSession: number;
-  /** Connections that a session may ask for. Each call costs its callee a new reservation. */
+  /** Calls that a session may make. Each call costs its callee a new reservation. */
   callsPerSecond: number;
   callsBurst: number;
-  /** Both directions together. A circuit that exceeds this ends, and its ends connect again. */
+  /** Bytes of both directions together. A circuit that exceeds the total ends, and its agents connect again. */
   circuitBytes: number;
   circuitBytesPerSecond: number;
   relayBytesPerSecond: number;
-  /** Longer than the interval of gossip. */
+  /** Time after which an idle circuit ends. Longer than the interval of gossip. */
   idleMs: number;
-  /** Wait for a callee that has just been called: it reserves again within a handshake. */
+  /** Wait for a callee that was called a moment ago: it reserves again within a handshake. */
   returnMs: number;
 }
 
 /**
- * A relay uses the spare capacity of a login node: 32 MiB/s are about 10,000 streams of tokens, and a tenth of a core.
+ * Defaults. A relay uses the spare capacity of a login node: 32 MiB/s are about 10,000 streams of tokens, and a tenth
+ * of a core.
  */
 const CIRCUIT_LIMITS: CircuitLimits = {
   reservations: 1024,
@@ -45,11 +46,11 @@ const CIRCUIT_LIMITS: CircuitLimits = {
   returnMs: 2_000,
 };
 
-/** Sessions that are evicted meanwhile lose their reservations and circuits within this time. */
+/** Sessions that were evicted lose their reservations and circuits within this time. */
 const SWEEP_MS = 5_000;
 
 interface CircuitRelayOptions {
-  /** True if the peer is in the registry with a ticket that is valid now. */
+  /** True if the peer is in the registry with a ticket that is currently valid. */
   admits(peer: ChannelPeer): boolean;
   limits?: Partial<CircuitLimits>;
 }
@@ -57,7 +58,7 @@ interface CircuitRelayOptions {
 interface Reservation {
   peer: ChannelPeer;
   socket: Duplex;
-  /** Set by the call that uses the reservation. */
+  /** Set by the call that uses this reservation. */
   answered?: () => void;
 }
 
@@ -69,19 +70,19 @@ interface Circuit {
 export class CircuitRelay {
   readonly #options: CircuitRelayOptions;
   readonly #limits: CircuitLimits;
-  /** By session; at most `limits.reservations`. */
+  /** Reservations by session. At most `limits.reservations`. */
   readonly #reservations = new Map<string, Reservation>();
   /** At most `limits.circuits`. A circuit counts even before its callee has answered. */
   readonly #circuits = new Set<Circuit>();
-  /** Time of the last call to a session; at most `limits.reservations`, the oldest first. */
+  /** Time of the last call to each session, oldest first. At most `limits.reservations`. */
   readonly #called = new Map<string, number>();
-  /** Calls that wait for a callee to reserve again: at most `limits.circuits`. */
+  /** Calls that wait for a callee to reserve again. At most `limits.circuits`. */
   readonly #awaited = new Set<{ session: string; ring(): void }>();
-  /** Budget of calls of each session; at most `limits.reservations`, the oldest first. */
+  /** Budget of calls of each session, oldest first. At most `limits.reservations`. */
   readonly #quotas = new Map<string, TokenBucket>();
   readonly #pace: RateLimit;
   readonly #sweep: NodeJS.Timeout;
-  /** Totals since the start. */
+  /** Totals since this agent started. */
   readonly carried = { circuits: 0, bytes: 0 };
   #closed = false;
 
@@ -104,7 +105,9 @@ export class CircuitRelay {
     return this.#reservations.has(session);
   }
 
-  /** Handles a connection with CIRCUIT in its preface, authenticated at both ends. Owns it. Never rejects. */
+  /**
+   * Handles a connection with CIRCUIT in its preface, authenticated at both ends. Owns the connection. Never rejects.
+   */
   async take({ socket, peer }: Pick<ProvenConnection, 'socket' | 'peer'>): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
@@ -137,7 +140,7 @@ export class CircuitRelay {
       const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
       if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
-      // After `call`, only the caller's bytes are sent.
+      // Not after `call`: from then on only the caller's bytes are sent.
       if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }
   }
@@ -152,7 +155,7 @@ export class CircuitRelay {
     for (const waiting of this.#awaited) if (waiting.session === session) return waiting.ring();
   }
 
-  /** The caller that took this reservation did not use it. */
+  /** Call when the caller that took this reservation did not use it. */
   #giveBack(reservation: Reservation): void {
     const { peer, socket } = reservation;
     if (socket.destroyed || this.#closed || this.#reservations.has(peer.session)) socket.destroy();
@@ -209,8 +212,8 @@ export class CircuitRelay {
   }
 
   /**
-   * Calls a session that has a reservation here, from this agent.
-   * @throws ChannelError unreachable: it has no reservation
+   * Calls, from this agent, a session that has a reservation here.
+   * @throws ChannelError `unreachable` if it has none
    */
   async callOwn(session: string): Promise<Duplex> {
     const reservation = this.#claim(session);
@@ -252,7 +255,7 @@ export class CircuitRelay {
     return there;
   }
 
-  /** Claims the reservation that is here. If the session was called a moment ago, waits for its next one. */
+  /** Claims the session's reservation. If the session was called a moment ago, waits for its next one. */
   #reservationOf(session: string): Promise<Reservation | undefined> | Reservation | undefined {
     const there = this.#claim(session);
     const calledAt = this.#called.get(session) ?? Number.NEGATIVE_INFINITY;
@@ -291,7 +294,7 @@ export class CircuitRelay {
     for (const { peer, socket } of [...this.#reservations.values()]) if (!admits(peer)) socket.destroy();
   }
 
-  /** Idempotent. */
+  /** Closes all sockets. Idempotent. */
   close(): void {
     this.#closed = true;
     clearInterval(this.#sweep);

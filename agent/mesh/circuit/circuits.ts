@@ -1,6 +1,6 @@
 /**
- * This agent's part in circuits: it is reached through them, reaches others through them, and with `--offer-relay` is a
- * relay.
+ * This agent's part in circuits: other agents reach it through them, it reaches others through them, and with
+ * `--offer-relay` it is a relay.
  */
 import type { Duplex } from 'node:stream';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
@@ -21,22 +21,22 @@ interface CircuitsOptions {
   own: Credentials;
   session: string;
   replica: RegistryReplica;
-  /** Verifies a ticket. Throws if it is not valid here. */
+  /** Verifies a ticket. Throws if this agent does not accept it. */
   openTicket(ticket: Uint8Array): ChannelPeer;
-  /** This agent relays for others (`--offer-relay`). */
+  /** True if this agent relays for others (`--offer-relay`). */
   offered: boolean;
   identity: SessionIdentity;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
-  /** A caller's bytes begin. Returns false if they did not lead to a channel. Owns the socket. */
+  /** Handles a caller's connection, which begins now. Owns the socket. False if it did not become a channel. */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
 }
 
-/** Gateways at which a session is looked for; an agent is connected to all gateways that it reaches. */
+/** Maximum number of gateways at which a session is searched. An agent is connected to all gateways that it reaches. */
 const GATEWAYS_TRIED_MAX = 2;
 
-/** Calls through gateways with an unfinished handshake; further calls are not answered. */
+/** Maximum number of calls through gateways whose handshake is unfinished. Further calls are not answered. */
 const ANSWERING_MAX = 16;
 
 export class Circuits {
@@ -69,18 +69,18 @@ export class Circuits {
     this.#reservations.open();
   }
 
-  /** These entries of the replica changed. */
+  /** Call when these entries of the replica have changed. */
   changed(sessions: readonly string[]): void {
     if (sessions.some((session) => this.#options.replica.get(session)?.payload?.relay === true))
       this.#reservations.look();
   }
 
-  /** Gateways that admitted this session. They are relays too, unless they refuse circuits. */
+  /** Sets the gateways that admitted this session. They are relays too, unless they refuse circuits. */
   setGateways(gateways: readonly MeshGateway[]): void {
     this.#gateways = gateways.slice(0, GATEWAYS_TRIED_MAX);
   }
 
-  /** An agent waits for this one at a gateway's circuit. */
+  /** Answers an agent that waits for this one at a gateway's circuit. */
   answer(gateway: URL, name: string): void {
     if (this.#answering >= ANSWERING_MAX || this.#abort.signal.aborted) return;
     this.#answering++;
@@ -96,24 +96,24 @@ export class Circuits {
     return openGatewayLeg({ gateway, to, identity, ticket: own.ticket, env, proxy, signal });
   }
 
-  /** True if a relay is known at which `callee` may be reached. */
+  /** True if a relay is known through which `callee` may be reachable. */
   mayReach(callee: string): boolean {
     return this.#meetings(callee).length > 0;
   }
 
-  /** An authenticated connection to `callee` through a relay. @throws ChannelError */
+  /** Resolves with an authenticated connection to `callee` through a relay. @throws ChannelError */
   dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
     return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]));
   }
 
-  /** A connection through this relay stalled or broke. */
+  /** Call when a connection through this relay stalled or broke. */
   avoid(relay: string): void {
     this.#dialler.avoid(relay);
   }
 
   /**
-   * The session must be in this agent's replica; an admission is not enough, because a relay never carries data for a
-   * session that its replica does not show.
+   * The session must be in this agent's replica. An admission is not enough: a relay never carries data for a session
+   * that its replica does not show.
    */
   #admits({ session, ticket }: ChannelPeer): boolean {
     const { replica } = this.#options;
@@ -156,7 +156,7 @@ export class Circuits {
     return ticket === undefined ? {} : { ticket };
   }
 
-  /** Idempotent. */
+  /** Ends all calls and reservations. Idempotent. */
   close(): void {
     this.#abort.abort();
     this.#reservations.close();

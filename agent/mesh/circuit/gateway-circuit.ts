@@ -18,12 +18,12 @@ import { openWebSocket, type WebSocketOptions } from '../../tunnel/open-websocke
 import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import { ChannelError } from '../channel/channel-error.ts';
 
-/** The gateway gives the other end 10 s to connect. */
+/** Maximum wait for the other end. The gateway gives it 10 s to connect. */
 const CONNECTED_MS = 12_000;
 
 interface LegOptions {
   gateway: URL;
-  /** A callee's session, or the name of the circuit at which another agent waits for this one. */
+  /** The session to call, or the name of the circuit at which another agent waits for this one. */
   to: string;
   identity: SessionIdentity;
   ticket: Uint8Array;
@@ -32,7 +32,7 @@ interface LegOptions {
   signal: AbortSignal;
 }
 
-/** Resolves once the other end is connected. @throws ChannelError */
+/** Resolves when the other end is connected. @throws ChannelError */
 export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
   const { gateway, to, ticket, env, proxy, signal } = options;
   const headers = {
@@ -69,7 +69,7 @@ function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSi
     const hear = (data: Buffer, isBinary: boolean) => {
       try {
         if (isBinary) answerChallenge(socket, data, identity);
-        else if (data.toString() === CONNECTED_TEXT) done(() => resolve(new GatewayLeg(socket))); // synchronous, because the other end's first bytes may be in the same chunk
+        else if (data.toString() === CONNECTED_TEXT) done(() => resolve(new GatewayLeg(socket))); // no await in between: the other end's first bytes may be in the same chunk
       } catch {
         give();
       }
@@ -92,11 +92,13 @@ function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicK
   });
 }
 
-/** The circuit's bytes. Waiting bytes are bounded in each direction, by the gateway's grants and by the reads here. */
+/**
+ * The circuit's bytes as a stream. The gateway's grants and the reads here bound the waiting bytes in each direction.
+ */
 class GatewayLeg extends Duplex {
   readonly #socket: WebSocket;
   #granted = CIRCUIT_WINDOW_BYTES;
-  /** Bytes that wait for a grant; `done` is called when they are sent. */
+  /** Bytes that wait for a grant of the gateway; `done` is called when they are sent. */
   #waiting: { bytes: Buffer; done: (error?: Error | null) => void } | undefined;
 
   constructor(socket: WebSocket) {
@@ -108,8 +110,8 @@ class GatewayLeg extends Duplex {
   }
 
   #onMessage(data: Buffer, isBinary: boolean): void {
-    // While paused, the socket delivers neither bytes nor the question after them, so the answer means that these bytes
-    // were read.
+    // A paused socket delivers neither bytes nor the gateway's question after them. So the answer to that question
+    // means that these bytes were read.
     if (isBinary) return void (this.push(data) || this.#socket.pause());
     const text = data.toString();
     if (text === MORE_TEXT) {

@@ -1,8 +1,9 @@
-/** Joins two sockets. It counts and paces the bytes, and ends both sockets if they exceed a limit. */
+/** Joins two sockets: counts and paces the bytes, and ends both sockets if they exceed a limit. */
 import type { Duplex } from 'node:stream';
 
 /**
- * A rate: `perSecond` on average, with bursts of one second's bytes. Shared by all circuits that it bounds together.
+ * A limit of `perSecond` bytes on average, with bursts of one second's bytes. All circuits that it bounds together
+ * share it.
  */
 export class RateLimit {
   readonly #perSecond: number;
@@ -28,22 +29,23 @@ export class RateLimit {
 }
 
 interface PipeOptions {
-  /** Every rate has to allow a read. */
+  /** Limits that must all allow a read. */
   paces: readonly RateLimit[];
   maxBytes: number;
-  /** Without a byte in either direction for this long, both sockets end. */
+  /** After this long without a byte in either direction, both sockets end. */
   idleMs: number;
-  /** Called with each chunk as it is passed on. */
+  /** Called with the length of each chunk that is passed on. */
   onBytes(bytes: number): void;
-  /** Called once. */
+  /** Called once, with the total number of bytes. */
   onEnd(bytes: number): void;
 }
 
-/** Time that the rest has to be sent after one side ended. */
+/** Time to send the remaining bytes after one side ended. */
 const LINGER_MS = 1_000;
 
 /**
- * Passes all bytes on until either end closes. A slow reader stops the writer: at most two high-water marks wait here.
+ * Passes all bytes on until either end closes. A slow reader stops the writer: at most two high-water marks of bytes
+ * wait here.
  */
 export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end(): void } {
   const { paces, maxBytes, idleMs, onBytes, onEnd } = options;
@@ -70,7 +72,7 @@ export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end()
     });
     from.on('error', end).on('close', end);
     from.on('end', () => {
-      to.end(); // bytes on their way, such as a reason, still arrive
+      to.end(); // bytes that were already written, such as a reason, still arrive
       timers.add(setTimeout(end, LINGER_MS));
     });
     from.on('data', (piece: Buffer) => {

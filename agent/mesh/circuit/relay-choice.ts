@@ -1,22 +1,22 @@
-/** The relays at which a session is reached. Every agent computes the same ones from its replica. */
+/** Chooses the relays at which a session is reached. Every agent computes the same ones from its replica. */
 import { delegateWeight } from '../../../shared/gossip/gossip-topology.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 
 export interface RelayAgent {
   session: string;
-  /** As published in the registry. */
+  /** Addresses as published in the registry. */
   addresses: readonly string[];
 }
 
-/** A callee keeps reservations at this many relays, the first ones that it reaches. */
+/** Number of relays at which a callee keeps reservations: the first ones that it reaches. */
 export const RESERVED_MAX = 2;
 
-/** A caller tries at most this many relays, because the callee may not reach the first ones. */
+/** Maximum number of relays that a caller tries. The callee may not reach the first ones. */
 export const RELAYS_TRIED_MAX = 6;
 
 /**
- * The agents that agreed to relay, in the order in which callers try them for `callee` (rendezvous hashing): if a relay
- * joins or leaves, only its own callees move, and no relay has more than its share.
+ * The agents that agreed to relay, in the order in which callers try them for `callee` (rendezvous hashing). If a relay
+ * joins or leaves, only the sessions that used it move, and no relay has more than its share.
  */
 export function relaysFor(
   callee: string,

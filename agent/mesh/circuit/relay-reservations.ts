@@ -7,25 +7,22 @@ import { withDeadline } from '../channel/handshake-reads.ts';
 import { MESSAGE_MS, PING_MS, PONG_MS, receiveMessage, sendMessage } from './circuit-messages.ts';
 import { RESERVED_MAX, type RelayAgent } from './relay-choice.ts';
 
-/** Interval at which the replica is searched for relays; they join and leave with agents. */
+/** Interval at which the replica is searched for relays, which come and go with agents. */
 const POLL_MS = 5_000;
 const RETRY = { minMs: 2_000, maxMs: 120_000 };
 
-/** Relays that failed recently. */
+/** Maximum number of remembered failures. */
 const FAILED_MAX = 256;
 
-/** Concurrent handshakes through relays; more wait. */
+/** Maximum number of concurrent handshakes through relays; others wait. */
 const ACCEPTING_MAX = 16;
 
 interface ReservationsOptions {
-  /** Relays at which callers look for this agent, best first. */
+  /** Returns the relays at which callers search this agent, best first. */
   relays(): RelayAgent[];
-  /** A connection for circuits, authenticated at both ends. Rejects if it cannot be opened. */
+  /** Opens a connection for circuits, authenticated at both ends. Rejects if that fails. */
   dial(relay: RelayAgent): Promise<ProvenConnection>;
-  /**
-   * A caller's bytes begin, and are handled like a listener's connection. Returns false if they did not lead to a
-   * channel. Owns the socket.
-   */
+  /** Handles a caller's connection, which begins now. Owns the socket. False if it did not become a channel. */
   accept(socket: Duplex, relay: string): Promise<boolean>;
   random(): number;
 }
@@ -33,7 +30,7 @@ interface ReservationsOptions {
 interface Held {
   socket?: Duplex;
   reserved: boolean;
-  /** Ended by this agent in favor of a better relay: its relay has not failed. */
+  /** True if this agent ended the reservation in favor of a better relay, so the relay has not failed. */
   dropped: boolean;
 }
 
@@ -43,16 +40,16 @@ interface Failed {
 }
 
 /**
- * Keeps this agent reachable for agents that cannot dial it: holds a reservation at each of the first RESERVED_MAX
+ * Keeps this agent reachable for agents that cannot dial it: it holds a reservation at each of the first RESERVED_MAX
  * relays that answer.
  */
 export class Reservations {
   readonly #options: ReservationsOptions;
-  /** By relay. RESERVED_MAX, and briefly their replacements too. */
+  /** Reservations by relay. At most RESERVED_MAX, and for moments their replacements too. */
   readonly #held = new Map<string, Held>();
-  /** At most FAILED_MAX, the oldest first. */
+  /** Relays that failed recently, oldest first. At most FAILED_MAX. */
   readonly #failed = new Map<string, Failed>();
-  /** Calls with an unfinished handshake. */
+  /** Number of calls whose handshake is unfinished. */
   #accepting = 0;
   #timer: NodeJS.Timeout | undefined;
   #open = false;
@@ -105,8 +102,8 @@ export class Reservations {
       await this.#called(socket);
       this.#held.delete(relay.session);
       const accepted = this.#accept(socket, relay.session);
-      // The next reservation is made without waiting, so that the next caller finds it. Beyond ACCEPTING_MAX handshakes
-      // it waits, so that a relay that makes useless calls does not get one reservation after another.
+      // Reserve again without waiting for this call, so that the next caller finds a reservation. Beyond ACCEPTING_MAX
+      // handshakes wait, so that a relay that makes useless calls does not get one reservation after another.
       if (this.#accepting > ACCEPTING_MAX) await accepted;
     } catch {
       this.#held.delete(relay.session);
@@ -123,7 +120,7 @@ export class Reservations {
     else this.#fail(relay);
   }
 
-  /** Resolves when the next bytes are a caller's. */
+  /** Resolves when the next bytes come from a caller. */
   async #called(socket: Duplex): Promise<void> {
     const ping = setInterval(() => sendMessage(socket, { type: 'ping' }), PING_MS);
     try {
@@ -141,7 +138,7 @@ export class Reservations {
     sendMessage(socket, { type: 'answer' });
   }
 
-  /** A relay that fails is avoided for longer each time, and another relay replaces it. */
+  /** Avoids the relay that failed, for longer each time. Another relay replaces it. */
   #fail(relay: string): void {
     const before = this.#failed.get(relay);
     const backoff = before?.backoff ?? new Backoff(RETRY, this.#options.random);
@@ -151,7 +148,7 @@ export class Reservations {
     if (this.#failed.size > FAILED_MAX && oldest !== undefined) this.#failed.delete(oldest);
   }
 
-  /** Idempotent. */
+  /** Gives up all reservations. Idempotent. */
   close(): void {
     this.#open = false;
     clearInterval(this.#timer);

@@ -1,7 +1,7 @@
 /**
  * Authorizes the use of a proxy relay: only agents with the same join token may use it. The relay is an HTTP proxy
  * (CONNECT with Basic credentials, RFC 9110 §9.3.6), so any program that supports a proxy can use it. The credentials
- * are a proof of the token, never the token itself.
+ * prove that the client knows the token. They never contain the token itself.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 
@@ -9,12 +9,12 @@ const LABEL = 'otela-relay-1\n';
 const NONCE_BYTES = 16;
 const NONCE_PATTERN = /^[A-Za-z0-9_-]{22}$/;
 
-/** `target` is host:port. The proof covers it, so that intercepted credentials are valid only for that target. */
+/** @param target host:port; the proof covers it, so that intercepted credentials are valid only for that target */
 function proof(token: string, nonce: string, target: string): Buffer {
   return createHmac('sha256', token).update(`${LABEL}${nonce}\n${target}`).digest();
 }
 
-/** The relay as a proxy URL, with fresh credentials for one target. */
+/** The relay as a proxy URL with new credentials for one target. */
 export function relayProxyUrl(relay: string, target: string, token: string): URL {
   const nonce = randomBytes(NONCE_BYTES).toString('base64url');
   const url = new URL(`http://${relay}`);

@@ -4,52 +4,52 @@ import { proxyFor } from '../../host/proxy-variables.ts';
 import { authority, throughProxy } from '../../tunnel/open-websocket.ts';
 import { verifyRelayPass } from './pass.ts';
 
-/** A request line and a few headers. */
+/** Maximum size of a request line and its headers. */
 const HEAD_MAX_BYTES = 4 * 1024;
 
 const CONNECT_MS = 10_000;
 
 /**
- * Bounds relayed connections: each is a socket to the node, one to the gateway, and the bytes between them that a slow
- * reader leaves (two high-water marks).
+ * Maximum number of relayed connections. Each is a socket to the node and one to the gateway, and holds the bytes
+ * between them that a slow reader has not taken (two high-water marks).
  */
 const RELAYED_MAX = 512;
 
 /**
- * Connections that have not shown credentials. One more closes the oldest, so that unauthenticated peers cannot keep
- * newcomers away.
+ * Maximum number of connections that have not shown credentials. One more closes the oldest, so that unauthenticated
+ * peers cannot keep others away.
  */
 const UNPROVEN_MAX = 64;
 const HEAD_MS = 5_000;
 
-/** A tunnel is pinged every 15 s, so a tunnel that is silent for this long was dropped on the way. */
+/** A tunnel is pinged every 15 s. If it is silent for this long, its path was dropped. */
 const IDLE_MS = 120_000;
 
-/** An admission is one HTTPS request with a few certificates in each direction. */
+/** Maximum bytes of an admission, which is one HTTPS request with a few certificates in each direction. */
 const ADMISSION_BYTES = 64 * 1024;
 const ADMISSION_MS = 30_000;
 const ADMISSIONS_MAX = 16;
 
 interface ProxyRelayOptions {
-  /** The only destinations that it connects to. */
+  /** The only destinations to which the relay connects. */
   gateways: readonly URL[];
-  /** Join tokens of this agent. It relays agents that prove to hold one of these. */
+  /** This agent's join tokens. The relay serves agents that prove to know one of them. */
   tokens: readonly string[];
-  /** True if all traffic is passed on (`--offer-relay`); otherwise only admissions. */
+  /** True if all traffic is relayed (`--offer-relay`); otherwise only admissions are. */
   offered: boolean;
   env: NodeJS.ProcessEnv;
   log(line: string): void;
 }
 
 /**
- * Passes bytes between nodes without egress and the gateways in this agent's configuration. The two ends speak TLS with
- * each other.
+ * Passes bytes between nodes without egress and the gateways of this agent's configuration. The node and the gateway
+ * speak TLS with each other.
  */
 export class ProxyRelay {
   readonly #options: ProxyRelayOptions;
-  /** At most UNPROVEN_MAX, oldest first. */
+  /** Connections without credentials yet, oldest first. At most UNPROVEN_MAX. */
   readonly #unproven = new Set<Socket>();
-  /** At most RELAYED_MAX or, without `--offer-relay`, ADMISSIONS_MAX. */
+  /** Relayed connections. At most RELAYED_MAX; without `--offer-relay` at most ADMISSIONS_MAX. */
   readonly #open = new Set<Socket>();
   #closed = false;
 
@@ -90,7 +90,7 @@ export class ProxyRelay {
     try {
       return await this.#gateway(socket);
     } catch {
-      return undefined; // an unauthenticated peer's error does not concern the agent
+      return undefined; // errors of unauthenticated peers are not logged
     } finally {
       clearTimeout(timer);
       this.#unproven.delete(socket);
@@ -135,14 +135,14 @@ export class ProxyRelay {
     gateway.pipe(node);
   }
 
-  /** Idempotent. */
+  /** Closes all connections. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const socket of [...this.#unproven, ...this.#open]) socket.destroy();
   }
 }
 
-/** Ends both after ADMISSION_MS or ADMISSION_BYTES; an admission does not need more. */
+/** Ends both sockets after ADMISSION_MS or ADMISSION_BYTES, which suffice for an admission. */
 function limit(node: Socket, gateway: Socket, end: () => void): void {
   const timer = setTimeout(end, ADMISSION_MS);
   node.on('close', () => clearTimeout(timer));
@@ -155,7 +155,10 @@ function limit(node: Socket, gateway: Socket, end: () => void): void {
   gateway.on('data', count);
 }
 
-/** Reads up to and including the empty line; bytes after it stay in the socket. Throws if the line does not arrive. */
+/**
+ * Reads up to and including the empty line. Bytes after it stay in the socket. Rejects if the empty line does not
+ * arrive.
+ */
 function readHead(socket: Socket): Promise<string> {
   return new Promise((resolve, reject) => {
     let head = Buffer.alloc(0);

@@ -15,7 +15,7 @@ export class AttemptReader {
     this.#result = new Promise((resolve) => upstream.attend(resolve));
   }
 
-  /** The engine's response. @throws AttemptError when no head arrived */
+  /** Resolves with the engine's response. @throws AttemptError if no response head arrives */
   async open(): Promise<ResponseStream> {
     const result = await this.#result;
     if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
@@ -25,7 +25,7 @@ export class AttemptReader {
     return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
   }
 
-  /** Unread bytes stay at the node, except one window. */
+  /** Unread bytes stay at the node, except for one window. */
   async #read(): Promise<Uint8Array | undefined> {
     const whole = this.#whole;
     this.#whole = undefined;
@@ -39,7 +39,7 @@ export class AttemptReader {
     }
   }
 
-  /** Cancels the engine's work. Idempotent; no effect after the end. */
+  /** Cancels the engine's work. No effect after the end. Idempotent. */
   cancel(): void {
     this.#upstream.cancel();
   }

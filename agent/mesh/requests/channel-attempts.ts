@@ -16,29 +16,32 @@ import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
 import { RecentRequests } from './recent-requests.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './request-channel.ts';
 
-/** After a lost channel an honest peer sends a few stray frames for each of its streams. */
+/** Stray frames that one channel may bring. After a lost channel an honest peer sends a few for each of its streams. */
 const UNKNOWN_MAX = 10_000;
 
-/** A lost channel is dialed again immediately, then after this long. */
+/** A lost channel is dialed again immediately, and then after this interval. */
 const REDIAL_MS = 400;
 
-/** If this end dialed the channel and this many redials fail, the peer is gone, and with it its responses. */
+/** If this end dialed the channel and this many redials fail, the peer is gone, and its responses are lost. */
 const REDIALS_MAX = 3;
 
 export interface ChannelAttemptsHost {
   readonly channels: ChannelSource;
   now(): number;
-  /** Clock for deadlines; see `WaitClock`. */
+  /** Milliseconds of the clock for deadlines; see `WaitClock`. */
   patientNow(): number;
-  /** Never repeats within this process; odd if this end dialed. */
+  /** Returns a stream number that never repeats within this process; odd if this end dialed. */
   nextStream(dialled: boolean): number;
-  /** The session has a channel and did not acknowledge an opening. */
+  /** Called if the session has a channel and did not acknowledge an attempt. */
   onSilent(session: string): void;
-  /** The load of the session's engine. */
+  /** Called with the load of the session's engine. */
   onLoad(session: string, load: EngineLoad): void;
-  /** The engine does not answer requests: the host must call `judge` with the evidence of other nodes of the model. */
+  /**
+   * Called if the engine does not answer requests. The host must call `judge` with the evidence of other nodes of the
+   * model.
+   */
   compare(peer: ChannelAttempts): void;
-  /** The engine is judged to hang and gets no requests for `pauseMs`; undefined: it answers again. */
+  /** Called if the engine counts as hanging, and gets no requests for `pauseMs`. Undefined: it answers again. */
   onHang(session: string, pauseMs: number | undefined): void;
 }
 
@@ -49,7 +52,7 @@ export class ChannelAttempts {
   readonly #attempts: SessionAttempts;
   readonly #touched = new Set<OutboundAttempt>();
   readonly #recent = new RecentRequests();
-  /** Open channels to the session; the first carries the streams. */
+  /** Open channels to the session. The first of them carries the streams. */
   readonly #channels = new Set<RequestChannel>();
   #active: RequestChannel | undefined;
   #dialling = false;
@@ -73,12 +76,12 @@ export class ChannelAttempts {
     });
   }
 
-  /** True if no attempt is open, nothing is left to settle, and there is no channel. */
+  /** True if no attempt is open, no usage is left to settle, and there is no channel. */
   get idle(): boolean {
     return !this.busy && this.#channels.size === 0 && !this.#dialling;
   }
 
-  /** Running attempts. */
+  /** Number of running attempts. */
   get open(): number {
     return this.#attempts.size;
   }
@@ -98,7 +101,7 @@ export class ChannelAttempts {
     return attempt;
   }
 
-  /** True if both were asked for the same model. */
+  /** True if both peers were asked for the same model. */
   isLike(other: ChannelAttempts): boolean {
     return this.#recent.isLike(other.#recent);
   }
@@ -122,7 +125,7 @@ export class ChannelAttempts {
     this.#host.channels.channelTo(this.session).then(
       (channel) => {
         this.#dialling = false;
-        // The mesh has already reported the channel, or reported its end immediately after.
+        // The mesh has already reported the channel, or reported its end immediately afterwards.
         if (channel.closed) this.#onDialFailed('the channel was lost at once');
         else this.onChannel(channel);
       },
@@ -133,9 +136,9 @@ export class ChannelAttempts {
     );
   }
 
-  /** `gone`: the peer no longer listens; a session that ended never returns. */
+  /** @param gone true if the peer no longer listens; a session that ended never returns */
   #onDialFailed(reason: string, gone = false): void {
-    if (this.#active !== undefined) return; // the peer dialed this end meanwhile
+    if (this.#active !== undefined) return; // the peer has dialed this end meanwhile
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
     for (const upstream of [...this.#attempts.values()]) {
       if (!upstream.accepted) upstream.fail('unreachable', reason);
@@ -155,7 +158,7 @@ export class ChannelAttempts {
     this.#watchdog.heard(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
-    this.#attempts.connect(channel.link, true); // Each end numbers its streams from one half, and which half may have changed.
+    this.#attempts.connect(channel.link, true); // The streams get new numbers: each end numbers its streams from one half, and the halves may have changed.
   }
 
   onChannelClosed(channel: RequestChannel): void {
@@ -165,7 +168,8 @@ export class ChannelAttempts {
     this.#attempts.disconnect();
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
-    // A peer that dialed us may be at a place that we cannot dial. It either dials again or misses the deadline.
+    // A peer that dialed us may be unreachable for our dials, so failed redials do not count. The peer dials again, or
+    // misses the deadline.
     this.#redials = channel.dialled ? 0 : Number.NEGATIVE_INFINITY;
     if (this.#attempts.size > 0) this.#dial();
   }
@@ -177,7 +181,7 @@ export class ChannelAttempts {
     this.#attempts.onFrame(channel.link, frame, this.#touched);
   }
 
-  /** A repeated report is counted only for an attempt that we made; otherwise a peer could add usage at will. */
+  /** A repeated report counts only for an attempt that this agent made. Otherwise a peer could add usage at will. */
   #onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void {
     const { name } = report;
     const receipt = name && this.#recent.receiptOf(name);
@@ -206,7 +210,7 @@ export class ChannelAttempts {
     }
   }
 
-  /** Checks whether the peer still answers. */
+  /** Probes a peer that was silent. */
   #listen(now: number): void {
     const active = this.#active;
     if (active === undefined || this.#attempts.size === 0) return this.#watchdog.heard(now);
@@ -221,17 +225,17 @@ export class ChannelAttempts {
     }
   }
 
-  /** Usage to store now; call `forget` with its streams after it is stored. */
+  /** Returns usage to store now. Call `forget` with its streams after it is stored. */
   settle(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     return this.#attempts.settlement.take(now, last);
   }
 
-  /** Without a channel the peer repeats its reports on the next one, and they are stored once. */
+  /** Without a channel the peer repeats its reports on the next one, and each is stored once. */
   forget(streams: number[]): void {
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
   }
 
-  /** Ends all attempts; unsettled usage is settled by estimate. */
+  /** Ends all attempts. Usage without a report is settled by estimate. */
   close(): void {
     for (const upstream of [...this.#attempts.values()]) upstream.cancel();
   }

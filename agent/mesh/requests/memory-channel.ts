@@ -4,7 +4,7 @@ import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts'
 import { WireError } from '../../../shared/wire/wire-error.ts';
 import type { RequestChannel, RequestChannelEvents } from './request-channel.ts';
 
-/** Frames of one turn share a message on their way through memory, as on a socket. */
+/** Delivers messages through memory. As on a socket, the frames of one turn share a message. */
 class MemoryPort implements LinkPort {
   deliver: (message: Uint8Array) => void = () => {};
 
@@ -13,7 +13,7 @@ class MemoryPort implements LinkPort {
   }
 
   busy(): boolean {
-    return false; // credit bounds the bytes on their way
+    return false; // never busy: credit bounds the waiting bytes
   }
 
   stuck(): void {
@@ -30,11 +30,11 @@ type EndEvents = Omit<RequestChannelEvents, 'onChannel'>;
 export interface MemoryPair {
   readonly near: RequestChannel;
   readonly far: RequestChannel;
-  /** Ends both; idempotent. */
+  /** Ends both sides. Idempotent. */
   close(): void;
 }
 
-/** A channel with both ends in this process: to our own engine, or in a test. `near` is the dialing end. */
+/** A channel whose two ends are in this process: to our own engine, or in a test. `near` is the dialing end. */
 export function memoryPair(
   near: { session: string; provider: string; events: EndEvents },
   far: { session: string; provider: string; events: EndEvents },

@@ -13,31 +13,36 @@ import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame }
 
 const TICK_MS = 250;
 
-/** Evidence of a node that was not asked: its behavior is unknown. */
+/** Evidence of a node that was not asked. */
 const NOT_ASKED: PeerEvidence = { silentMs: 0, answeredAgoMs: undefined, suspected: false, times: {} };
 
 interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
   channels: ChannelSource;
-  /** A session has a channel and did not acknowledge an opening in time. */
+  /** Called if a session has a channel and did not acknowledge an attempt in time. */
   onSilent(session: string): void;
-  /** A session that got requests reports its engine's load. */
+  /** Called with the load of a session that got requests. */
   onLoad?(session: string, load: EngineLoad): void;
-  /** A session's engine is judged to hang and gets no requests for `pauseMs`; undefined: it answers again. */
+  /**
+   * Called if a session's engine counts as hanging, and gets no requests for `pauseMs`. Undefined: it answers again.
+   */
   onHang?(session: string, pauseMs: number | undefined): void;
-  /** Stores the usage of attempts. The nodes that counted it forget it after this returns. */
+  /** Stores the usage of attempts. The nodes that reported it forget it after this returns. */
   onUsage(records: UsageRecord[]): void;
 }
 
 /**
- * The requests of one agent on the mesh: requests that it sends to other agents and requests that it serves. Both
- * directions share a channel; a stream's number shows which end opened it.
+ * The requests of one agent on the mesh: those that it sends to other agents, and those that it serves. Both directions
+ * share a channel; a stream's number shows which end opened it.
  */
 export class MeshRequests implements RequestChannelEvents {
   readonly serving: PeerAttempts;
   readonly #options: MeshRequestsOptions;
   readonly #host: ChannelAttemptsHost;
   readonly #upstreams = new Map<string, ChannelAttempts>();
-  /** Channels to our own engine: under our session, and under former sessions that still have reports to deliver. */
+  /**
+   * Channels to our own engine: under our current session, and under former sessions that still have reports to
+   * deliver.
+   */
   readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
@@ -65,8 +70,8 @@ export class MeshRequests implements RequestChannelEvents {
   }
 
   /**
-   * Compares the peer with peers that were asked for the same model. Without such a peer, compares it with one that was
-   * not asked. Such a node exists, because a request moves only if it has another node to go to.
+   * Compares the peer with peers that were asked for the same model. If there is none, compares it with a node that was
+   * not asked: such a node exists, because a request moves only if another node can take it.
    */
   #compare(peer: ChannelAttempts): void {
     const others = [...this.#upstreams.values()].filter((other) => other !== peer && other.isLike(peer));
@@ -77,7 +82,7 @@ export class MeshRequests implements RequestChannelEvents {
     this.#ticking ??= setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Opens a stream to `session`, over the open channel or a new one. */
+  /** Starts an attempt at `session`, over the open channel or a new one. */
   ask(session: string, request: AttemptRequest, body: AttemptBody): AttemptReader {
     return this.#peer(session).ask(request, body);
   }
@@ -91,8 +96,8 @@ export class MeshRequests implements RequestChannelEvents {
   }
 
   /**
-   * One for each session that has a channel, an open attempt or unsettled usage, so about as many as the mesh holds
-   * channels.
+   * Returns or creates the session's object. There is one for each session that has a channel, an open attempt or
+   * unsettled usage.
    */
   #peer(session: string): ChannelAttempts {
     const known = this.#upstreams.get(session);
@@ -102,7 +107,7 @@ export class MeshRequests implements RequestChannelEvents {
     return peer;
   }
 
-  /** This agent's attempts that run at other agents. */
+  /** Number of this agent's attempts that run at other agents. */
   get askedElsewhere(): number {
     let open = 0;
     for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
@@ -155,14 +160,13 @@ export class MeshRequests implements RequestChannelEvents {
 
   #settle(peer: ChannelAttempts, now: number, last = false): void {
     const { records, streams } = peer.settle(now, last);
-    // Dates records by their age: after a correction of the clock, an agent must not date its records by the wrong
-    // clock.
+    // Computes dates from the records' ages. After a correction of the clock a stored date would be wrong.
     const dated = records.map((record) => ({ ...record, at: Math.round(Date.now() - (now - record.at)) }));
     if (dated.length > 0) this.#options.onUsage(dated);
     peer.forget(streams);
   }
 
-  /** Nothing runs after this. Idempotent. */
+  /** Ends everything. Idempotent. */
   async close(): Promise<void> {
     clearInterval(this.#ticking);
     for (const peer of this.#upstreams.values()) {
@@ -174,12 +178,12 @@ export class MeshRequests implements RequestChannelEvents {
 }
 
 /**
- * True for frames of streams that the other end opened, and frames about them.
- * @throws WireError for an opening under a number of this end's half
+ * True for frames of streams that the other end opened, and for frames about them.
+ * @throws WireError for an attempt with a stream number of this end's half
  */
 function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { type: 'load' }>): boolean {
   if (frame.type === 'settled') return true;
-  if (frame.type === 'report') return false; // a named report may have a stream number of a former channel
+  if (frame.type === 'report') return false; // a named report may carry the stream number of a former channel
   const ours = (frame.stream % 2 === 1) === channel.dialled;
   if (frame.type === 'open' && ours) throw new WireError('bad_state', `stream ${frame.stream} is not yours to open`);
   return !ours;

@@ -10,21 +10,26 @@ import type { SealOpener } from '../../seal/seal-opener.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { RequestChannel, StreamFrame } from './request-channel.ts';
 
-/** Sessions served concurrently: enough for a cluster in which every node sends requests to this one. */
+/**
+ * Maximum number of sessions that are served concurrently: enough for a cluster in which every node sends requests to
+ * this one.
+ */
 const PEERS_MAX = 1024;
 
 /**
- * Reports that a peer has not taken are kept this long after its last channel; the peer has settled by estimate long
- * before.
+ * Reports that a peer has not acknowledged are kept this long after its last channel. The peer has settled by estimate
+ * long before.
  */
 const FORGET_AFTER_MS = 10 * 60_000;
 
 export interface PeerAttemptsOptions {
-  /** Undefined while no engine can be reached: openings are then refused, never queued. */
+  /**
+   * Returns the engine's address. Undefined while no engine can be reached: attempts are then refused, never queued.
+   */
   engine(): EngineTarget | undefined;
-  /** True if this node serves requests of a provider's agents (`--serve-to`). Checked for each opening. */
+  /** True if this node serves requests of a provider's agents (`--serve-to`). Checked for each attempt. */
   serves(provider: string): boolean;
-  /** Our current session; its requests to itself are always served. */
+  /** Returns our current session. Its requests to itself are always served. */
   own(): string;
   load?: LoadCounter | undefined;
   /** Opens requests that clients sealed to this node. */
@@ -36,12 +41,12 @@ export interface PeerAttemptsOptions {
 interface Served {
   readonly requests: EngineAttempts;
   readonly touched: Set<EngineAttempt>;
-  /** The channel that carries its streams: the last one on which the peer opened a stream. */
+  /** The channel that carries the peer's streams: the last one on which the peer opened a stream. */
   active: RequestChannel | undefined;
   goneAt: number;
 }
 
-/** Requests of other agents to this node's engine. Attempts outlive a lost channel as they outlive a lost tunnel. */
+/** Attempts of other agents at this node's engine. They outlive a lost channel, as they outlive a lost tunnel. */
 export class PeerAttempts {
   readonly #options: PeerAttemptsOptions;
   readonly #peers = new Map<string, Served>();
@@ -51,7 +56,7 @@ export class PeerAttempts {
     this.#options = options;
   }
 
-  /** Requests of other agents that the engine is working on. */
+  /** Number of other agents' requests on which the engine works. */
   get inFlight(): number {
     let running = 0;
     for (const { requests } of this.#peers.values()) running += requests.running;
@@ -143,23 +148,20 @@ export class PeerAttempts {
     }
   }
 
-  /** Refuses new openings; resolves when no request is in flight. */
+  /** Refuses new attempts. Resolves when none runs. */
   async drain(): Promise<void> {
     this.#drained ??= [...this.#peers.values()].map(({ requests }) => requests.drain());
     await Promise.all(this.#drained);
   }
 
-  /** Cancels running requests; the last flush of the channels reports it. */
+  /** Cancels running attempts. The last flush of the channels reports that. */
   async close(): Promise<void> {
     this.#drained ??= [];
     await Promise.all([...this.#peers.values()].map(({ requests }) => requests.close()));
   }
 }
 
-/**
- * Passes on only the headers that a client may send to an engine, because a peer's claim about a client's headers is
- * not proof.
- */
+/** Keeps only headers that a client may send to an engine. A peer's filter cannot be trusted. */
 function cleaned(open: OpenFrame): OpenFrame {
   const given = new Map(open.headers);
   const id = given.get('x-request-id');

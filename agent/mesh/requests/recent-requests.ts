@@ -1,14 +1,14 @@
 import { type AttemptRequest, attemptName } from '../../../shared/attempts/attempt-request.ts';
 
-/** Attempts for which a late report is still accepted. */
+/** Maximum number of attempts for which a late report is accepted. */
 const RECEIPTS_MAX = 1_000;
 
-/** A node serves at most 64 models, rarely more than one. */
+/** Maximum number of remembered models. A node serves at most 64 models, rarely more than one. */
 const MODELS_MAX = 16;
 
-/** The recent requests to one peer. The oldest are dropped. */
+/** The recent requests to one peer, bounded; the oldest are dropped. */
 export class RecentRequests {
-  /** Receipts by the attempt's name: late reports are accepted only for these attempts. */
+  /** Receipts by attempt name. Late reports are accepted only for these attempts. */
   readonly #receipts = new Map<string, string>();
   readonly #models = new Set<string>();
 
@@ -26,7 +26,7 @@ export class RecentRequests {
     return this.#receipts.get(attemptName(attempt));
   }
 
-  /** True if both were asked for the same model. */
+  /** True if both peers were asked for the same model. */
   isLike(other: RecentRequests): boolean {
     return [...this.#models].some((model) => other.#models.has(model));
   }

@@ -7,38 +7,40 @@ export type StreamFrame = Extract<Frame, { stream: number }> | Extract<Frame, { 
 
 /** An open, authenticated channel to another agent. */
 export interface RequestChannel {
-  /** Session at the other end. */
+  /** The session at the other end. */
   readonly session: string;
-  /** Its provider's id as listed here: `name`, or `name@issuer` if another issuer admitted it. */
+  /**
+   * The peer's provider as this agent's issuer list names it: `name`, or `name@issuer` if another issuer admitted it.
+   */
   readonly provider: string;
   readonly link: Link;
-  /** True if this end dialed: its streams have odd numbers, the other end's even ones (as in RFC 9113 §5.1.1). */
+  /** True if this end dialed. Its streams have odd numbers, the other end's even ones (as in RFC 9113 §5.1.1). */
   readonly dialled: boolean;
-  /** True if it has ended and `onChannelClosed` was called. */
+  /** True after the channel has ended and `onChannelClosed` was called. */
   readonly closed: boolean;
 }
 
 /** How the request streams reach other agents. */
 export interface ChannelSource {
-  /**
-   * Returns the open channel to `session`, otherwise opens a new one. Rejects if that fails; the session may still be
-   * healthy.
-   */
+  /** Returns the open channel to `session`, or opens one. Rejects if that fails; the session may still be healthy. */
   channelTo(session: string): Promise<RequestChannel>;
-  /** `session` has a channel and does not answer. True if that channel was given up and another one may be opened. */
+  /**
+   * Call if `session` has a channel and does not answer. True if that channel was given up, so that another one may be
+   * opened.
+   */
   stalled?(session: string): boolean;
 }
 
 /**
- * The mesh calls these, in this order for each channel. `onFrame` throws WireError if the peer broke a rule; the
+ * The mesh calls these for each channel, in this order. `onFrame` throws WireError if the peer broke a rule; the
  * channel is then closed.
  */
 export interface RequestChannelEvents {
   onChannel(channel: RequestChannel): void;
   onFrame(channel: RequestChannel, frame: StreamFrame): void;
-  /** Every frame of a message was delivered, so a small request starts with its whole body. */
+  /** All frames of a message were delivered. A small request starts now, with its whole body. */
   onMessageEnd(channel: RequestChannel): void;
   onChannelClosed(channel: RequestChannel): void;
-  /** True if streams of either end are open with `session`. */
+  /** True if either end has open streams with `session`. */
   isUsing?(session: string): boolean;
 }
