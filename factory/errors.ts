@@ -16,7 +16,7 @@ export class FactoryError extends Error {
   }
 }
 
-/** The message of any error as one line, cut to the bound of a report. */
+/** Formats the message of any error as one line of at most `max` characters, which is the bound of a report. */
 export function errorLine(error: unknown, max = 280): string {
   return errorText(error).replace(/\s+/g, ' ').trim().slice(0, max);
 }

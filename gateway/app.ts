@@ -1,4 +1,4 @@
-/** The app: mounted routes, and nothing else. Additions of a host are in `hosts/`. */
+/** The app, which only mounts routes. The additions of each host are in `hosts/`. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
@@ -51,7 +51,7 @@ app.route('/v1/uploads', uploadRoutes);
 app.route('/v1/batches', batchRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
-/** Other methods of these paths, such as TRACE, which the router does not match. */
+/** Refuses other methods of these paths that the router does not match, such as TRACE. */
 for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
@@ -61,7 +61,7 @@ app.notFound((c) => {
   return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });
 app.onError(async (error, c) => {
-  // A stalled body has nothing to discard.
+  // The rest of the body is discarded, except for a stalled one, which has nothing to discard.
   if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
   return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });

@@ -1,9 +1,9 @@
-/** Shared parts of the `otela-gateway` commands, in addition to the command-line kit: exit codes and errors. */
+/** Exit codes and errors that the `otela-gateway` commands share. */
 
-/** The gateway refused, or something prevents the command. */
+/** Exit code if the gateway refused, or if something prevents the command. */
 export const EXIT_FAILED = 1;
 
-/** Caused by the operator or the network: printed without a stack. */
+/** An error that the operator or the network caused. Printed without a stack trace. */
 export class CommandError extends Error {
   readonly exitCode: number = EXIT_FAILED;
 }

@@ -56,7 +56,7 @@ async function askClusters(
       const { cluster, pool, engine } = place;
       const where = `${cluster.id}/${pool.name} with ${engine.gpus} GPUs`;
       const launcher = launchers.get(cluster.id);
-      // Models with equal requirements share one question.
+      // Places with equal requirements are checked only once.
       if (launcher === undefined || asked.has(where)) continue;
       asked.add(where);
       const context = jobContext(model.id, place);

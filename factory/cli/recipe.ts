@@ -25,7 +25,10 @@ const catalogueSchema = z.object({
 });
 const probeSchema = z.object({ simulatedTokens: z.number().positive(), kvPeak: z.number().positive() });
 
-/** Uses the planner next to this program, in a clone, a build or a release; otherwise the planner on the PATH. */
+/**
+ * Returns the command of the planner: the program next to this one (in a clone, a build or a release), otherwise
+ * `otela-plan` on the PATH.
+ */
 function plannerCommand(): [string, ...string[]] {
   const near = ['../../scheduler/cli/main.ts', './otela-plan.js'].map((path) =>
     fileURLToPath(new URL(path, import.meta.url)),
@@ -41,7 +44,7 @@ interface Asked {
   context: string | undefined;
 }
 
-/** @throws UsageError */
+/** @throws UsageError if the arguments are wrong, or no engine fits */
 export async function recipeCommand(
   { model, gpu, engine: named, context }: Asked,
   io: Io,
@@ -76,9 +79,8 @@ function engineOf(name: string): EngineKind {
 }
 
 /**
- * Finds the fewest GPUs with enough memory for the weights and the contexts.
- *
- * @throws UsageError with the nearest that fits
+ * Finds the fewest GPUs whose memory holds the weights and the contexts.
+ * @throws UsageError that names the GPU count that came closest
  */
 async function smallest(
   model: string,
@@ -108,13 +110,13 @@ async function smallest(
         '--json',
       ];
       const { simulatedTokens, kvPeak } = probeSchema.parse(JSON.parse(await plan(['simulate', ...probe])));
-      // `kvPeak` is the share of the memory for keys and values that the tokens of one request take.
+      // `kvPeak` is the share of the key-value cache that one request's tokens occupy.
       largest = { gpus: tp, capacity: Math.floor(simulatedTokens / kvPeak) };
       if (largest.capacity >= wanted * CONTEXTS_AT_ONCE) return largest;
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
       why = error.message;
-      // More GPUs do not help if the planner does not know the name.
+      // A larger number of GPUs does not help if the planner does not know the model's name.
       if (!/does not fit/.test(why)) throw error;
     }
   if (largest === undefined) throw new UsageError(why);

@@ -11,7 +11,7 @@ import { FactoryError } from '../errors.ts';
 import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
 
-/** Age up to which a status is current: a running factory writes one in every round. */
+/** A status is current up to this age: a running factory writes one in every round. */
 const STATUS_MAX_AGE_MS = 120_000;
 
 function exchangeOf(config: FactoryConfig, refused: (why: string) => void): GatewayExchange {
@@ -28,7 +28,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);
   let refusal: string | undefined;
   const log = (line: string) => io.log(`${new Date().toISOString()} ${line}`);
-  // The token may become valid again. Until then, serving jobs continue and none begins without demand.
+  // A refused token may become valid again. Until then, jobs that serve continue, and no job starts without demand.
   const gateway = exchangeOf(config, (why) => {
     if (refusal !== why) log(why);
     refusal = why;
@@ -46,8 +46,8 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
 }
 
 /**
- * Runs one round that asks the clusters and changes nothing. Its demand is the last one that the running factory
- * received: a second exchange would end that factory's exchange.
+ * Runs one round that queries the clusters and changes nothing. It uses the demand that the running factory received
+ * last: a second exchange with the gateway would end that factory's exchange.
  */
 export async function dryRun(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);

@@ -14,7 +14,7 @@ import { StateFiles } from '../life/state-files.ts';
 
 /** Age above which a status is stale. A round takes 15 s, or a minute if a scheduler is slow. */
 const STALE_MS = 120_000;
-/** Lines of a log's tail. */
+/** Number of lines that are shown of a log's tail. */
 const REST_LINES = 4;
 const EXPLAIN_LINES = 12;
 
@@ -81,7 +81,7 @@ const statusSchema = z.object({
 });
 type Status = z.infer<typeof statusSchema>;
 
-/** @throws FactoryError `config` if no factory has written there */
+/** @throws FactoryError `config` if no factory has written a status in the state directory */
 function readStatus(configPath: string): { status: Status; ageMs: number } {
   const { state } = readFactoryConfig(configPath);
   const value = new StateFiles(state).read('status.json');
@@ -150,7 +150,10 @@ export function statusCommand(configPath: string, json: boolean, io: Io): number
   return EXIT_DONE;
 }
 
-/** Models at rest, which may have left the list of decisions: they need an operator, however long ago they failed. */
+/**
+ * Returns a line for each model whose starts are suspended after failures. The list of decisions may no longer show
+ * them, but an operator must act.
+ */
 function restLines({ back_offs, at }: Status): string[] {
   const now = Date.parse(at);
   const rests = Object.entries(back_offs).filter(([, { resting, until }]) => resting && now < until);

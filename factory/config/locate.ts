@@ -6,8 +6,8 @@ function keyParts(text: string): string[] {
 }
 
 /**
- * Returns the line, from 1, of the longest part of `path` that has a line: a value in an inline table is found at the
- * table's key, and a missing value at the table that lacks it.
+ * Returns the line (from 1) of the longest prefix of `path` that has a line. A value in an inline table is found at the
+ * table's key, and a missing value at the table in which it is missing.
  */
 export function lineOfPath(text: string, path: readonly PropertyKey[]): number {
   const wanted = path.map(String);
@@ -18,7 +18,7 @@ export function lineOfPath(text: string, path: readonly PropertyKey[]): number {
     const fits = at.length <= wanted.length && at.every((part, n) => part === wanted[n]);
     if (fits && at.length > bestLength) [best, bestLength] = [line, at.length];
   };
-  /** Tables inside an array of tables belong to its last element. */
+  /** In TOML, a table inside an array of tables belongs to the array's last element. */
   const indexed = (parts: readonly string[]) =>
     parts.flatMap((part, n) => {
       const last = arrays.get(parts.slice(0, n + 1).join('\0'));

@@ -1,4 +1,4 @@
-/** A possible place of a model's engine. */
+/** One place where a model's engine could run: a cluster, a pool and an engine. */
 import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, PoolConfig, RecipeConfig } from './schema.ts';
 
@@ -13,7 +13,10 @@ type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
 
 type Placed = Pick<ModelConfig, 'recipe' | 'clusters'>;
 
-/** Places in the order of the file: clusters, then their pools; in each pool the recipe's first engine that fits. */
+/**
+ * Returns a model's places in the order of the file: clusters, then their pools. In each pool, the recipe's first
+ * engine that fits is used.
+ */
 export function placementsOf(config: Known, model: Placed): ModelPlacement[] {
   const isFirst = ({ pool }: ModelPlacement, at: number, all: readonly ModelPlacement[]) => all[at - 1]?.pool !== pool;
   return possiblePlacements(config, model).filter(isFirst);
@@ -42,7 +45,7 @@ function possiblePlacements(config: Known, model: Placed): ModelPlacement[] {
     );
 }
 
-/** An idle agent starts a template on all its GPUs. A job has a command. */
+/** An idle agent needs an engine with a template, which gets all its GPUs. A job needs an engine with a command. */
 function fits(engine: EngineConfig, pool: PoolConfig, { launcher }: ClusterConfig): boolean {
   if (!runsOn(engine, pool.gpu) || (launcher === 'agents') !== (engine.template !== undefined)) return false;
   return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;

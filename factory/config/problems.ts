@@ -1,4 +1,4 @@
-/** Requirements of a well-formed file that cannot be met, each with the nearest that could be. */
+/** Finds requirements of a well-formed file that cannot be met. Each problem names the nearest possible value. */
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { nearestName } from '../../shared/text/nearest-name.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
@@ -137,7 +137,7 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
   return found;
 }
 
-/** Explains why no engine fits, and names the nearest one. */
+/** Explains why no engine of the recipe fits a pool, and names the nearest one. */
 function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig): string {
   const clusters = config.clusters.filter(({ id }) => model.clusters?.includes(id) ?? true);
   const pools = clusters.flatMap((cluster) =>

@@ -12,7 +12,7 @@ import { findProblems } from './problems.ts';
 import { type FactoryConfig, fileSchema } from './schema.ts';
 
 const FILE_MAX_BYTES = 1024 * 1024;
-/** Most problems that are reported: an operator fixes a few at a time. */
+/** At most this many problems are reported: an operator fixes a few at a time. */
 const FAULTS_MAX = 20;
 
 /** One problem of the file. */

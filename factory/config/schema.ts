@@ -14,33 +14,33 @@ const positive = z.number().int().positive().max(10_000);
 const gpu = z.string().min(1).max(64);
 const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLineSchema);
 
-/** Limits of a polite guest, over all clusters. */
+/** Limits over all clusters that keep the load on shared schedulers low. */
 const guest = z.strictObject({
   /** Jobs submitted to schedulers in any 60 s. */
   submissions_per_minute: positive.default(10),
-  /** Idle engines that end early, in any hour, because another model needs their GPUs. */
+  /** Idle engines that are ended before their time because another model needs their GPUs, per hour. */
   switches_per_hour: count.default(6),
   max_jobs: positive.default(100),
-  /** A job that ended within this time of its begin was too short: the next one waits. */
+  /** A job that ended sooner than this after its start counts as too short, and the next job waits. */
   short_lived: durationSchema.prefault('2m'),
-  /** Consecutive failed starts of one recipe on one cluster before it rests. */
+  /** After this many consecutive failed starts of one recipe on one cluster, its starts are suspended. */
   failed_starts: positive.default(3),
-  /** First rest; it doubles up to a day. */
+  /** Duration of the first suspension; it doubles with each further one, up to a day. */
   rest: durationSchema.prefault('1h'),
-  /** Interval between questions to schedulers. */
+  /** Interval between two rounds; in each round the factory queries the schedulers. */
   every: durationSchema.prefault('15s'),
 });
 
 const pool = z.strictObject({
-  /** Slurm's partition; the queue of Grid Engine, PBS, LSF and Flux. */
+  /** Slurm's partition, or the queue of Grid Engine, PBS, LSF or Flux. */
   name: oneWordSchema,
   gpu,
-  /** Slurm's name of the GPU in --gres, if jobs must specify it. */
+  /** Slurm's name of the GPU in `--gres`, if the site's jobs must specify it. */
   gres: oneWordSchema.optional(),
   gpus_per_node: positive.max(64),
   /** GPUs of the whole pool; absent: unknown. */
   gpus: positive.optional(),
-  /** Time limit of a job, in the form of the batch system. */
+  /** Time limit of a job, in the batch system's format. */
   time: z
     .string()
     .refine((text) => timeLimitMs(text) !== undefined, 'no time limit such as 04:00:00 or 1-12:00:00')
@@ -52,9 +52,9 @@ const pool = z.strictObject({
   cpus: positive.optional(),
   /** True if other users' jobs may preempt jobs on these GPUs. */
   preemptable: z.boolean().default(false),
-  /** Further options of the submission, one word each, without dashes if the batch system has them. */
+  /** Further options of the submission, one word each. Omit the dashes if the batch system's directives have none. */
   options: z.array(oneWordSchema).max(32).default([]),
-  /** Kubernetes: labels of the node. */
+  /** Kubernetes: labels that a node must have. */
   node_selector: z.record(z.string().max(253), z.string().max(63)).optional(),
 });
 export type PoolConfig = z.infer<typeof pool>;
@@ -68,7 +68,9 @@ const cluster = z.strictObject({
   /** The cluster's name at the gateway, if the join token does not set it. */
   cluster: slugSchema.optional(),
   max_jobs: positive.default(20),
-  /** Pending jobs of all models. It lets the scheduler limit how fast a pool grows, without flooding it with jobs. */
+  /**
+   * Maximum pending jobs of all models. The scheduler thus decides how fast a pool grows, and is not flooded with jobs.
+   */
   max_pending: positive.default(4),
   max_gpus: positive.optional(),
   /** Lines of the job's script before the agent, such as `module load cuda`. */
@@ -80,8 +82,8 @@ const cluster = z.strictObject({
    */
   mounts: z.array(directory).max(32).default([]),
   /**
-   * Slurm: --clusters, a single one. Each cluster numbers its jobs separately, and scancel ends the jobs with a number
-   * on all clusters.
+   * Slurm's `--clusters`, with exactly one cluster. Each cluster numbers its jobs separately, and scancel would end the
+   * jobs of this number on all clusters.
    */
   clusters: oneWordSchema
     .refine(
@@ -100,7 +102,7 @@ const cluster = z.strictObject({
   service_account: oneWordSchema.optional(),
   /** Kubernetes: the secret that contains the join token as `token`; it is mounted at /var/run/otela. */
   secret: oneWordSchema.optional(),
-  /** Idle agents: an operator's key, mode 0600. */
+  /** Idle agents: the file of an operator's API key, mode 0600. */
   key_file: oneLineSchema.optional(),
   pools: z.array(pool).min(1).max(32),
 });
@@ -113,19 +115,25 @@ function isNoBrokenSource(text: string): boolean {
 }
 
 const engine = z.strictObject({
-  /** Kinds of GPU that this engine runs on; the first engine of a recipe that fits a pool is used. */
+  /** Kinds of GPU on which this engine runs. In each pool the recipe's first engine that fits is used. */
   gpu: z.array(gpu).min(1).max(32),
   gpus: positive.max(64),
-  /** The factory generates the command for this engine; `command` replaces it. */
+  /** The engine for which the factory generates the command; `command` replaces the generated one. */
   engine: z.enum(ENGINES).optional(),
   arguments: z.array(oneLineSchema).max(128).default([]),
-  /** One word per element; {{port}}, {{weights}}, {{environment}}, {{model}} and {{gpus}} are replaced. */
+  /**
+   * The engine's command, one word per element. The placeholders {{port}}, {{weights}}, {{environment}}, {{model}} and
+   * {{gpus}} are replaced.
+   */
   command: z.array(oneLineSchema).min(1).max(128).optional(),
   container: z.enum(CONTAINERS).default('none'),
-  /** Template of idle agents, which have the command; `model` is the model's id if `parameters` lacks it. */
+  /**
+   * Name of the deployment template of idle agents, which contains the command. The parameter `model` is the model's id
+   * unless `parameters` has it.
+   */
   template: templateNameSchema.optional(),
   parameters: parametersSchema.default({}),
-  /** Image of the container; the agent pulls a source to the local disk. */
+  /** Image of the container. If it is a source such as `hub:…`, the agent pulls it to the local disk. */
   image: oneLineSchema.refine(isNoBrokenSource, SOURCES).optional(),
   /**
    * A packed venv or conda environment, for an engine without a container. The agent pulls it to the local disk and
@@ -138,13 +146,13 @@ export type EngineConfig = z.infer<typeof engine>;
 
 const recipe = z.strictObject({
   /**
-   * A repository's name or a path, for the engine; or a source that the agent pulls to the local disk: `hub:…`,
-   * `dir:/…`, `s3://…`.
+   * The weights: a repository's name or a path, which the engine receives as it is, or a source (`hub:…`, `dir:/…`,
+   * `s3://…`), which the agent pulls to the local disk.
    */
   weights: oneLineSchema.refine(isNoBrokenSource, SOURCES),
-  /** Time from the job's begin to the first response, until a start has been measured. */
+  /** Assumed time from the job's start to the first response, until a start has been measured. */
   load: durationSchema.prefault('5m'),
-  /** An engine that does not serve within this time has failed. */
+  /** An engine that does not serve within this time after the job's start has failed. */
   ready_within: durationSchema.prefault('1h'),
   environment: environment.default({}),
   engines: z.array(engine).min(1).max(16),
@@ -161,16 +169,16 @@ const model = z.strictObject({
   max: positive.default(1),
   /** A replica ends after this time without a request. */
   idle: durationSchema.prefault('10m'),
-  /** The model with the higher priority gets the GPUs. */
+  /** If two models compete for GPUs, the model with the higher priority gets them. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
-  /** Requests of these projects and keys may start it; absent: requests of all that may use it. */
+  /** Projects and keys whose requests may start this model; absent: all requests that may use it. */
   wake: z
     .strictObject({
       projects: z.array(z.string().min(1).max(128)).max(64).default([]),
       keys: z.array(z.string().min(1).max(128)).max(64).default([]),
     })
     .optional(),
-  /** Hours in which this many replicas are kept without any request. */
+  /** Hours of the week in which this many replicas are kept without requests. */
   warm: z
     .array(
       z.strictObject({
@@ -186,19 +194,19 @@ const model = z.strictObject({
     )
     .max(32)
     .default([]),
-  /** Clusters that it may run on; absent: all with an engine for their GPUs. */
+  /** Clusters on which this model may run; absent: all clusters with an engine for their GPUs. */
   clusters: z.array(slugSchema).max(32).optional(),
-  /** Lines of batches that make one more replica worth its start. */
+  /** An additional replica is started if there are this many batch lines for it. */
   lines_per_job: positive.default(100),
-  /** One more replica is wanted if the busy share of the ready ones is above this. */
+  /** An additional replica is wanted if the busy share of the ready replicas is above this. */
   busy: z.number().min(0.1).max(1).default(0.85),
 });
 export type ModelConfig = z.infer<typeof model> & { id: string };
 
 const plan = z.strictObject({
-  /** The output of `otela-plan plan --json`, or the file of `otela-plan watch --plan`. */
+  /** Path of the plan: the output of `otela-plan plan --json`, or the file of `otela-plan watch --plan`. */
   file: oneLineSchema,
-  /** An older file is not followed. */
+  /** A plan that was written longer ago than this is ignored. */
   max_age: durationSchema.prefault('24h'),
 });
 
@@ -206,10 +214,10 @@ const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, wha
   z.record(key, value).refine((table) => Object.keys(table).length <= max, `at most ${max} ${what}`);
 
 export const fileSchema = z.strictObject({
-  /** The factory's name: in the names of its jobs and at the gateway. */
+  /** The factory's name, which is part of its jobs' names and of its reports to the gateway. */
   factory: slugSchema,
   gateway: z.url({ protocol: /^https?$/ }),
-  /** The factory's token, mode 0600. */
+  /** The file of the factory token, mode 0600. */
   token_file: oneLineSchema,
   ca_file: oneLineSchema.optional(),
   /**
@@ -217,7 +225,7 @@ export const fileSchema = z.strictObject({
    * jobs.
    */
   state: oneLineSchema,
-  /** IANA name of the time zone of warm hours. */
+  /** IANA name of the time zone in which warm hours are given. */
   timezone: z
     .string()
     .refine((name) => isTimeZone(name), 'no time zone such as Europe/Zurich')
@@ -240,7 +248,7 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** The file, with its tables as lists. */
+/** The parsed file. Its tables of clusters, models and recipes are lists. */
 export interface FactoryConfig extends Omit<FactoryFile, 'clusters' | 'models' | 'recipes'> {
   /** First 12 hex digits of the file's SHA-256. */
   revision: string;

@@ -1,4 +1,4 @@
-/** Values of the configuration file that need more than a string. */
+/** Schemas of configuration values that need more checks than a string. */
 import * as z from 'zod';
 import { durationMs, TIMER_MAX_MS } from '../../shared/text/duration.ts';
 
@@ -9,7 +9,7 @@ export const durationSchema = z.string().transform((text, context) => {
   return z.NEVER;
 });
 
-/** 7,384,000 → `2h3m`, for people. */
+/** Formats milliseconds for people: 7,384,000 is `2h3m`. */
 export function formatMs(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1_000));
   const [h, m, s] = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60, seconds % 60];
@@ -24,17 +24,18 @@ export function timeLimitMs(text: string): number | undefined {
   if (rest === '') return undefined;
   const parts = rest.split(':').map(Number);
   const [a = 0, b = 0, c = 0] = parts;
-  // sbatch(1): after days, the first number is hours; without days, one or two numbers begin with minutes.
+  // See sbatch(1): after days, the first number is hours. Without days, one number is minutes, and two numbers are
+  // minutes and seconds.
   const seconds =
     days !== undefined || parts.length === 3 ? a * 3_600 + b * 60 + c : parts.length === 2 ? a * 60 + b : a * 60;
   return (Number(days ?? 0) * 86_400 + seconds) * 1_000;
 }
 
-/** A value that Slurm, PBS or a shell would read as more than one word is refused, not cleaned. */
+/** A value of one word. A value that Slurm, PBS or a shell would read as several words is refused, not cleaned. */
 export const oneWordSchema = z
   .string()
   .regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
-/** A shell reads it quoted; a line break would begin another line of the job's script. */
+/** A value of one line. A shell reads it quoted, and a line break would begin another line of the job's script. */
 export const oneLineSchema = z
   .string()
   .min(1)

@@ -1,6 +1,6 @@
 /**
- * Decides when a recipe may be tried again on a cluster: sites banned users of Parsl because blocks were resubmitted in
- * a loop (parsl #2851).
+ * Decides when a recipe may be tried again on a cluster. Without a back-off, a broken recipe would be submitted in a
+ * loop; sites have banned users of Parsl for that (parsl #2851).
  */
 
 import { backoffMs } from '../../shared/timing/backoff.ts';
@@ -27,7 +27,7 @@ export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused' | 'unwatc
 interface Failure {
   model: string;
   cluster: string;
-  /** Only of a refusal. */
+  /** The pool that refused. Only set if `kind` is `refused`. */
   pool?: Pick<PoolConfig, 'name' | 'gpu'>;
   context: string;
   reason: string;
@@ -36,7 +36,7 @@ interface Failure {
 
 type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
 
-/** Changes `memory`; returns a sentence about the consequence. */
+/** Records a failure in `memory`. Returns a sentence about the consequence, for the list of decisions. */
 export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
   const { model, cluster, context, pool } = failure;
   const key = pool !== undefined ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
@@ -79,8 +79,8 @@ function fresh(context: string): BackOff {
 }
 
 /**
- * The back-offs of a place: refusals by its pool, and failures of its context there. An edited recipe starts without
- * back-offs.
+ * Returns the back-offs that hold for a place: refusals by its pool, and failed starts of its context on its cluster.
+ * An edited recipe has a new context and therefore no back-offs.
  */
 export function backOffsOf(
   memory: Memory,
@@ -94,17 +94,17 @@ export function backOffsOf(
   };
 }
 
-/** The job served for longer than a short life: earlier failures are forgotten. */
+/** Clears earlier failures of a context, because a job served for longer than `short_lived`. */
 export function recordRecovery(memory: Memory, model: string, cluster: string, context: string): void {
   delete memory.back_offs[startKey(model, cluster, context)];
 }
 
-/** The pool accepted a job: earlier refusals are forgotten. */
+/** Clears earlier refusals of a pool, because it accepted a job. */
 export function recordAcceptance(memory: Memory, model: string, cluster: string, pool: PoolConfig): void {
   delete memory.back_offs[refusalKey(model, cluster, pool)];
 }
 
-/** Forgets back-offs of edited recipes, and of models and pools that the file no longer has. */
+/** Removes the back-offs of edited recipes, and of models and pools that are no longer in the file. */
 export function forgetBackOffs(memory: Memory, models: readonly PlacedModel[]): void {
   const known = new Set(
     models.flatMap((placed) =>

@@ -1,4 +1,4 @@
-/** Counts jobs that are presumed alive, and submissions with jobs that have not been listed yet. */
+/** Counts the jobs that are presumed to exist, and those of submissions that no list has shown yet. */
 import type { ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { type JobMemory, type Memory, type SubmissionMemory, unseenJobs } from './memory.ts';
 import { nodesByJob } from './observe.ts';
@@ -7,13 +7,13 @@ import { allPlaces, type FactoryWorld } from './world.ts';
 export interface CountedJob extends JobMemory {
   key: string;
   node?: ServingNode;
-  /** True if its model is not in the file, or its recipe was edited since. */
+  /** True if the job's model is not in the file, or its recipe was edited after the submission. */
   outdated: boolean;
 }
 
 export interface JobCensus {
   jobs: CountedJob[];
-  /** Jobs that may still appear from submissions without an answer; all of them count as alive. */
+  /** Jobs that may still appear from submissions without an answer. All of them count as existing jobs. */
   coming: (Pick<SubmissionMemory, 'model' | 'cluster' | 'pool' | 'context' | 'gpus'> & { count: number })[];
 }
 
@@ -38,12 +38,12 @@ export function countJobs(memory: Memory, world: FactoryWorld, now: number): Job
 
 export const isPending = ({ state }: Pick<JobMemory, 'state'>) => state === 'pending';
 
-/** Jobs of a model that will serve, without those that were asked to end. */
+/** Number of a model's jobs that serve or will serve, without those that were asked to end. */
 export const countSupply = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model && job.asked === undefined && !job.outdated && job.state !== 'draining')
     .length + coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);
 
-/** All jobs of a model until they have ended. */
+/** Number of a model's jobs that have not ended. */
 export const countPresent = ({ jobs, coming }: JobCensus, model: string): number =>
   jobs.filter((job) => job.model === model).length +
   coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);

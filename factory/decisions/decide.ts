@@ -1,4 +1,7 @@
-/** One round: decides actions from everything that is known. Pure, except that it changes `memory`; `now` is in ms. */
+/**
+ * Decides the actions of one round from everything that is known. Pure, except that it changes `memory`; `now` is in
+ * milliseconds.
+ */
 import type { ModelConfig } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 import { forgetBackOffs } from './back-off.ts';
@@ -11,10 +14,10 @@ import { decideSwitches } from './switches.ts';
 import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld } from './world.ts';
 
-/** A pending job gives up its place below the caps to the first replica of a model that requests wait for. */
-
 /**
- * At most one per round: the newest pending job of a lower priority, or of a model that has another job.
+ * Decides which pending job gives up its place below the factory's caps, so that the first replica of a model with
+ * waiting requests can start. At most one job per round: the newest pending job of a lower priority, or of a model that
+ * has another job.
  * @param capped by model, the clusters with caps that hold its first replica back
  */
 function decideYields(
@@ -22,7 +25,7 @@ function decideYields(
   capped: ReadonlyMap<string, ReadonlySet<string>>,
   world: FactoryWorld,
 ): FactoryAction[] {
-  // The place of a cancelled job is not free yet.
+  // A cancelled job still occupies its place until it has ended.
   if (census.jobs.some((job) => isPending(job) && job.asked !== undefined)) return [];
   const priorityOf = (model: string) => world.models.find((one) => one.model.id === model)?.model.priority ?? 0;
   const order = [...capped].sort(([a], [b]) => priorityOf(b) - priorityOf(a));
@@ -44,7 +47,7 @@ const SWITCHES_RETENTION_MS = 3_600_000;
 export interface Decisions {
   actions: FactoryAction[];
   wanted: Map<string, WantedReplicas>;
-  /** By model: why it has fewer than it wants. */
+  /** By model: the reason why it has fewer replicas than it wants. */
   held: Map<string, string>;
 }
 
@@ -59,8 +62,8 @@ export function decideActions(memory: Memory, world: FactoryWorld, now: number):
     wanted.set(model.id, want);
     if (want.jobs > 0) memory.wanted_at[model.id] = now;
   }
-  // If the gateway cannot be asked, it is unknown which jobs are idle and which requests wait. Then nothing is ended,
-  // and only the replicas that are kept without requests begin.
+  // If the gateway cannot be queried, the factory does not know which jobs are idle and which requests wait. Then it
+  // ends no job, and starts only the replicas that are kept without requests.
   const blind = world.nodes === undefined;
   if (blind) for (const [model, want] of wanted) wanted.set(model, { ...want, jobs: want.floor });
   const ends = blind ? [] : decideStops(before, wanted, memory.wanted_at, world, now);
@@ -84,9 +87,8 @@ export function decideActions(memory: Memory, world: FactoryWorld, now: number):
 }
 
 /**
- * Replicas are crowded in one moment and not in the next. A job that was submitted for a crowd keeps its place in the
- * scheduler's queue for the model's idle time: if it were cancelled at each quiet moment, it would never reach the
- * front.
+ * Keeps jobs that were submitted because replicas were crowded, for the model's idle time. Crowding lasts for moments
+ * only: if the job were cancelled at each quiet moment, it would never reach the front of the scheduler's queue.
  */
 function withGrowth(
   want: WantedReplicas,
@@ -120,7 +122,7 @@ function asked(memory: Memory, action: FactoryAction, now: number): void {
   }
 }
 
-/** Stored before the scheduler is asked. */
+/** Returns the memory with the submissions that are about to be sent. It is stored before the scheduler is called. */
 export function withIntendedSubmissions(
   memory: Memory,
   { model, place, count }: Extract<FactoryAction, { kind: 'submit' }>,

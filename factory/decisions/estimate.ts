@@ -1,4 +1,4 @@
-/** Estimates when a model could answer. */
+/** Builds the report about a model, with an estimate of when it could answer. */
 import type { ModelReport, ModelState } from '../../shared/factory/factory-exchange.ts';
 import { backOffsOf } from './back-off.ts';
 import type { CountedJob, JobCensus } from './census.ts';
@@ -6,9 +6,9 @@ import type { Memory } from './memory.ts';
 import type { WantedReplicas } from './wanted.ts';
 import type { ClusterView, PlacedModel } from './world.ts';
 
-/** Assumed wait in a queue without measurements: a scheduler runs every half minute. */
+/** Assumed wait in a scheduler's queue if nothing was measured: schedulers start jobs about every half minute. */
 const WAIT_UNKNOWN_MS = 30_000;
-/** Lowest estimate, also for an event that is overdue. */
+/** No estimate is below this, even if the event is overdue. */
 const ESTIMATE_MIN_MS = 5_000;
 
 interface Told {

@@ -1,4 +1,4 @@
-/** What a factory remembers from round to round, and after it was killed. It asks schedulers for everything else. */
+/** The state that a factory keeps from round to round and on disk. Everything else it reads from the schedulers. */
 import * as z from 'zod';
 import { jobNamePrefix } from '../../shared/factory/factory-exchange.ts';
 
@@ -10,25 +10,25 @@ const jobMemory = z.object({
   id: z.string(),
   name: z.string(),
   context: z.string(),
-  /** absent: its model is not in the file. */
+  /** Absent: the job's model is not in the file. */
   model: z.string().optional(),
   pool: z.string().optional(),
   gpus: z.number(),
   state: z.enum(['pending', 'starting', 'loading', 'ready', 'draining']),
-  /** Time of its last change of state. */
+  /** Time at which `state` last changed. */
   since: at,
   seen_at: at,
   began_at: at.optional(),
   ready_at: at.optional(),
   reason: text.optional(),
-  /** Number of lists of its scheduler without it, and the time of the first. */
+  /** Set if the scheduler's list no longer contains the job: since when, and in how many lists it was missing. */
   missing: z.object({ since: at, lists: z.number() }).optional(),
   /**
-   * True if this factory did not run, or could not ask, for a while since its last look: the job may have served and
-   * ended.
+   * True if this factory did not run, or could not query the cluster, for a while before it last saw the job. The job
+   * may have served and ended in that time.
    */
   unwatched: z.boolean().optional(),
-  /** What this factory asked the job to do. */
+  /** The request to end that this factory sent for the job. */
   asked: z.object({ at, what: z.enum(['drain', 'cancel']), why: text }).optional(),
 });
 export type JobMemory = z.infer<typeof jobMemory>;
@@ -47,20 +47,20 @@ const submission = z.object({
    * find.
    */
   outcome: z.enum(['sent', 'accepted', 'refused', 'unclear']),
-  /** Its jobs, if the scheduler named them. */
+  /** Ids of the submission's jobs, if the scheduler returned them. */
   ids: z.array(z.string()).max(100).default([]),
-  /** Ids of its jobs that were listed, or given up. */
+  /** Ids of the submission's jobs that a list has shown, or that were given up. */
   seen: z.array(z.string()).max(100),
-  /** As in a job. */
+  /** Like `unwatched` of a job. */
   unwatched: z.boolean().optional(),
-  /** Lists of its cluster since then. */
+  /** How many times the cluster has listed its jobs since the submission. */
   lists: z.number(),
 });
 export type SubmissionMemory = z.infer<typeof submission>;
 
 const backOff = z.object({
   context: z.string(),
-  /** Consecutive failures: starts that failed, jobs that were too short, submissions that were refused. */
+  /** Consecutive failures, by kind: starts that failed, jobs that ended too soon, submissions that were refused. */
   failed: z.number(),
   short: z.number(),
   refused: z.number(),
@@ -73,10 +73,10 @@ const backOff = z.object({
 });
 export type BackOff = z.infer<typeof backOff>;
 
-/** Failed jobs that are kept for people. */
+/** Maximum failed jobs that are kept to be shown to people. */
 export const FAILED_MAX = 100;
 
-/** A job with an engine that did not serve. */
+/** A job whose engine never served. */
 const failedJob = z.object({
   cluster: z.string(),
   id: z.string(),
@@ -90,31 +90,35 @@ export type FailedJob = z.infer<typeof failedJob>;
 
 export const memorySchema = z.object({
   version: z.literal(1),
-  /** Number of the next job's name. */
+  /** Number that the next job's name contains. */
   next: z.number(),
-  /** By CLUSTER/ID. */
+  /** Jobs by CLUSTER/ID. */
   jobs: z.record(z.string(), jobMemory),
   submissions: z.array(submission).max(5_000),
-  /** By MODEL@CLUSTER#CONTEXT, refusals by MODEL@CLUSTER/POOL (GPU). */
+  /** Failed starts by MODEL@CLUSTER#CONTEXT, refusals by MODEL@CLUSTER/POOL (GPU). */
   back_offs: z.record(z.string(), backOff),
-  /** Times at which idle engines gave their GPUs to another model. */
+  /** Times at which an idle engine was ended because another model needed its GPUs. */
   switches: z.array(at).max(10_000),
-  /** Time at which a model was last wanted. */
+  /** By model: when it last had demand. */
   wanted_at: z.record(z.string(), at),
-  /** Time at which the replicas of a model were last crowded, and the number that it wanted then. */
+  /** By model: when its replicas were last crowded, and how many jobs it wanted then. */
   growth: z.record(z.string(), z.object({ at, jobs: z.number() })).default({}),
   /**
-   * ms from a job's begin to ready, by context; ms in the queue, by CLUSTER/POOL. Each measurement has the weight 1/3.
+   * `loads`: milliseconds from a job's start to its first response, by context. `waits`: milliseconds in the queue, by
+   * CLUSTER/POOL. Both are means in which each new measurement has the weight 1/3.
    */
   loads: z.record(z.string(), z.number()),
   waits: z.record(z.string(), z.number()),
-  /** Time at which a cluster last listed its jobs. */
+  /** By cluster: when it last listed its jobs. */
   listed_at: z.record(z.string(), at).default({}),
   failed: z.array(failedJob).max(FAILED_MAX).default([]),
 });
 export type Memory = z.infer<typeof memorySchema>;
 
-/** Names are numbered from the current second, so that a factory does not repeat a name after its state was removed. */
+/**
+ * Returns the memory of a factory without state. Numbers of names begin at the current second, so that a name is not
+ * reused after the state was deleted.
+ */
 export function emptyMemory(now: number): Memory {
   return {
     version: 1,
@@ -142,9 +146,12 @@ export const startKey = (model: string, cluster: string, context: string) => `${
 export const refusalKey = (model: string, cluster: string, { name, gpu }: { name: string; gpu: string }) =>
   `${model}@${cluster}/${name} (${gpu})`;
 
-/** Time for which a submission counts as jobs that have not been listed yet. */
+/** A submission's jobs that no list has shown count as existing for this time. */
 const SETTLE_MS = 120_000;
-/** A submission without an answer may appear after a controller's failover. */
+/**
+ * The same for a submission without an answer: after a failover of the scheduler's controller, its jobs may appear
+ * late.
+ */
 const UNCLEAR_MS = 300_000;
 const SETTLE_LISTS = 3;
 
@@ -153,21 +160,21 @@ export function unseenJobs(submission: SubmissionMemory, now: number): number {
   return outcome === 'refused' || isSettled(submission, now) ? 0 : Math.max(0, count - seen.length);
 }
 
-/** Jobs of it that have not been listed by now do not exist. */
+/** True if jobs of the submission that no list has shown do not exist. */
 export function isSettled({ outcome, at: sent, lists }: SubmissionMemory, now: number): boolean {
   return now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
 }
 
-/** `otela-FACTORY-CONTEXT-NUMBER`. */
+/** Formats a job's name: `otela-FACTORY-CONTEXT-NUMBER`. */
 export const jobName = (factory: string, context: string, number: number) =>
   `${jobNamePrefix(factory)}${context}-${number.toString(36)}`;
 
-/** Returns the context in a job's name. */
+/** Returns the context id in a job's name; undefined if the name is not of this factory. */
 export function contextIn(name: string, factory: string): string | undefined {
   return /^([0-9a-f]{12})-[0-9a-z]+$/.exec(name.slice(jobNamePrefix(factory).length))?.[1];
 }
 
-/** Mean of all measurements; the newest has the weight 1/3. */
+/** Updates a mean with a new measurement, which gets the weight 1/3. */
 export function updatedMean(known: number | undefined, measured: number): number {
   return known === undefined ? measured : Math.round(known + (measured - known) / 3);
 }

@@ -16,33 +16,36 @@ import {
 import { allPlaces, type DecisionNote, type FactoryWorld } from './world.ts';
 
 /**
- * A job that its scheduler no longer lists counts as gone after this time and this many lists, because a restarting
- * controller returns empty ones.
+ * A job that its scheduler no longer lists counts as ended after this time and GONE_AFTER_LISTS lists, because a
+ * restarting controller returns empty lists.
  */
 const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
-/** A deployment that was asked to end is over sooner: the registry lists an agent until it leaves. */
+/**
+ * The same for a deployment on an idle agent that was asked to end: the registry lists an agent until it leaves, so
+ * fewer lists suffice.
+ */
 const LEFT_AFTER_LISTS = 2;
 /**
- * Time after which a job that served, still runs and has no node at a gateway is lost: until then its agent may
+ * A running job that served and has no node at a gateway counts as lost after this time. Until then its agent may
  * reconnect.
  */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_RETENTION_MS = 3_600_000;
 /**
- * After a restart, or after this many rounds without an answer of a cluster, a job may have begun, served and ended
- * unseen.
+ * After this many rounds without an answer of the cluster, and after a restart, a job may have started, served and
+ * ended without being seen.
  */
 const WATCHED_ROUNDS = 4;
 
-/** A job that has ended, so that its log can be read. */
+/** A job that has just ended. The caller reads the end of its output. */
 export interface EndedJob {
   job: JobMemory;
   how: ListedJob['ended'] | 'vanished' | 'late';
   reason?: string;
 }
 
-/** Changes `memory`. A job of an unreachable cluster keeps its state. */
+/** Updates the jobs in `memory`. A job of an unreachable cluster keeps its state. Returns the jobs that have ended. */
 export function observeJobs(
   memory: Memory,
   world: FactoryWorld,
@@ -92,7 +95,7 @@ export function observeJobs(
   return { ended, notes };
 }
 
-/** Jobs that the cluster does not list any more. */
+/** Handles jobs that the cluster no longer lists. */
 function missingJobs(
   memory: Memory,
   cluster: string,
@@ -104,7 +107,7 @@ function missingJobs(
   const isOfAgents = config.clusters.some(({ id, launcher }) => id === cluster && launcher === 'agents');
   return Object.entries(memory.jobs).flatMap(([key, job]): EndedJob[] => {
     if (job.cluster !== cluster || listed.has(job.id)) return [];
-    // Its node is at the gateway: the list is wrong.
+    // The job's node is connected to the gateway, so the list is wrong.
     if (nodes.has(key)) {
       delete job.missing;
       return [];
@@ -119,8 +122,8 @@ function missingJobs(
 }
 
 /**
- * Returns the key by the node's deployment, or by the label of its job. If the gateway reports no labels, by the
- * cluster and the job id that the agent found.
+ * Returns the key of a node's job: from its deployment, or from its job label. If the gateway reports no labels, from
+ * the cluster and the job id that the agent found.
  */
 function keyOfNode(node: ServingNode, { factory, clusters }: FactoryWorld['config']): string | undefined {
   const deployment = node.labels?.[DEPLOYMENT_LABEL];
@@ -138,13 +141,13 @@ export function nodesByJob({ nodes, config }: FactoryWorld): Map<string, Serving
   for (const node of nodes ?? []) {
     const key = keyOfNode(node, config);
     const other = key === undefined ? undefined : known.get(key);
-    // An agent that returned has two sessions for a while: a session that does not drain precedes a draining one.
+    // An agent that reconnected has two sessions for a while. The one that does not drain is used.
     if (key !== undefined && (other === undefined || other.state === 'draining')) known.set(key, node);
   }
   return known;
 }
 
-/** True if the job belongs to a submission and was not listed before. */
+/** Returns true if the job belongs to a known submission and no list has shown it before. */
 function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === job.name);
   if (submission === undefined || submission.seen.includes(job.id) || submission.seen.length >= 100) return false;
@@ -152,7 +155,7 @@ function settle(memory: Memory, cluster: string, job: ListedJob): boolean {
   return true;
 }
 
-/** Accepted jobs that no list has named: they ended before a list arrived, or were lost. */
+/** Returns accepted jobs that no list has shown: they ended before a list arrived, or were lost. */
 function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, ServingNode>, now: number): EndedJob[] {
   const { cluster, name, context, model, pool, gpus, ids, seen, at, unwatched } = submission;
   if (submission.outcome !== 'accepted' || !isSettled(submission, now)) return [];
@@ -165,7 +168,8 @@ function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, Se
 }
 
 /**
- * A job with this factory's name that it does not remember: from a known submission, or from a factory that was killed.
+ * Adds a job that has this factory's name and is not in the memory: from a known submission, or from a factory that was
+ * killed before it stored the job.
  */
 function adopted(
   memory: Memory,
@@ -207,9 +211,9 @@ function adoption(job: JobMemory, memory: Memory): DecisionNote[] {
 }
 
 /**
- * True if there was no list yet: then no job of this factory could be missed. True for consecutive rounds regardless of
- * their duration. Otherwise, if each sbatch takes half a minute, a failing recipe would always be unwatched and never
- * rest.
+ * True if the factory has seen the cluster's jobs without a gap. True before the first list, because no job could be
+ * missed. Also true for consecutive rounds of any duration: if each sbatch takes half a minute, a gap measured in time
+ * would make every job of a broken recipe unwatched, and its starts would never be suspended.
  */
 function isWatched(memory: Memory, cluster: string, { config, before: round }: FactoryWorld, now: number): boolean {
   const before = memory.listed_at[cluster];
@@ -222,7 +226,7 @@ function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now
   if (reason === undefined || state === 'running') delete job.reason;
   else job.reason = reason.slice(0, 300);
   if (state === 'pending') {
-    // A job that a scheduler requeues begins again.
+    // A requeued job starts again later.
     if (job.state !== 'pending') Object.assign(job, { state: 'pending', since: now });
     delete job.began_at;
     delete job.ready_at;
@@ -260,15 +264,18 @@ function placeNode(
 }
 
 /**
- * State of a job without a node. If the gateway cannot be asked, the state is unknown and stays; otherwise the job does
- * not serve any longer.
+ * Returns the state of a job without a node. If the gateway cannot be queried, the job keeps its state; otherwise the
+ * job no longer serves.
  */
 function unseenState(job: JobMemory, world: FactoryWorld): JobMemory['state'] {
   if (world.nodes === undefined && job.state !== 'pending') return job.state;
   return job.asked?.what === 'drain' ? 'draining' : 'starting';
 }
 
-/** Returns why a job that began and does not serve in time is cancelled, which is a failed start. */
+/**
+ * Returns the reason to cancel a job that started and does not serve in time; undefined if it may continue. Such a job
+ * counts as a failed start.
+ */
 export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: number): string | undefined {
   if (job.began_at === undefined || job.asked !== undefined || job.state === 'ready' || world.nodes === undefined)
     return undefined;
@@ -281,7 +288,7 @@ export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: num
   return now - job.began_at < within ? undefined : `its engine did not serve within ${formatMs(within)}`;
 }
 
-/** Evaluates a job's end. Changes `memory`. */
+/** Evaluates how a job ended, and updates back-offs and means in `memory`. */
 export function assessEnd(
   { job, how, reason }: EndedJob,
   logTail: string | undefined,
@@ -290,7 +297,7 @@ export function assessEnd(
   now: number,
 ): DecisionNote {
   const { model, cluster, context } = job;
-  // A job that its scheduler forgot ended when it was first missing.
+  // A job that its scheduler forgot ended when it was first missing from the list.
   const over = how === 'vanished' ? (job.missing?.since ?? now) : now;
   const lived = job.began_at === undefined ? 0 : over - job.began_at;
   const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
@@ -305,7 +312,9 @@ export function assessEnd(
     : note(`${about}; ${recordFailure(memory, kind, failure, world.config.guest, now)}`);
 }
 
-/** undefined: the recipe is not at fault, because the job served or had time to. */
+/**
+ * Returns the kind of failure; undefined if the recipe is not at fault, because the job served or had enough time to.
+ */
 function failureOf(
   job: JobMemory,
   how: EndedJob['how'],
@@ -322,11 +331,11 @@ function failureOf(
     case 'node':
       return short ? 'short' : undefined;
     case 'vanished':
-      // For schedulers that report no ends: a job that began and never served has failed.
+      // For schedulers that do not report how jobs end: a job that started and never served has failed.
       if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
       return short ? 'short' : undefined;
     case 'time':
-      // A job that never began used up its wait, not a start.
+      // A job that never started has failed at nothing: it only waited.
       return job.began_at === undefined || served ? undefined : 'failed';
     default:
       return served ? undefined : 'failed';

@@ -1,4 +1,7 @@
-/** Ends replicas of shapes that the plan does not have, so that replicas of the planned shapes get their nodes. */
+/**
+ * Ends replicas whose shape (GPU kind and parallelism) is not in the plan, so that replicas of planned shapes get their
+ * nodes.
+ */
 import { type CountedJob, countPresent, type JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
 import { shapeDifference } from './shapes.ts';
@@ -7,10 +10,9 @@ import { ending } from './stops.ts';
 import type { FactoryAction, FactoryWorld } from './world.ts';
 
 /**
- * Ends surplus jobs of the model that lacks a shape, and of other planned models. A model changes at most `wave` jobs at
- * a time.
- *
- * @param begun models with a job that starts in this round
+ * Ends surplus jobs of the model for which a shape is missing, and of other planned models. At most `wave` jobs of a
+ * model change at a time.
+ * @param begun models for which a job starts in this round
  */
 export function decideReshapes(
   census: JobCensus,
@@ -49,7 +51,7 @@ export function decideReshapes(
   return [...ended].map((job) => ending(job, 'the plan has another replica in its place'));
 }
 
-/** Jobs of a model that end, or that do not serve yet. */
+/** Number of a model's jobs that are ending or do not serve yet. */
 function changing({ jobs, coming }: JobCensus, model: string): number {
   const own = jobs.filter((job) => job.model === model && (job.asked !== undefined || job.state !== 'ready'));
   return own.length + coming.filter((one) => one.model === model).length;

@@ -5,7 +5,7 @@ import type { PlannedShape } from '../demand/demand-source.ts';
 import { type CountedJob, isPending, type JobCensus } from './census.ts';
 import { allPlaces, type FactoryWorld, type PlacedEngine, type PlacedModel } from './world.ts';
 
-/** A shape with fewer jobs than the plan has. */
+/** A shape of which fewer jobs exist than the plan has. */
 interface MissingShape {
   places: readonly PlacedEngine[];
   count: number;
@@ -13,11 +13,11 @@ interface MissingShape {
 
 interface ShapeDifference {
   missing: MissingShape[];
-  /** Jobs of shapes that have more jobs than the plan; the first to end comes first. */
+  /** Jobs of shapes of which more exist than the plan has. They end in this order. */
   surplus: CountedJob[];
 }
 
-/** Returns undefined if no plan names shapes for the model, or the file has no place for one of them. */
+/** Returns undefined if no plan names shapes for the model, or if the file has no place for one of the shapes. */
 export function shapeDifference(
   placed: PlacedModel,
   { jobs, coming }: Pick<JobCensus, 'jobs' | 'coming'>,
@@ -54,7 +54,7 @@ function isOfShape({ pool, engine }: PlacedEngine, { gpu, tp, pp }: PlannedShape
   return own.tp === tp && own.pp === pp && (gpu === undefined || gpuClass(pool.gpu) === gpuClass(gpu));
 }
 
-/** The parameters `tp` and `pp` of the template; absent `tp`: all GPUs. */
+/** Reads the parallelism from the template's parameters `tp` and `pp`. If `tp` is absent, it is the number of GPUs. */
 function engineShape({ gpus, parameters }: EngineConfig): { tp: number; pp: number } {
   const pp = typeof parameters.pp === 'number' ? parameters.pp : 1;
   return { pp, tp: typeof parameters.tp === 'number' ? parameters.tp : gpus / pp };

@@ -1,4 +1,4 @@
-/** Decides which jobs begin, where, and what prevents the others. */
+/** Decides which jobs start and where, and explains why others do not. */
 import { formatMs } from '../config/values.ts';
 import { backOffsOf } from './back-off.ts';
 import { countPresent, countSupply, isPending, type JobCensus } from './census.ts';
@@ -8,20 +8,20 @@ import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld, PlacedEngine, PlacedModel } from './world.ts';
 
 const MINUTE_MS = 60_000;
-/** Most jobs of one submission: the size of a job array. */
+/** Maximum jobs of one submission, which is a job array. */
 const ARRAY_MAX = 20;
 
 type Submit = Extract<FactoryAction, { kind: 'submit' }>;
 
 interface Starts {
   actions: Submit[];
-  /** By model: why fewer jobs begin than are wanted. */
+  /** By model: the reason why fewer jobs start than are wanted. */
   held: Map<string, string>;
   /** Models with requests that wait for the first replica, and the clusters with caps that hold it back. */
   capped: Map<string, ReadonlySet<string>>;
 }
 
-/** Remaining amount of each limit while jobs are assigned. */
+/** How much of each limit remains while jobs are assigned to places. */
 interface Room {
   submissions: number;
   total: number;
@@ -44,7 +44,8 @@ export function decideStarts(
   const given: Submit[] = [];
   const counts = new Map<string, number>();
   const missing = new Map(world.models.map((placed) => [placed, shapeDifference(placed, census, world)?.missing]));
-  // First replicas of all models precede second replicas; among equals the higher priority precedes.
+  // First replicas of all models come before second replicas. Among equals, the model with the higher priority comes
+  // first.
   const needs = world.models
     .flatMap((placed) => units(placed, census, wanted.get(placed.model.id)))
     .sort((a, b) => b.urgency - a.urgency || b.placed.model.priority - a.placed.model.priority || a.nth - b.nth);
@@ -129,11 +130,11 @@ function take(room: Room, { cluster, pool, engine }: PlacedEngine): void {
 
 interface NoPlace {
   why: string;
-  /** Clusters at which only the factory's caps prevent a start. */
+  /** Clusters on which only the factory's own caps prevent a start. */
   capped: ReadonlySet<string>;
 }
 
-/** Returns the best place with free capacity, or why there is none. */
+/** Returns the best place with free capacity, or the reason why there is none. */
 function choose(
   placed: PlacedModel,
   begun: number,
@@ -161,12 +162,12 @@ function choose(
   }
   const free = (place: PlacedEngine) =>
     Number((room.idle.get(`${place.cluster.id}/${place.pool.name}`) ?? 0) >= place.engine.gpus);
-  // A stable sort: equal places keep the order of the file.
+  // The sort is stable: places with the same free capacity keep the order of the file.
   const [best] = open.sort((a, b) => free(b) - free(a));
   return best ?? { why: [...new Set(closed)].join('; ') || 'no cluster has GPUs for it', capped };
 }
 
-/** An obstacle that the end of another job would not remove. */
+/** Returns a reason why nothing may start at the place now which the end of another job would not change. */
 export function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
@@ -186,7 +187,7 @@ export function obstacleOf(
   if (backOff !== undefined) {
     if (now < backOff.until)
       return `${cluster.id}: ${backOff.resting ? 'rests' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
-    // One job at a time until one has served: a broken recipe then costs one job, not all of them.
+    // Until one job of the recipe has served, only one is started at a time: a broken recipe then costs one job.
     const trying = census.jobs.some(
       (job) => job.model === model.id && job.cluster === cluster.id && job.state !== 'ready' && job.asked === undefined,
     );
@@ -196,14 +197,14 @@ export function obstacleOf(
   return pool.gpus !== undefined && pool.gpus < engine.gpus ? `${pool.name} has ${pool.gpus} GPUs` : undefined;
 }
 
-/** Idle agents have no queue in which a job could wait. */
+/** Returns the reason if no idle agent is free: idle agents have no queue in which a job could wait. */
 function nodeless({ cluster, pool, engine }: PlacedEngine, room: Room): string | undefined {
   if (cluster.launcher !== 'agents' || (room.idle.get(`${cluster.id}/${pool.name}`) ?? 0) >= engine.gpus)
     return undefined;
   return `no node of ${cluster.id}/${pool.name} is idle`;
 }
 
-/** The cap that is reached. */
+/** Returns the factory's cap that the place has reached. */
 function capOf({ cluster, engine }: PlacedEngine, room: Room): string | undefined {
   if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its ${cluster.max_jobs} jobs`;
   if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs wait at ${cluster.id} already`;

@@ -4,13 +4,13 @@ import { type CountedJob, countSupply, isPending, type JobCensus } from './censu
 import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld } from './world.ts';
 
-/** A drained engine finishes its running requests, but a stream of a day must not hold a GPU forever. */
+/** A drained engine finishes its running requests, but a stream that runs for a day must not hold a GPU. */
 export const DRAIN_MAX_MS = 900_000;
-/** An agent without running requests ends automatically within seconds. */
+/** An agent without running requests ends within seconds after a drain order. */
 const DRAINED_MS = 30_000;
 /**
- * A cancelled job ends within its scheduler's grace time. After this time the request may have been lost and is
- * repeated.
+ * A cancelled job ends within its scheduler's grace time. If it still runs after this, the request may have been lost
+ * and is repeated.
  */
 const CANCEL_RETRY_MS = 90_000;
 
@@ -45,7 +45,10 @@ export function decideStops(
   ];
 }
 
-/** Ends a job by a drain if a gateway knows its node; a job without a node has nothing to finish and is cancelled. */
+/**
+ * Returns the action that ends a job. If a gateway knows its node, the node is drained; otherwise nothing runs on it,
+ * and the job is cancelled.
+ */
 export function ending(job: CountedJob, why: string): FactoryAction {
   const of = job.model === undefined ? {} : { model: job.model };
   if (job.node === undefined || isPending(job))
@@ -57,7 +60,7 @@ function cancels(jobs: readonly CountedJob[], why: string): FactoryAction[] {
   return jobs.map((job) => ending(job, why));
 }
 
-/** Repeats requests to end that have had no effect. */
+/** Repeats requests to end a job that have had no effect. */
 function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   return jobs.flatMap((job): FactoryAction[] => {
     if (job.asked === undefined) return [];
@@ -78,13 +81,13 @@ function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   });
 }
 
-/** Ends jobs of recipes that the file no longer has: they finish their requests. */
+/** Ends jobs of recipes that are no longer in the file, by a drain. */
 function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
   return jobs.flatMap((job) => {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);
     if (!known) return [ending(job, 'the file has no model for it')];
-    // The old recipe serves until the new one does, or until requests stop.
+    // The job of the old recipe serves until a job of the new one does, or until requests stop.
     const replaced = jobs.some((other) => other.model === job.model && !other.outdated && other.state === 'ready');
     const idle = job.node === undefined || job.node.in_flight === 0;
     return isPending(job) || replaced || idle ? [ending(job, 'its recipe was edited')] : [];
@@ -100,7 +103,7 @@ function surplusPending(
   const surplus = countSupply(census, model) - Math.max(want.jobs, want.floor);
   if (surplus <= 0) return [];
   const waiting = ours.filter((job) => isPending(job) && !job.outdated);
-  // The newest has waited least.
+  // The newest pending jobs end first, because they have waited least.
   return waiting.sort((a, b) => b.seen_at - a.seen_at).slice(0, surplus);
 }
 
@@ -118,7 +121,7 @@ function idleOnes(
 ): CountedJob[] {
   const running = ours.filter((job) => !isPending(job) && job.state !== 'draining');
   const spare = running.length - want.floor;
-  // Requests wait, or the lines of batches are worth more jobs: the running jobs stay.
+  // If requests wait, or batch lines justify more jobs, the running jobs stay.
   if (spare <= 0 || want.jobs >= running.length) return [];
   return running
     .filter((job) => idleMs(job, wantedAt, now) >= idle && (job.state === 'ready' || want.jobs === 0))
@@ -126,7 +129,9 @@ function idleOnes(
     .slice(0, running.length - Math.max(want.floor, want.jobs));
 }
 
-/** Ends jobs above `max`, after an edit of the file, or if jobs returned that were considered lost. */
+/**
+ * Returns the jobs above `max` that must end: after an edit of the file, or if jobs that were considered lost returned.
+ */
 function overMax(ours: readonly CountedJob[], max: number): CountedJob[] {
   const order = (job: CountedJob) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);
   return [...ours]

@@ -1,4 +1,4 @@
-/** Ends an unused engine so that a model with more demand gets its GPUs. */
+/** Ends an idle engine so that a model with more demand gets its GPUs. */
 import { formatMs } from '../config/values.ts';
 import type { CountedJob, JobCensus } from './census.ts';
 import type { Memory } from './memory.ts';
@@ -7,18 +7,19 @@ import type { WantedReplicas } from './wanted.ts';
 import type { FactoryAction, FactoryWorld, PlacedModel } from './world.ts';
 
 const HOUR_MS = 3_600_000;
-/** Pause between two requests of one conversation. */
+/** An engine counts as idle after this time, which is longer than the pause between two requests of a conversation. */
 const IDLE_MIN_MS = 30_000;
 /**
- * Every job is pending during a scheduler's round or an image's pull. A job that is pending for longer waits for GPUs.
+ * A job that has been pending for longer than this waits for GPUs. Before that, it may wait for the scheduler's next
+ * round or an image pull.
  */
 const PENDING_MIN_MS = 120_000;
 
 /**
- * Decides at most one switch per round. `held`: models that got fewer jobs than they want. A model also counts as
- * wanted if all its jobs have been pending for a while, no pool has idle GPUs for one of them, and the engines that may
- * end have enough. Idle engines of the same or a lower priority end first. Then busy engines of a lower priority are
- * drained.
+ * Decides at most one switch of GPUs from one model to another per round. `held`: models that got fewer jobs than they
+ * want. A model also counts as wanted if all its jobs have been pending for PENDING_MIN_MS, no pool has idle GPUs for
+ * one of them, and ending engines would free enough. Idle engines of the same or a lower priority are ended first, then
+ * busy engines of a lower priority are drained.
  */
 export function decideSwitches(
   census: JobCensus,
@@ -30,7 +31,7 @@ export function decideSwitches(
 ): FactoryAction[] {
   const lately = memory.switches.filter((at) => now - at < HOUR_MS).length;
   if (lately >= world.config.guest.switches_per_hour) return [];
-  // A job that was drained for a switch has not ended yet.
+  // A job that was drained for an earlier switch has not ended yet.
   if (census.jobs.some((job) => job.asked !== undefined && job.state !== 'pending')) return [];
   const order = [...world.models].sort((a, b) => b.model.priority - a.model.priority);
   for (const placed of order) {
@@ -48,7 +49,10 @@ export function decideSwitches(
   return [];
 }
 
-/** True if the model is wanted and has no running job. */
+/**
+ * True if a wanted model has no running job, and either a limit holds its start back or all its jobs have been pending
+ * for PENDING_MIN_MS.
+ */
 function starved(
   { model }: PlacedModel,
   census: JobCensus,
@@ -63,8 +67,8 @@ function starved(
 }
 
 /**
- * Pools in which the GPUs of `candidates` and the idle ones suffice for one job; empty if some pool has enough idle
- * GPUs.
+ * Returns the pools in which the idle GPUs and those of `candidates` suffice for one job of the model. Empty if some
+ * pool has enough idle GPUs already.
  */
 function roomyPools(
   { places }: PlacedModel,
@@ -102,7 +106,7 @@ function victimFor(
     const priority = priorities.get(job.model) ?? 0;
     return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_MIN_MS);
   });
-  // If the model has no job, a limit holds it back, and the end of any engine makes space below the limit.
+  // If the model has no job, a limit holds it back. Then the end of any engine helps, wherever it runs.
   const waits = census.jobs.some((job) => job.model === model.id);
   const roomy = waits ? roomyPools(placed, candidates, world) : where;
   const idle = (job: CountedJob) => job.node?.idle_ms ?? 0;

@@ -4,13 +4,13 @@ import type { FactoryConfig, ModelConfig, Weekday } from '../config/schema.ts';
 import { formatMs } from '../config/values.ts';
 
 export interface WantedReplicas {
-  /** At most the model's `max`. */
+  /** Wanted jobs, at most the model's `max`. */
   jobs: number;
-  /** Kept without requests: `min`, warm hours, a plan. */
+  /** Jobs that are kept without requests: by `min`, warm hours or a plan. */
   floor: number;
-  /** True if requests wait for the model's first job. */
+  /** True if requests wait for this model. */
   urgent: boolean;
-  /** True if it wants one more than there are, because the serving ones are crowded. */
+  /** True if one more job is wanted because the serving replicas are crowded. */
   grows: boolean;
   why: string;
 }
@@ -21,20 +21,20 @@ interface Reason {
   grows?: boolean;
 }
 
-/** Replicas of this factory that serve. */
+/** Replicas of this factory that serve requests. */
 export interface ReadyReplicas {
   count: number;
-  /** Time since the newest one serves; undefined: none serves. */
+  /** Milliseconds since the newest replica began to serve; undefined: none serves. */
   newestMs?: number;
 }
 
 /**
- * A gateway counts a report about a queue for 12 s. Until then, requests that already started a replica would start a
- * second one.
+ * After a replica begins to serve, waiting requests do not start another one for this time: the gateway still counts a
+ * queue for up to 12 s after its last report, and these requests already started the replica.
  */
 const NEWEST_MS = 15_000;
 
-/** `demand` undefined: there is none. */
+/** Computes how many jobs a model should have. `demand` undefined: no source reported demand for it. */
 export function computeWanted(
   model: ModelConfig,
   demand: ModelDemand | undefined,
@@ -72,7 +72,7 @@ function requests(
   const reasons: Reason[] = [];
   if (waiting > 0)
     reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
-  // If replicas that this factory did not start serve the model, no job has to start.
+  // If replicas that another program started serve the model, no job has to start.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
     reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
   const crowded =
@@ -87,7 +87,7 @@ function requests(
   return [...reasons, { jobs: settles ? ready : ready + 1, why, grows: !settles }];
 }
 
-/** As many replicas as are free, if each has enough lines to be worth its start. */
+/** Returns as many replicas as have enough batch lines to justify their start. */
 function batches(model: ModelConfig, { batch }: ModelDemand): Reason[] {
   if (batch === undefined || batch.lines === 0) return [];
   const jobs = Math.ceil(batch.lines / model.lines_per_job);
@@ -107,7 +107,7 @@ function warmOf({ warm }: ModelConfig, timezone: string, now: number): Reason[] 
     .map(({ jobs, from, to }) => ({ jobs, why: `warm from ${from} to ${to}` }));
 }
 
-/** Hours across midnight belong to the day on which they begin. */
+/** Hours that cross midnight belong to the day on which they begin. */
 const within = (minute: number, from: number, to: number) =>
   from <= to ? minute >= from && minute < to : minute >= from || minute < to;
 const minutes = (clock: string) => Number(clock.slice(0, 2)) * 60 + Number(clock.slice(3));

@@ -6,7 +6,7 @@ import type { PlannedShapes } from '../demand/demand-source.ts';
 import type { Capacity, ListedJob } from '../launchers/launcher.ts';
 import { jobContext, jobContextId } from '../recipes/job-context.ts';
 
-/** A cluster's answer in this round. */
+/** A cluster's answer in this round: its jobs and capacity, or the reason why it did not answer. */
 export type ClusterView =
   | { reachable: true; jobs: readonly ListedJob[]; capacity?: readonly Capacity[] }
   | { reachable: false; reason: string };
@@ -14,22 +14,22 @@ export type ClusterView =
 export interface FactoryWorld {
   config: FactoryConfig;
   models: readonly PlacedModel[];
-  /** By id; a missing cluster is still being asked. */
+  /** By cluster id. A cluster that is missing here has not answered yet. */
   clusters: ReadonlyMap<string, ClusterView>;
-  /** By model. */
+  /** Demand by model. */
   demand: ReadonlyMap<string, ModelDemand>;
-  /** By model: the shapes of a plan; absent: no plan names shapes. */
+  /** By model: the shapes that a plan wants; absent: no plan names shapes. */
   planned?: ReadonlyMap<string, PlannedShapes>;
-  /** undefined: the gateway could not be asked; then nothing that serves is ended. */
+  /** Nodes at the gateway. Undefined: the gateway could not be queried, so no serving job is ended. */
   nodes: readonly ServingNode[] | undefined;
-  /** Time of the previous round; absent: this process has had no round yet. */
+  /** Time of the previous round; absent: this is the first round of this process. */
   before?: number;
 }
 
 export interface PlacedModel {
   model: ModelConfig;
   places: readonly PlacedEngine[];
-  /** Places of the recipe's further engines, which start only if a plan has their shape. */
+  /** Places of the recipe's other engines, which start only if a plan has their shape. */
   further: readonly PlacedEngine[];
 }
 export interface PlacedEngine extends ModelPlacement {

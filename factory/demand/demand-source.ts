@@ -1,9 +1,9 @@
-/** Sources of demand. A gateway is one; plans and forecasts are others. */
+/** Interfaces of sources of demand: the gateway, plans and forecasts. */
 import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 
-/** Replicas of one kind of GPU and one parallelism. */
+/** How many replicas a plan wants with one kind of GPU and one parallelism. */
 export interface PlannedShape {
-  /** absent: any GPU. */
+  /** Kind of GPU; absent: any. */
   gpu?: string | undefined;
   tp: number;
   pp: number;
@@ -12,24 +12,24 @@ export interface PlannedShape {
 
 export interface PlannedShapes {
   shapes: readonly PlannedShape[];
-  /** Replicas that change at a time. */
+  /** Maximum replicas that may change at a time. */
   wave: number;
 }
 
 export interface DemandReading {
   demand: ReadonlyMap<string, ModelDemand>;
-  /** By model: shapes of its wanted replicas on idle agents; absent: the source names none. */
+  /** By model: the shapes of its wanted replicas on idle agents; absent: the source does not name shapes. */
   planned?: ReadonlyMap<string, PlannedShapes>;
-  /** undefined: no gateway answered recently. */
+  /** Nodes at the gateway; undefined: no gateway answered recently. */
   nodes: readonly ServingNode[] | undefined;
 }
 
 export interface DemandSource {
-  /** Returns the current knowledge without waiting. */
+  /** Returns the latest demand without waiting for an answer. */
   latest(now: number): DemandReading;
 }
 
-/** A source that receives the factory's reports, and wakes it when something changed. */
+/** A source that also receives the factory's reports, and wakes the factory when demand changed. */
 export interface GatewaySource extends DemandSource {
   open(changed: () => void): void;
   report(report: FactoryReport): void;
@@ -38,7 +38,7 @@ export interface GatewaySource extends DemandSource {
   close(): Promise<void>;
 }
 
-/** Merges plans and forecasts of all other sources into the gateway's demand, taking the maximum. */
+/** Adds the plans and forecasts of the other sources to the gateway's demand. Of two numbers the larger one counts. */
 export function mergeDemand(gateway: DemandReading, others: readonly DemandReading[]): DemandReading {
   const demand = new Map(gateway.demand);
   for (const { demand: more } of others)

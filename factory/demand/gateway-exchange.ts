@@ -1,5 +1,6 @@
 /**
- * Gets the gateway's demand by `POST /factory/exchange`: one request after another, each held until something changes.
+ * Gets the gateway's demand by `POST /factory/exchange`. Requests are sequential, and the gateway holds each until the
+ * demand changes.
  */
 
 import { readFileSync } from 'node:fs';
@@ -26,14 +27,14 @@ import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Timeout of an exchange, above the time for which the gateway may hold it. */
 const EXCHANGE_TIMEOUT_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
-/** Age at which an answer is outdated: then nothing is ended. */
+/** An answer that is older than this is outdated, so no job is ended because of it. */
 const STALE_MS = 90_000;
 const BACKOFF = { minMs: 1_000, maxMs: 60_000 };
-/** Least time between two reports that interrupt a held exchange. */
+/** Minimum time between two reports that interrupt a held exchange. */
 const REPORT_MIN_MS = 1_000;
-/** Least time between two exchanges: a gateway may answer immediately each time, always with news. */
+/** Minimum time between two exchanges: a gateway may have changes and answer immediately every time. */
 const EXCHANGE_MIN_MS = 500;
-/** Age up to which an answer's time spans, such as a node's idle time, still apply. */
+/** Time spans in an answer, such as a node's idle time, are valid up to this age of the answer. */
 const FRESH_MS = 2_000;
 
 interface GatewayExchangeOptions {
@@ -41,7 +42,7 @@ interface GatewayExchangeOptions {
   tokenFile: string;
   caFile?: string;
   now(): number;
-  /** Called for a refusal that retries do not fix: 401 and 403. */
+  /** Called if the gateway refuses with 401 or 403, which retries do not fix. */
   refused(why: string): void;
 }
 
@@ -64,7 +65,7 @@ export class GatewayExchange implements GatewaySource {
   #dispatcher: Dispatcher;
   readonly #client: GatewayClient;
   readonly #closed = new AbortController();
-  /** An exchange that the gateway may hold. */
+  /** Aborts the exchange that the gateway currently holds. */
   #heldExchange: AbortController | undefined;
   #loop: Promise<void> = Promise.resolve();
   #report: FactoryReport | undefined;
@@ -82,7 +83,7 @@ export class GatewayExchange implements GatewaySource {
     this.#dispatcher = dispatcherWith(this.#certificate);
     this.#client = new GatewayClient({
       url: options.gateway,
-      // Read each time, so that a replaced token needs no restart.
+      // The token file is read for each request, so that a replaced token needs no restart.
       key: () => readToken(options.tokenFile),
       fetch: (url, init) => fetch(url, { ...init, dispatcher: this.#dispatcher }),
       timeout: { leastMs: EXCHANGE_TIMEOUT_MS, mostMs: EXCHANGE_TIMEOUT_MS },
@@ -109,10 +110,10 @@ export class GatewayExchange implements GatewaySource {
   report(report: FactoryReport): void {
     this.#report = report;
     this.#reported.resolve();
-    // Time spans grow all the time. Only the parts that a person or the gateway acts on count as a change.
+    // Time spans in a report change all the time. Only changes of other parts interrupt an exchange.
     const essence = essenceOf(report);
     if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_MIN_MS) return;
-    // Only a held exchange is interrupted: one that is answered immediately is not.
+    // An exchange that is not held will be answered immediately, so it is not interrupted.
     this.#heldExchange?.abort();
   }
 
@@ -138,7 +139,7 @@ export class GatewayExchange implements GatewaySource {
       try {
         const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
         backoff.reset();
-        // Interrupted, because there is more to report.
+        // The exchange was interrupted, because there is a new report to send.
         if (answer === undefined) continue;
         this.#answer = answer;
         this.#receivedAt = this.#options.now();
@@ -162,7 +163,8 @@ export class GatewayExchange implements GatewaySource {
   }
 
   /**
-   * After a failure, the certificate authority may have changed; open connections were verified with the previous one.
+   * Reads the certificate authority again, because it may have changed. Open connections were verified with the
+   * previous one and are closed.
    */
   async #trustAnew(): Promise<void> {
     const certificate = this.#readCertificate();
@@ -198,7 +200,10 @@ function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
   return new Agent({ ...ca, headersTimeout: EXCHANGE_TIMEOUT_MS, bodyTimeout: EXCHANGE_TIMEOUT_MS });
 }
 
-/** @throws Error if own nodes may be missing in the answer, because a job counts as lost if its node is not listed */
+/**
+ * @throws Error if nodes of this factory may be missing in the answer: a job whose node is not listed would count as
+ * lost
+ */
 function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   const { nodes } = answer;
   const { labels = {} } = nodes.at(-1) ?? {};
@@ -209,7 +214,7 @@ function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   return answer;
 }
 
-/** The parts of a report that are worth an exchange when they change. */
+/** Returns the parts of a report whose change is worth another exchange. */
 function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }: FactoryReport): string {
   return JSON.stringify([
     config_revision,
@@ -228,5 +233,5 @@ function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }
   ]);
 }
 
-/** Resolves early if `signal` aborts it. */
+/** Resolves after `ms`, or when `signal` aborts. */
 const pause = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

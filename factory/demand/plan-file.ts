@@ -1,6 +1,6 @@
 /**
- * The plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or a file of `regions --warm`. Read
- * again if it changes.
+ * Reads the plan of `otela-plan`: the output of `plan --json`, the file of `watch --plan`, or a file of `regions
+ * --warm`. The file is read again when it changes.
  */
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
@@ -15,7 +15,10 @@ import {
 } from './demand-source.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;
-/** Bounds a plan for all clusters of an installation; the factory uses only its models' placements. */
+/**
+ * Maximum placements of a plan. A plan may cover all clusters of an installation; the factory uses only those of its
+ * models.
+ */
 const PLACEMENTS_MAX = 100_000;
 const FROM = 'the plan';
 
@@ -23,38 +26,38 @@ const degree = z.number().int().positive();
 const placementSchema = z.object({
   model: z.string(),
   replicas: z.number().int().nonnegative().max(10_000),
-  /** Class of the GPUs. */
+  /** GPU class. */
   gpu: z.string().max(64).optional(),
   tp: degree.optional(),
-  /** Further parallelism; the factory knows only `pp` of it. */
+  /** The engine's parallelism beyond `tp`. The factory supports only `pp`. */
   spread: z.looseObject({ tp: degree.optional(), pp: degree.optional() }).optional(),
 });
 const placementsSchema = z.array(placementSchema).max(PLACEMENTS_MAX);
 const planSchema = z.union([
   z.object({ wave: degree.default(1), placements: placementsSchema }),
-  // The form of `otela-plan regions --warm`.
+  // The format of `otela-plan regions --warm`.
   z.object({ wanted: placementsSchema }).transform(({ wanted }) => ({ wave: 1, placements: wanted })),
 ]);
 type PlannedReplicas = z.infer<typeof placementSchema>;
 
 interface PlanFileOptions {
   path: string;
-  /** ms since the file was written: the plan of a planner that died must not hold GPUs forever. */
+  /** Maximum milliseconds since the file was written: the plan of a planner that died must not hold GPUs forever. */
   maxAge: number;
   /** Ids of the factory's models. */
   models: readonly string[];
-  /** Called when a problem begins or changes. */
+  /** Called when a problem with the file begins or changes. */
   note(text: string): void;
 }
 
 export class PlanFile implements DemandSource {
   readonly #options: PlanFileOptions;
-  /** Replicas by model, while the file exists and is readable. */
+  /** Wanted replicas by model; empty if the file is missing or unreadable. */
   #wanted = new Map<string, number>();
   #planned = new Map<string, PlannedShapes>();
   #writtenAt = 0;
   #stamp = '';
-  /** The text of each problem that persists. A plan may be both unreadable and too old. */
+  /** The text of each current problem. A plan may be both unreadable and too old. */
   readonly #problems = { unreadable: '', old: '' };
 
   constructor(options: PlanFileOptions) {
@@ -86,7 +89,7 @@ export class PlanFile implements DemandSource {
       const stamp = `${mtimeMs} ${size} ${ino}`;
       if (stamp !== this.#stamp) this.#read(path, stamp, size, mtimeMs);
     } catch (error) {
-      // Removed: the plan no longer applies.
+      // The file was deleted, so the plan no longer applies.
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#planned, this.#stamp] = [new Map(), new Map(), ''];
       // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
@@ -112,7 +115,7 @@ export class PlanFile implements DemandSource {
     this.#stamp = stamp;
   }
 
-  /** A planner's catalogue may name a model by only the last part of its id. */
+  /** Returns the placements of this factory's models. A plan may name a model by only the last part of its id. */
   #ours(plan: readonly PlannedReplicas[]): Map<string, PlannedReplicas[]> {
     const ours = new Map<string, PlannedReplicas[]>();
     for (const one of plan) {
@@ -131,7 +134,7 @@ export class PlanFile implements DemandSource {
   }
 }
 
-/** undefined: the placement names no shape, or a parallelism that the factory does not know. */
+/** Returns undefined if the placement names no shape, or a parallelism that the factory does not support. */
 function shapeOf({ gpu, tp, spread, replicas }: PlannedReplicas): PlannedShape | undefined {
   const { tp: _, pp = 1, ...further } = spread ?? { tp };
   const isKnown = Object.values(further).every((degree) => degree === 1 || degree === false);

@@ -1,4 +1,4 @@
-/** A gateway's admin API with an operator's key. */
+/** A client of a gateway's admin API with an operator's key. */
 import { readFileSync } from 'node:fs';
 import { Agent, fetch } from 'undici';
 import { GatewayClient } from '../../node/gateway-client.ts';

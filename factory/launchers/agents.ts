@@ -1,6 +1,6 @@
 /**
- * Idle agents as a cluster without a queue. Its jobs are deployments, which a gateway orders. An agent runs one
- * deployment on all its GPUs.
+ * Launches jobs on idle agents, which are a cluster without a queue. A job is a deployment that a gateway orders. An
+ * agent runs one deployment on all its GPUs.
  */
 import * as z from 'zod';
 import { type GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
@@ -12,12 +12,12 @@ import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import { errorLine } from '../errors.ts';
 import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
-/** Nodes that are tried for one job, because another operator may just have given the first ones a deployment. */
+/** Maximum nodes that are tried for one job: another operator may just have given the first ones a deployment. */
 const TRIES_MAX = 3;
 /** The registry may show a node as idle for this time after it accepted an order. */
 const ORDER_VISIBLE_MS = 90_000;
 const NODES_MAX = 100_000;
-/** A round asks for jobs and for idle nodes: one answer of the registry is enough for both. */
+/** An answer of the registry is used for this time, because a round reads both jobs and idle nodes. */
 const NODES_FRESH_MS = 1_000;
 
 const nodesSchema = z.object({
@@ -41,15 +41,15 @@ const offersSchema = z.object({ offers: z.array(offerSchema).max(1_000) });
 
 const REGISTRY = '/v1/registry/nodes';
 const deploymentOf = (session: string) => `/admin/nodes/${session}/deployment`;
-/** The job's name. Deployments of one submission are numbered. */
+/** Returns the job's name from the id of a deployment, without its number within the submission. */
 const nameOf = (id: string) => id.replace(/-\d+$/, '');
 
-/** The registered agents, and orders to them. */
+/** Lists the registered agents and sends orders to them. */
 class Agents {
   readonly #cluster: ClusterConfig;
   readonly #api: GatewayClient;
   readonly #now: () => number;
-  /** When a session accepted an order. */
+  /** By session: when it accepted an order of this factory. */
   readonly #given = new Map<string, number>();
   #asked: { at: number; nodes: Promise<Node[]> } | undefined;
 
@@ -92,7 +92,8 @@ class Agents {
       try {
         return await this.#api.put(deploymentOf(session), { id, ...deployment });
       } catch (error) {
-        // Without an answer, the agent may have accepted the order: the registry then lists it by its id.
+        // If the agent's answer was lost, it may have accepted the order. The registry then lists the deployment by its
+        // id.
         if (!isFinal(error)) throw new LauncherError('unclear', errorLine(error), { cause: error });
         this.#given.delete(session);
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
@@ -101,11 +102,7 @@ class Agents {
     throw new LauncherError('refused', refusals.join('; ') || `no idle node is left in ${pool.name}`);
   }
 
-  /**
-   * Ends a deployment; one without a session has ended.
-   *
-   * @throws LauncherError
-   */
+  /** Ends a deployment. Does nothing if no session runs it. @throws LauncherError */
   async end(id: string, drainMs: number): Promise<void> {
     const node = (await this.nodes()).find(({ labels }) => labels[DEPLOYMENT_LABEL] === id);
     if (node === undefined) return;
@@ -119,7 +116,7 @@ class Agents {
     }
   }
 
-  /** @throws Error from the gateway or from another answer */
+  /** @throws Error if the gateway refuses or its answer is malformed */
   async offersOf({ session }: Node) {
     return offersSchema.parse(await this.#api.get(deploymentOf(session))).offers;
   }
@@ -136,7 +133,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: 
       for (let n = 0; n < submission.count; n++) {
         const id = `${submission.name}-${n}`;
         await agents.order(submission, id).catch((error: unknown) => {
-          // The deployments that were accepted are found by their name.
+          // Some deployments were accepted; the next list finds them by their name.
           if (ids.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
           throw error;
@@ -180,7 +177,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: 
   };
 }
 
-/** The gateway refused, and did nothing. */
+/** True if the gateway refused and therefore did nothing. */
 const isFinal = (error: unknown): error is GatewayRefusalError =>
   error instanceof GatewayRefusalError && error.status < 500;
 

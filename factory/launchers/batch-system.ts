@@ -1,4 +1,4 @@
-/** The common part of batch systems that are controlled by commands. */
+/** The launcher for batch systems that are controlled by command-line programs. */
 import type { ClusterConfig } from '../config/schema.ts';
 import { timeLimitMs } from '../config/values.ts';
 import type { CommandResult, RunCommand } from './command.ts';
@@ -14,32 +14,31 @@ import {
 export interface BatchSystem {
   kind: ClusterConfig['launcher'];
   seen: Launcher['seen'];
-  /** A shell word for the job's id inside the job. */
+  /** A shell expression that gives the job's id inside the job. */
   jobId: string;
   /**
-   * Matches the output of its commands if its server is unavailable: then the state is unknown. Any other error is a
-   * refusal.
+   * Matches the output of the commands if the batch system's server is unavailable; then the state of jobs is unknown.
+   * Any other error is a refusal.
    */
   away: RegExp;
   submit(submission: Submission): { file: string; args: readonly string[]; input: string };
-  /** Returns the id in the output of `submit`. */
+  /** Returns the new job's id from the output of `submit`. */
   idIn(out: string): string | undefined;
   list: { file: string; args: readonly string[] };
   /**
-   * Parses jobs with any name.
-   *
-   * @throws if the output is malformed: then nothing is concluded from it
+   * Parses the list of jobs, with any name.
+   * @throws Error if the output is malformed, so that no job is considered missing
    */
   parse(out: string): ListedJob[];
-  /** absent: the system has no cheap way to report it. */
+  /** Absent: the system has no cheap way to report idle GPUs. */
   capacity?: { file: string; args: readonly string[]; parse(out: string, cluster: ClusterConfig): Capacity[] };
   cancel: {
     file: string;
     args(ids: readonly string[]): readonly string[];
-    /** Matches the error about jobs that have already ended. */
+    /** Matches the error about a job that has already ended. */
     gone: RegExp;
   };
-  /** Asks whether a pool would accept the job, without submitting it. */
+  /** The command that checks whether a pool would accept the job, without submitting it. */
   check(submission: Submission): { file: string; args: readonly string[]; input?: string };
 }
 
@@ -54,7 +53,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       const ids: string[] = [];
       for (let n = 0; n < submission.count; n++) {
         const out = await ask(system.submit(submission), true).catch((error: unknown) => {
-          // Some of several jobs were accepted: they are found by their name.
+          // Some of several jobs were accepted; the next list finds them by their name.
           if (ids.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
           throw error;
@@ -109,7 +108,7 @@ function told(result: CommandResult, away: RegExp, submits: boolean): string {
   throw new LauncherError('refused', text);
 }
 
-/** For systems that have no variable for the job's id in the name of its output: the script redirects its output. */
+/** Adds a redirection of output to the script, for systems whose output file name cannot contain the job's id. */
 export function withLogRedirect({ body, log }: Submission, jobId: string): string {
   const [before = '', after = ''] = log.split('%j');
   return `exec >>${quoted(before)}"$(printf %s "${jobId}" | tr -c 'A-Za-z0-9_.-' _)"${quoted(after)} 2>&1\n${body}`;

@@ -1,4 +1,4 @@
-/** Runs programs of batch systems with bounds. */
+/** Runs the programs of batch systems with limits on time and output. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
@@ -18,7 +18,7 @@ export type CommandResult =
 
 export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
 
-/** Adds the environment `more` to that of this process. The returned function never rejects. */
+/** Returns a function that runs a program and never rejects. `more` is added to the environment of this process. */
 export function commandRunner(
   more: Readonly<Record<string, string>> = {},
   patienceMs = COMMAND_TIMEOUT_MS,
@@ -75,7 +75,7 @@ function run(
         errors += text;
       }),
     );
-    // The command may end without reading its input.
+    // The command may exit without reading its input.
     child.stdin.on('error', () => {});
     child.stdin.end(input);
     child.on('error', (error) => end({ kind: 'missing', errors: `${file}: ${error.message}` }));

@@ -6,7 +6,7 @@ import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts';
 import type { ListedJob, Submission } from './launcher.ts';
 
-/** In characters that are allowed in file names and labels. */
+/** The job's id in characters that are allowed in file names and labels. */
 const JOB_ID = '$(flux job id --to=f58plain "$FLUX_JOB_ID")';
 
 function flags({ name, pool, gpus }: Submission): string[] {
@@ -30,7 +30,7 @@ export function flux(_cluster: ClusterConfig): BatchSystem {
     seen: 'recorded',
     jobId: JOB_ID,
     away: /unable to connect|no such file or directory.*socket|host is unreachable|broker.*(offline|lost)|connection refused/i,
-    // The script is an argument of the job: it names files of secrets but contains none.
+    // The script is visible as an argument of the job. It names files of secrets but contains no secret.
     submit: (submission) => ({
       file: 'flux',
       args: ['submit', ...flags(submission), 'bash', '-c', withLogRedirect(submission, JOB_ID)],

@@ -7,7 +7,7 @@ import type { ClusterConfig } from '../config/schema.ts';
 import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
-/** The complex that counts GPUs, if a pool names none. */
+/** The resource (complex) that counts GPUs, if a pool does not name one. */
 const GPU_COMPLEX = 'gpu';
 
 function flags({ name, pool, gpus, log }: Submission): string[] {
@@ -25,8 +25,8 @@ function flags({ name, pool, gpus, log }: Submission): string[] {
     ...(pool.account === undefined ? [] : ['-P', pool.account]),
     '-S',
     '/bin/bash',
-    // Some home directories do not exist on the nodes. A job that cannot change to its directory stays in the queue in
-    // state Eqw.
+    // On some sites the home directory does not exist on the nodes. A job that cannot change to its directory stays in
+    // the queue in state Eqw.
     '-wd',
     dirname(log),
     '-j',
@@ -35,7 +35,7 @@ function flags({ name, pool, gpus, log }: Submission): string[] {
     '/dev/null',
     '-r',
     'n',
-    // USR1 before the end, and TERM before KILL, as far as the queue's `notify` allows.
+    // Sends USR1 before the time limit and TERM before KILL, if the queue's `notify` allows it.
     '-notify',
     ...pool.options.map((one) => (one.startsWith('-') ? one : `-${one}`)),
   ];
@@ -55,7 +55,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
       input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^(\d+)/m.exec(out.trim())?.[1],
-    // Ended jobs are not listed; a job that is missing for a while has ended.
+    // qstat does not list ended jobs. A job that has been missing for a while counts as ended.
     list: { file: 'qstat', args: ['-xml', '-r'] },
     parse: parseJobs,
     capacity: {
@@ -93,7 +93,7 @@ function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
   return cluster.pools.map((pool) => {
     const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
     const idle = queues.reduce((sum, text) => {
-      // d disabled, u unreachable, E error, s suspended: no job begins there.
+      // No job can start on a queue instance in one of these states: d disabled, u unreachable, E error, s suspended.
       if (/[duEsSC]/.test(inside(text, 'state') ?? '')) return sum;
       const [, count = '0'] =
         new RegExp(`<resource name="${pool.gres ?? GPU_COMPLEX}" type="h?[a-z]+">([\\d.]+)<`).exec(text) ?? [];
@@ -107,7 +107,7 @@ const elements = (out: string, name: string) =>
   [...out.matchAll(new RegExp(`<${name}[ >][^]*?</${name}>`, 'g'))].map(([text]) => text);
 
 function inside(text: string, name: string): string | undefined {
-  // A queue's own elements precede those of its jobs.
+  // The first match is the queue's: its own elements precede those of its jobs.
   const [, value] = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text) ?? [];
   return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }

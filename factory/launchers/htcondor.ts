@@ -8,7 +8,10 @@ import { type BatchSystem, minutesOf, withLogRedirect } from './batch-system.ts'
 import type { Capacity, ListedJob, Submission } from './launcher.ts';
 
 const JOB_ID = '$OTELA_CONDOR_ID';
-/** A job that is held for this long needs an operator: it is removed, and the factory retries it with its back-off. */
+/**
+ * A job that HTCondor has held for this long needs an operator. It is removed, and the factory retries it with its
+ * back-off.
+ */
 const HELD_MAX_S = 600;
 /** HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
@@ -22,7 +25,7 @@ function description(submission: Submission): string {
     'executable = /bin/bash',
     'transfer_executable = false',
     // As one word of the environment, which avoids the quotes of three languages around a script. The agent replaces
-    // Bash, so that TERM reaches it.
+    // bash, which passes TERM to the agent.
     `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
     `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
     `request_gpus = ${gpus}`,
@@ -106,7 +109,7 @@ function parseJobs(out: string): ListedJob[] {
     });
 }
 
-/** Slots report their GPUs. Requirements decide to which pool they belong, so all of them count for the first pool. */
+/** Sums idle GPUs. Slots do not name their pool, since requirements select it, so all GPUs count for the first pool. */
 function parseSlots(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
   return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));

@@ -19,7 +19,7 @@ const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 const JOBS_PER_PAGE = 500;
 /** Ended jobs stay for this time, so that the factory sees how they ended. */
 const ENDED_JOB_TTL_S = 600;
-/** Time in which an agent drains. */
+/** Seconds that an agent has to drain before its pod is killed. */
 const GRACE_S = 120;
 const NAME_LABEL = 'otela-submission';
 const FACTORY_LABEL = 'app.kubernetes.io/managed-by';
@@ -57,7 +57,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
       }
       return jobs;
     },
-    // Counting idle GPUs needs all pods of all namespaces, which a guest may not list.
+    // Idle GPUs are not reported: counting them needs all pods of all namespaces, which most users may not list.
     capacity: async () => undefined,
     async cancel(ids) {
       for (const id of ids)
@@ -77,7 +77,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
   };
 }
 
-/** @throws LauncherError `refused` if the engine names no image */
+/** @throws LauncherError `refused` if the engine has no image */
 function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
   if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
   const resource = pool.gres ?? GPU_RESOURCE[findGpuClass(pool.gpu)?.vendor ?? 'nvidia'];
@@ -92,7 +92,7 @@ function manifest({ name, pool, gpus, body, image }: Submission, id: string, clu
     kind: 'Job',
     metadata: { name: id, labels },
     spec: {
-      // A restarted pod would be a job without a submission.
+      // A restarted pod would be a job that the factory did not submit.
       backoffLimit: 0,
       ttlSecondsAfterFinished: ENDED_JOB_TTL_S,
       template: {
@@ -153,7 +153,9 @@ const listSchema = z.object({
   ),
 });
 
-/** A pod that waits for its node is active, too; it runs once its containers are ready. */
+/**
+ * Parses a page of jobs. A pod that waits for its node counts as active; the job runs once its containers are ready.
+ */
 function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
   const { items, metadata } = listSchema.parse(value);
   const jobs = items.map(({ metadata: { name: id, labels }, status }): ListedJob => {
@@ -181,7 +183,7 @@ class Api {
     this.#cluster = cluster;
   }
 
-  /** @throws LauncherError; its text begins with the status if the server refused */
+  /** @throws LauncherError; its message begins with the HTTP status if the server refused */
   async call(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown> {
     const { server = '', namespace = '', token_file: tokenFile = '', ca_file: caFile } = this.#cluster;
     let [status, text] = [0, ''];
@@ -190,7 +192,7 @@ class Api {
       const url = `${server.replace(/\/$/, '')}/apis/batch/v1/namespaces/${namespace}/jobs${path}`;
       const request = {
         method,
-        // Tokens of service accounts change hourly: read each time.
+        // The file is read for each request: tokens of service accounts change hourly.
         headers: {
           authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`,
           'content-type': 'application/json',

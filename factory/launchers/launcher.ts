@@ -1,10 +1,10 @@
-/** The interface of a batch system: five calls, the same for all. */
+/** The interface of a batch system: five calls that each launcher implements. */
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import type { Deployment } from '../recipes/job-context.ts';
 
 /**
- * `refused`: the scheduler refused; there is no job. `unreachable`: it could not be asked; the state is unknown.
- * `unclear`: it was asked and did not answer in time; a submission may have become a job.
+ * `refused`: the scheduler refused, so there is no job. `unreachable`: the scheduler did not answer a query, so the
+ * state is unknown. `unclear`: the scheduler did not answer a submission in time, so a job may exist.
  */
 type LauncherErrorCode = 'refused' | 'unreachable' | 'unclear';
 
@@ -19,33 +19,37 @@ export class LauncherError extends Error {
 }
 
 export interface Submission {
-  /** Found again in `list`: `otela-FACTORY-CONTEXT-NUMBER`. */
+  /** Name that identifies the job in `list`: `otela-FACTORY-CONTEXT-NUMBER`. */
   name: string;
-  /** Number of equal jobs. */
+  /** Number of identical jobs. */
   count: number;
   pool: PoolConfig;
   gpus: number;
-  /** The script below the directives; it contains this launcher's `jobId`. */
+  /** The part of the script below the batch system's directives. It contains this launcher's `jobId`. */
   body: string;
-  /** For idle agents, which do not use a script. */
+  /** The deployment for idle agents, which do not run a script. */
   deployment?: Deployment;
-  /** Image of a container that the launcher itself starts: Kubernetes. */
+  /** Image of the container, for launchers that start containers themselves (Kubernetes). */
   image?: string;
-  /** A file for each job's output; `%j` is the job's id. */
+  /** Path of the output file of each job; `%j` is the job's id. */
   log: string;
 }
 
-/** `ended`: the scheduler reports its end, for any reason. A job that is not listed has not necessarily ended. */
+/**
+ * State of a listed job. `ended`: the scheduler reports its end, for any reason. A job that is not listed has not
+ * necessarily ended.
+ */
 type ListedState = 'pending' | 'running' | 'ended';
 
 export interface ListedJob {
   id: string;
   name: string;
   state: ListedState;
-  /** The scheduler's text: why it waits, or how it ended. */
+  /** The scheduler's text about why the job waits, or how it ended. */
   reason?: string;
   /**
-   * Reason of its end: its own failure, preempted by other jobs, its node, its time limit, cancelled; absent: unknown.
+   * Why the job ended: it finished, failed, was preempted by other jobs, lost its node, reached its time limit, or was
+   * cancelled. Absent: unknown.
    */
   ended?: 'done' | 'failed' | 'preempted' | 'node' | 'time' | 'cancelled';
 }
@@ -53,7 +57,7 @@ export interface ListedJob {
 export interface Capacity {
   /** Name of the pool. */
   pool: string;
-  /** GPUs of its kind that no job uses. */
+  /** GPUs of the pool's kind that no job uses. */
   idle: number;
 }
 
@@ -64,15 +68,11 @@ export interface CheckFinding {
 
 export interface Launcher {
   readonly kind: ClusterConfig['launcher'];
-  /** A shell word for the job's id inside the job. */
+  /** A shell expression that gives the job's id inside the job. */
   readonly jobId: string;
-  /** Whether it was tested with the real scheduler, or only with recorded output. */
+  /** `real`: tested with a real scheduler. `recorded`: tested only with recorded output. */
   readonly seen: 'real' | 'recorded';
-  /**
-   * Returns the ids of the new jobs.
-   *
-   * @throws LauncherError
-   */
+  /** Submits jobs and returns their ids. @throws LauncherError */
   submit(submission: Submission): Promise<string[]>;
   /**
    * Returns this user's jobs with names that begin with `prefix`, including ended ones that the scheduler still knows.
@@ -80,29 +80,19 @@ export interface Launcher {
    * @throws LauncherError
    */
   list(prefix: string): Promise<ListedJob[]>;
-  /**
-   * undefined: the scheduler cannot report it.
-   *
-   * @throws LauncherError
-   */
+  /** Returns idle GPUs by pool; undefined if the scheduler cannot report them. @throws LauncherError */
   capacity(): Promise<Capacity[] | undefined>;
   /**
-   * Sends TERM, then KILL after the scheduler's grace time. Ids of ended jobs are not an error.
-   *
+   * Sends TERM to jobs, then KILL after the scheduler's grace time. Ids of ended jobs are not an error.
    * @throws LauncherError
    */
   cancel(ids: readonly string[]): Promise<void>;
   /**
-   * Ends a job after its running requests, at the latest after `withinMs`. absent: the gateway orders the agent to
-   * drain.
-   *
+   * Ends a job after its running requests, at the latest after `withinMs`. Absent: the gateway orders the node to drain
+   * instead.
    * @throws LauncherError
    */
   drain?(id: string, withinMs: number): Promise<void>;
-  /**
-   * Returns whether a pool would accept such a job, without submitting it.
-   *
-   * @throws LauncherError
-   */
+  /** Checks whether a pool would accept such a job, without submitting it. @throws LauncherError */
   check(submission: Submission): Promise<CheckFinding>;
 }

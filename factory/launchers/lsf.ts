@@ -59,7 +59,7 @@ const recordsSchema = z.object({
 });
 
 function parseJobs(out: string): ListedJob[] {
-  // Printed instead of an empty list.
+  // bjobs prints this instead of an empty list.
   if (/^No (unfinished )?job found/.test(out.trim())) return [];
   return recordsSchema.parse(JSON.parse(out)).RECORDS.map((job): ListedJob => {
     const named = { id: job.JOBID, name: job.JOB_NAME };

@@ -13,8 +13,7 @@ import { pbs } from './pbs.ts';
 import { slurmLauncher } from './slurm.ts';
 
 /**
- * `site`: the gateway, for clusters that are asked through it.
- *
+ * Creates the launcher of a cluster. `site`: the gateway's address, for clusters that are controlled through it.
  * @throws FactoryError `config`
  */
 export function makeLauncher(

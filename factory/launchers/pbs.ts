@@ -11,7 +11,7 @@ import type { Capacity, ListedJob, Submission } from './launcher.ts';
 const JOB_ID = '${PBS_JOBID}';
 
 /**
- * Only own jobs: those of all users with their environments exceed 8 MiB on a typical site. -x: ended jobs as well, as
+ * Lists only own jobs: all users' jobs with their environments exceed 8 MiB on a typical site. -x: also ended jobs, as
  * long as the server keeps them.
  */
 const LIST_OWN =
@@ -67,7 +67,7 @@ export function pbs(_cluster: ClusterConfig): BatchSystem {
 
 const jobsSchema = z.object({ Jobs: z.record(z.string(), z.unknown()).optional() });
 const jobSchema = z.object({
-  // OpenPBS prints a name of digits as a number.
+  // OpenPBS prints a job name of digits as a number.
   Job_Name: z.coerce.string(),
   job_state: z.string(),
   comment: z.string().optional(),
@@ -83,7 +83,7 @@ function parseJobs(out: string): ListedJob[] {
   });
 }
 
-/** OpenPBS prints some variables of a job unquoted, such as 005 or .123, which is not JSON. */
+/** Parses JSON in which OpenPBS left some variables unquoted, such as 005 or .123. */
 function readJson(out: string): unknown {
   try {
     return JSON.parse(out);
@@ -128,7 +128,7 @@ const nodesSchema = z.object({
   ),
 });
 
-/** Nodes without a queue belong to every queue: their GPUs count only for the first pool. */
+/** Sums idle GPUs. Nodes without a queue belong to every queue, so their GPUs count only for the first pool. */
 function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {

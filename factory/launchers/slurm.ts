@@ -15,16 +15,16 @@ import {
 
 /** From two minutes before its end, the agent accepts no new requests and finishes the running ones. */
 const BEFORE_END_S = 120;
-/** scancel accepts many ids, but a command line is bounded. */
+/** Maximum ids of one scancel: a command line has a maximum length. */
 const IDS_PER_CALL = 200;
-/** One job per line. Only the reason may contain a bar, and it is last. */
+/** One job per line. Only the reason may contain a vertical bar, and it is the last field. */
 const SQUEUE_FORMAT = '%i|%j|%T|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
 /** Matches Slurm's output if its controller is unavailable: the job may exist. Any other error is a refusal. */
 const CONTROLLER_UNAVAILABLE =
   /unable to contact slurm controller|socket timed out|connection refused|communication|zero bytes were transmitted|slurm backup controller|unable to establish|DNS SRV lookup failed/i;
 
-/** The form of squeue and scancel: a task of an array is 123_4. */
+/** A job's id as squeue and scancel write it: a task of an array is 123_4. */
 // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
 const JOB_ID = '${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}';
 
@@ -36,7 +36,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     seen: 'real',
     async submit(submission) {
       const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
-      // Sites print text before it, and a line of that may begin with a number.
+      // Some sites print a message before the id, and a line of it may begin with a number.
       const id = [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1];
       if (id === undefined) throw new LauncherError('unclear', `sbatch answered "${out.slice(0, 200)}", no job id`);
       return submission.count === 1 ? [id] : Array.from({ length: submission.count }, (_, n) => `${id}_${n}`);
@@ -76,7 +76,7 @@ function told(result: CommandResult, what: 'submit' | 'ask'): string {
   throw new LauncherError('refused', text);
 }
 
-/** The whole script for sbatch. */
+/** Returns the whole script for sbatch. */
 function script({ name, count, pool, gpus, body, log }: Submission): string {
   const option = (key: string, value: string | number | undefined) =>
     value === undefined ? [] : [`#SBATCH --${key}=${value}`];
@@ -92,7 +92,7 @@ function script({ name, count, pool, gpus, body, log }: Submission): string {
     ...option('constraint', pool.constraint),
     ...option('mem', pool.memory),
     ...option('cpus-per-task', pool.cpus),
-    // A job that begins again after a preemption would be a job without a submission.
+    // A requeued job would be a job that the factory did not submit.
     '#SBATCH --no-requeue',
     `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
     `#SBATCH --output=${count > 1 ? log.replace('%j', '%A_%a') : log}`,
@@ -132,7 +132,7 @@ const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
 function parseJobs(out: string, prefix: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
     const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
-    // With --clusters, a line names the cluster.
+    // With --clusters, one line names the cluster and is skipped.
     if (!/^\d+(_\d+)?$/.test(id) || !name.startsWith(prefix)) return [];
     const reason = rest.join('|');
     if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];

@@ -1,4 +1,4 @@
-/** A factory from its start to its end: one lease, one exchange with the gateway, and rounds. */
+/** Runs a factory from start to end: one lease, one exchange with the gateway, and rounds. */
 
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,16 +18,15 @@ import { buildDayPoint, buildFactoryReport } from './report.ts';
 import { type RoundResult, runRound } from './round.ts';
 import { StateFiles } from './state-files.ts';
 
-/** Pace of rounds: each round asks every scheduler, and administrators ban users for squeue in a loop. */
-
 /**
- * After a quiet time, this many rounds may follow each other immediately: a cold start is a request, a job, a node that
- * joins and a node that serves.
+ * Rounds that may follow each other immediately after a quiet time. A cold start needs several: a request arrives, a
+ * job starts, a node joins, the node serves. Later rounds are spaced, because each queries every scheduler, and
+ * administrators ban users that run squeue in a loop.
  */
 const BURST = 5;
-/** Afterwards one round per this time, regardless of the gateway's news. */
+/** After the burst, one round per this time, however often the gateway reports changes. */
 const REFILL_MS = 5_000;
-/** News within this time share one round. */
+/** Changes within this time share one round. */
 const ROUND_MIN_MS = 300;
 
 export class RoundPace {
@@ -39,8 +38,8 @@ export class RoundPace {
   }
 
   /**
-   * Call it after each round; returns the least time in ms before the next one.
-   * @param every ms between rounds without any news: news never make rounds rarer
+   * Call it after each round. Returns the minimum milliseconds before the next round.
+   * @param every milliseconds between rounds if nothing changes; changes never make rounds rarer
    */
   rest(every: number, now: number): number {
     const refillMs = Math.min(REFILL_MS, every);
@@ -53,7 +52,7 @@ export class RoundPace {
 }
 
 const CLEANUP_MS = 3_600_000;
-/** Keys that are fixed from a factory's start to its end. The contents of the files that they name may change. */
+/** Keys of the file that a running factory does not change. The contents of the files that they name may change. */
 const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
 interface FactoryOptions {
@@ -93,14 +92,14 @@ export class Factory {
     this.#memory = this.#files.readMemory(this.#now());
   }
 
-  /** Resolves when `stop` was called, or another factory took the lease. Jobs continue. */
+  /** Resolves when `stop` was called, or when another factory took the lease. Jobs continue to run. */
   async run(): Promise<'stopped' | 'replaced'> {
     this.#files.open();
     const lease = new Lease(this.#files.directory);
     const waiting = ({ host, pid }: { host: string; pid: number }) =>
       this.#options.log(`waits: the factory ${this.#config.factory} runs on ${host} (pid ${pid})`);
     if (!(await lease.acquire(waiting, sleep, this.#end.signal, this.#now))) return 'stopped';
-    // The previous factory wrote it while this one waited.
+    // The previous factory wrote the memory while this one waited for the lease.
     this.#memory = this.#files.readMemory(this.#now());
     this.#journal.restore(this.#files.read('status.json'));
     this.#options.log(
@@ -127,7 +126,9 @@ export class Factory {
     }
   }
 
-  /** Returns the actions of a round as sentences. Nothing is written, submitted, cancelled or reported. */
+  /**
+   * Returns the actions that a round would take, as sentences. Nothing is written, submitted, cancelled or reported.
+   */
   async rehearse(): Promise<string[]> {
     const lines: string[] = [];
     const memory = structuredClone(this.#memory);
@@ -164,7 +165,7 @@ export class Factory {
       this.#checkedAt = result.at;
       this.#report(result);
     } catch (error) {
-      // Most likely a full disk: no scheduler received a request that is not stored.
+      // The usual cause is a full disk. No scheduler received a request that is not stored.
       this.#options.log(`this round failed: ${errorLine(error)}`);
     }
     const now = this.#now();
@@ -229,7 +230,8 @@ export class Factory {
   }
 
   /**
-   * A file that became invalid changes nothing: the factory continues with the old configuration and logs the problem.
+   * Reads the configuration file again. If it became invalid, the factory logs the problem and keeps the old
+   * configuration.
    */
   #reread(): void {
     const before = this.#configStamp;
@@ -255,7 +257,7 @@ export class Factory {
       const { mtimeMs, size, ino } = statSync(this.#options.configPath);
       this.#configStamp = `${mtimeMs} ${size} ${ino}`;
     } catch {
-      // An editor is replacing the file: the next round looks again.
+      // An editor may be replacing the file; the next round reads it again.
     }
     return this.#configStamp;
   }
@@ -272,5 +274,5 @@ export class Factory {
   }
 }
 
-/** Resolves early if `signal` aborts it. */
+/** Resolves after `ms`, or when `signal` aborts. */
 const sleep = (ms: number, signal: AbortSignal): Promise<void> => delay(ms, undefined, { signal }).catch(() => {});

@@ -1,6 +1,6 @@
 /**
- * The last decisions and the last day, for people. Bounded; after a restart it continues with the contents of the
- * status file.
+ * Keeps the latest decisions and the points of the last day, for people. Bounded; after a restart it continues with the
+ * contents of the status file.
  */
 import * as z from 'zod';
 import {
@@ -13,7 +13,7 @@ import {
 import type { DecisionNote } from '../decisions/world.ts';
 
 const POINT_MS = 300_000;
-/** The same sentence within this time stays one line. */
+/** If a sentence repeats within this time, it stays one entry. */
 const REPEATED_MS = 600_000;
 
 const savedSchema = z.object({
@@ -66,7 +66,7 @@ export class Journal {
     const slot = (at: string) => Math.floor(Date.parse(at) / POINT_MS);
     const last = this.day.at(-1);
     if (last !== undefined && slot(last.at) === slot(point.at)) {
-      // The newest jobs, and the highest number of waiting requests.
+      // Keeps the newest job counts, and the highest number of waiting requests.
       this.day[this.day.length - 1] = { ...point, at: last.at, waiting: Math.max(last.waiting, point.waiting) };
       return false;
     }

@@ -17,11 +17,11 @@ export const HEARTBEAT_MS = 5_000;
  */
 export const FACTORY_LEASE_MS = 60_000;
 /**
- * Time for which the holder trusts its lease while the file cannot be read. Meanwhile another factory sees no change,
- * and takes over after FACTORY_LEASE_MS.
+ * If the lease's file cannot be read, the holder trusts its lease for this time. Another factory sees no change
+ * meanwhile, and takes over after FACTORY_LEASE_MS.
  */
 const UNREAD_MS = FACTORY_LEASE_MS / 2;
-/** Wait after taking the lease: of two factories that took it concurrently, the last one then finds its own name. */
+/** Wait after taking the lease. If two factories took it concurrently, the file then names the one that wrote last. */
 const SETTLE_MS = 1_000;
 
 const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
@@ -46,8 +46,8 @@ export class Lease {
   }
 
   /**
-   * Resolves to true when the lease is held, or to false when `signal` ended the wait. `waiting` is called once per
-   * holder.
+   * Resolves to true when this factory holds the lease, or to false when `signal` ended the wait. `waiting` is called
+   * once for each other holder.
    */
   async acquire(
     waiting: (holder: LeaseHolder) => void,
@@ -97,8 +97,7 @@ export class Lease {
   }
 
   /**
-   * Returns false if another factory has the lease, and this one must stop.
-   *
+   * Writes the heartbeat. Returns false if another factory has the lease, so that this one must stop.
    * @throws the error of the file system
    */
   beat(): boolean {
@@ -142,7 +141,7 @@ export class Lease {
   }
 }
 
-/** Only a process on this machine can be checked. */
+/** True if the holder's process has ended. Only a process on this machine can be checked. */
 function dead({ host, pid }: LeaseHolder): boolean {
   if (host !== hostname()) return false;
   try {

@@ -1,4 +1,4 @@
-/** The factory's report to its gateway, which it also writes for `status` and `explain`. */
+/** Builds the factory's report to its gateway. The factory also writes it to a file for `status` and `explain`. */
 import {
   type ClusterReport,
   type DayPoint,
@@ -15,7 +15,7 @@ import type { FailedJob, Memory } from '../decisions/memory.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import type { RoundResult } from './round.ts';
 
-/** Failed jobs are shown for an hour. */
+/** A failed job is reported for this time. */
 const FAILED_RETENTION_MS = 3_600_000;
 const FAILED_MAX = 50;
 
@@ -108,7 +108,7 @@ function clustersOf(
   });
 }
 
-/** Data of one point of the day's chart. */
+/** Builds one point of the day's chart. */
 export function buildDayPoint({ result, memory, now }: Pick<Parts, 'result' | 'memory' | 'now'>): DayPoint {
   const jobs = Object.values(memory.jobs);
   const gpus = (of: (state: string) => boolean) =>

@@ -1,4 +1,4 @@
-/** One round: asks the schedulers, decides, acts, and stores each step before it is taken. */
+/** Runs one round: queries the schedulers, decides, acts, and stores each step before it is taken. */
 import { jobNamePrefix } from '../../shared/factory/factory-exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { recordAcceptance, recordFailure } from '../decisions/back-off.ts';
@@ -16,32 +16,31 @@ import { scriptBody } from '../recipes/script.ts';
 export interface RoundDependencies {
   config: FactoryConfig;
   models: readonly PlacedModel[];
-  /** By cluster. */
+  /** Launchers by cluster. */
   launchers: ReadonlyMap<string, Launcher>;
   memory: Memory;
   heard(now: number): DemandReading;
   now(): number;
-  /** `at` of the previous round of this process. */
+  /** Time (`at`) of this process's previous round. */
   before?: number | undefined;
   /**
-   * Called before a scheduler receives a request.
-   *
-   * @throws the error of the file system: then the request is not sent
+   * Stores the memory. Called before a scheduler receives a request.
+   * @throws the error of the file system; then the request is not sent
    */
   remember(memory: Memory): void;
   logTail(cluster: string, id: string): Promise<string | undefined>;
   /** Path of the job's output; `%j` is its id. */
   logPath(cluster: string): string;
   note(note: DecisionNote): void;
-  /** True if it only reports what it would do. */
+  /** True if the round only reports what it would do. */
   dry?: boolean;
 }
 
 export interface RoundResult extends Decisions {
-  /** When its schedulers had answered. */
+  /** Time at which the schedulers had answered; milliseconds since the epoch. */
   at: number;
   world: FactoryWorld;
-  /** Sessions that the gateway is to drain, with the reason. */
+  /** Sessions that the gateway should drain, with the reason. */
   drains: { session: string; why: string }[];
 }
 
@@ -68,7 +67,10 @@ export async function runRound(parts: RoundDependencies): Promise<RoundResult> {
   return { ...decisions, at: now, world, drains: drains.map(({ session, why }) => ({ session, why })) };
 }
 
-/** Asks all clusters concurrently. A cluster that does not answer is an unreachable view, not an error. */
+/**
+ * Queries all clusters concurrently. A cluster that does not answer gets an unreachable view; the function does not
+ * reject.
+ */
 async function views({ config, launchers }: RoundDependencies): Promise<Map<string, ClusterView>> {
   const prefix = jobNamePrefix(config.factory);
   const one = async (id: string): Promise<[string, ClusterView]> => {
@@ -77,7 +79,7 @@ async function views({ config, launchers }: RoundDependencies): Promise<Map<stri
     try {
       const [jobs, capacity] = await Promise.all([
         launcher.list(prefix),
-        // Idle GPUs only order the places: without them the first place is taken.
+        // Idle GPUs only sort the places. If they are unknown, the first place is used.
         launcher.capacity().catch(() => undefined),
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
@@ -116,7 +118,7 @@ function lateJobs(memory: Memory, world: FactoryWorld, now: number): { ended: En
   });
 }
 
-/** The order is repeated in every round until the node drains. */
+/** Adds the node to the drains of the next report. The order is repeated in every round until the node drains. */
 async function drain({ launchers, note }: RoundDependencies, { cluster, job, model, why }: Draining): Promise<void> {
   try {
     await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
@@ -134,7 +136,7 @@ interface Draining {
   why: string;
 }
 
-/** Jobs that were asked to drain and do not drain yet. */
+/** Returns jobs that were asked to drain and do not drain yet. */
 function draining(memory: Memory, world: FactoryWorld): Draining[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
@@ -154,7 +156,7 @@ async function act(parts: RoundDependencies, action: FactoryAction): Promise<voi
     await parts.launchers.get(action.cluster)?.cancel(action.jobs);
     parts.note({ ...of, text: `cancels job ${action.jobs.join(', ')} on ${action.cluster}: ${action.why}` });
   } catch (error) {
-    // It will be asked again: `asked` stays, and its time runs.
+    // The request will be repeated: `asked` stays in the memory with its time.
     parts.note({
       ...of,
       text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorLine(error)}`,
@@ -198,7 +200,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
     recordAcceptance(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
-    // Any other outcome is unknown: the submission stays `sent`.
+    // With any other error the outcome is unknown, and the submission stays `sent`.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${errorLine(error)}`;

@@ -15,7 +15,7 @@ const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const LOGS_MAX = 1_000;
 const LOG_RETENTION_MS = 7 * 86_400_000;
 
-/** Colors and cursor movements in an engine's output would affect the terminal that shows it. */
+/** Matches color and cursor sequences of an engine's output, which would affect the terminal that shows the log. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
 const TERMINAL = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f\u007f]/g;
 
@@ -45,9 +45,9 @@ export class StateFiles {
   }
 
   /**
-   * A missing file is an empty memory.
-   *
-   * @throws FactoryError `config` if it is damaged: forgotten back-offs would cause floods of jobs
+   * Reads the memory. A missing file is an empty memory.
+   * @throws FactoryError `config` if the file is damaged: without the stored back-offs the factory could flood a
+   * scheduler
    */
   readMemory(now: number): Memory {
     const value = this.read('memory.json');
@@ -75,7 +75,7 @@ export class StateFiles {
     }
   }
 
-  /** @throws the error of the file system: a factory that cannot store its memory submits nothing */
+  /** @throws the error of the file system; a factory that cannot store its memory submits nothing */
   write(name: string, value: unknown): void {
     writePrivateFile(join(this.directory, name), `${JSON.stringify(value)}\n`);
   }
@@ -98,7 +98,7 @@ export class StateFiles {
     }
   }
 
-  /** Removes the oldest logs, so that a year of jobs does not fill a quota. */
+  /** Deletes the oldest logs, so that the logs of a year do not fill the disk quota. */
   tidy(now: number): void {
     const files = readdirSync(this.logs).flatMap((name) => {
       const path = join(this.logs, name);
@@ -119,5 +119,5 @@ export class StateFiles {
   }
 }
 
-/** In place of `%j`, launchers use their form of the job's id. */
+/** File name of a job's log. Batch systems write their own form of the job's id in place of `%j`. */
 const logName = (cluster: string, id: string) => `${cluster}-${id.replace(/[^\w.-]/g, '_')}.log`;

@@ -1,5 +1,6 @@
 /**
- * A context: everything that determines an engine. Two jobs with the same context serve the same model in the same way.
+ * Defines a job's context: everything that determines how its engine serves. Two jobs with the same context are
+ * interchangeable.
  */
 import { createHash } from 'node:crypto';
 import type { Parameters } from '../../shared/deployment/template-parameters.ts';
@@ -7,35 +8,35 @@ import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { ModelPlacement } from '../config/placements.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 
-/** First hex digits of the hash, in names of jobs and labels of nodes. */
+/** How many hex digits of the context's hash are used in names of jobs and labels of nodes. */
 const CONTEXT_DIGITS = 12;
 
-/** A template of an idle agent, with its parameters. */
+/** A deployment template of an idle agent, with its parameters. */
 export interface Deployment {
   template: string;
   parameters: Parameters;
 }
 
-/** A job's command and its surroundings. */
+/** A job's command, and everything else that determines its engine. */
 export interface JobContext {
   /**
-   * One word per element; the job replaces {{port}}, the agent replaces {{weights}} and {{environment}} if it pulls
-   * them.
+   * The command, one word per element. The job's script replaces {{port}}; the agent replaces {{weights}} and
+   * {{environment}} if it pulls them.
    */
   command: string[];
   environment: Record<string, string>;
   container: EngineConfig['container'];
   image?: string;
-  /** Directories that the container sees. */
+  /** Directories that are mounted in the container. */
   mounts?: string[];
-  /** A source that the agent pulls and the engine runs in: a packed environment, or the container's image. */
+  /** A source that the agent pulls and in which the engine runs: a packed environment, or the container's image. */
   packed?: string;
-  /** The engine's argument, or a source that the agent pulls to the local disk. */
+  /** The weights as the engine's argument, or a source that the agent pulls to the local disk. */
   weights: string;
   gpus: number;
-  /** The order for an idle agent, instead of the command. */
+  /** The deployment to order from an idle agent, instead of a command. */
   deployment?: Deployment;
-  /** absent: the file specifies the command. */
+  /** The engine whose command is generated; absent: the file specifies the command. */
   engine?: EngineKind;
 }
 
@@ -66,7 +67,7 @@ export function jobContext(
   };
 }
 
-/** Equal for equal contexts, regardless of the order of their tables. */
+/** Returns the id of a context. It does not depend on the order of keys. */
 export function jobContextId(context: JobContext): string {
   return createHash('sha256').update(canonical(context)).digest('hex').slice(0, CONTEXT_DIGITS);
 }
@@ -79,8 +80,8 @@ function canonical(value: unknown): string {
 }
 
 /**
- * Flags of vLLM 0.12 to 0.19 (`vllm serve --help`), of SGLang (docs, "Server Arguments") and of LMDeploy (`lmdeploy
- * serve api_server --help`; its TurboMind still runs on V100).
+ * Generates the engine's command. Sources of the flags: vLLM 0.12 to 0.19 (`vllm serve --help`), SGLang (docs, "Server
+ * Arguments") and LMDeploy (`lmdeploy serve api_server --help`; its TurboMind still runs on V100).
  */
 function commandOf(kind: EngineKind, { arguments: more }: EngineConfig): string[] {
   switch (kind) {

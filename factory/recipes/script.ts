@@ -13,20 +13,24 @@ interface ScriptRequest {
   gpu: string;
   context: JobContext;
   contextId: string;
-  /** A shell word for the job's id: `$SLURM_JOB_ID`. */
+  /** A shell expression for the job's id, such as `$SLURM_JOB_ID`. */
   jobId: string;
 }
 
 /**
- * Every user of a node can connect to its loopback: vLLM answers requests without this key with 401. SGLang accepts a
- * key only on its command line, where every user sees it.
+ * Shell lines that create the engine's API key. Every user of a machine can connect to its loopback address; with this
+ * key vLLM answers other users with 401. SGLang is not protected: it accepts a key only on its command line, where
+ * every user can read it.
  */
 const ENGINE_KEY = [
   "VLLM_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
   'export VLLM_API_KEY OTELA_ENGINE_KEY=$VLLM_API_KEY',
 ];
 
-/** Returns lines without `#!`. The shell reads all values of the file as words, regardless of their content. */
+/**
+ * Returns the script's lines without `#!`. All values of the file are quoted, so the shell reads them as words whatever
+ * they contain.
+ */
 export function scriptBody({ factory, gateway, cluster, gpu, context, contextId, jobId }: ScriptRequest): string {
   const labels = [`${FACTORY_LABEL}=${factory}`, `${CONTEXT_LABEL}=${contextId}`].flatMap((label) => [
     '--label',
@@ -41,7 +45,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
     ...(parseSource(context.weights) === undefined ? [] : ['--weights', quoted(context.weights)]),
     ...(context.packed === undefined ? [] : ['--environment', quoted(context.packed)]),
-    // From a command such as `bash -c …`, the agent cannot see where its engine listens.
+    // The agent cannot find the engine's port in a command such as `bash -c …`.
     '--engine-port',
     '"$OTELA_PORT"',
     '--',
@@ -53,7 +57,8 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...Object.entries(context.environment).map(([name, value]) => `export ${name}=${quotedPath(value)}`),
     ...(context.engine === 'vllm' ? ENGINE_KEY : []),
     ...mounted(context),
-    // Jobs of other users may run on the same node. Only digits, because some ids have other characters.
+    // The port is derived from the job's id, because jobs of other users may run on the same node. Only its digits are
+    // used: some ids have other characters.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
     `exec ${start.join(' ')} \\`,
@@ -62,12 +67,12 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
   ].join('\n');
 }
 
-/** POSIX shell, single quotes. */
+/** Quotes a text with single quotes of the POSIX shell. */
 function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The job's shell expands its home directory, which quotes would prevent. */
+/** Quotes a path, except for a leading `~/`, which the job's shell must expand. */
 function quotedPath(path: string): string {
   return path.startsWith('~/') ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path);
 }
@@ -79,10 +84,12 @@ function engineWord(word: string): string {
     .join('"$OTELA_PORT"');
 }
 
-/** Directories to which the agent may pull files. */
+/** Directories to which the agent may pull files, as the job's shell expands them. */
 const PULLED = ['"$SLURM_TMPDIR"', '"$TMPDIR"', '/tmp', '/dev/shm'];
 
-/** Sets the job's `$@` to the options of `wrapped` that mount those of these directories that exist. */
+/**
+ * Returns shell lines that set `$@` to the options that mount the existing directories of the list in the container.
+ */
 function mounted({ container, mounts = [], environment, weights, packed }: JobContext): string[] {
   if (container === 'none') return [];
   const isPulled = parseSource(weights) !== undefined || packed !== undefined;
@@ -107,7 +114,7 @@ function wrapped({ container, image = '', environment, engine }: JobContext, gpu
     const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
     return ['apptainer', 'exec', ...drivers, '"$@"', quotedPath(image)];
   }
-  // Unlike Apptainer, enroot passes only the variables that it is given.
+  // Unlike Apptainer, enroot passes only the listed variables to the container.
   if (container !== 'enroot') return [];
   const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];
   return ['enroot', 'start', ...names.flatMap((name) => ['--env', name]), '"$@"', quotedPath(image)];

@@ -14,7 +14,7 @@ import { type AccountScope, ROLES, type Role } from './schema.ts';
  */
 export const ACCOUNT_CACHED_MS = 10 * 60_000;
 
-/** The restrictions of one row; undefined: not restricted. */
+/** The restrictions of one row (key or project); undefined: not restricted. */
 export interface Restrictions {
   models: readonly string[] | undefined;
   endpoints: readonly string[] | undefined;
@@ -23,9 +23,9 @@ export interface Restrictions {
 }
 
 export interface Account {
-  /** `bootstrap` for the operator key of the environment, the user's id for a login. */
+  /** The key's id; `bootstrap` for the operator key in the environment; the user's id for a login. */
   keyId: string;
-  /** The id of the key that approved this machine's login. */
+  /** The id of the key that approved the login of this machine; undefined for other accounts. */
   grantedBy: string | undefined;
   role: Role;
   /** For the role provider: the provider that this account acts for. */
@@ -35,15 +35,17 @@ export interface Account {
   /** The user's groups, as access lists name them. */
   groups: readonly string[];
   scopes: readonly AccountScope[] | undefined;
-  /** Restrictions of the key, of the key that approved it, and of the project. All of them apply. */
+  /** Restrictions of the key, of the key that approved it, and of the project. A request must satisfy all of them. */
   restrictions: readonly Restrictions[];
-  /** Undefined: neither the key nor its user nor its project has limits, so no request asks the limits object. */
+  /** Undefined: neither the key nor its user nor its project has limits, so requests do not call the limits object. */
   limits: AccountLimits | undefined;
-  /** True if `x-otela-no-track` is obeyed. */
+  /** True if the header `x-otela-no-track` is obeyed: the request is then counted but not recorded. */
   mayOptOut: boolean;
-  /** True if broken streams are resumed on another node, unless a request says otherwise. */
+  /** True if broken streams are resumed on another node, unless the request's header says otherwise. */
   resumes: boolean;
-  /** How long requests wait for a model that is being started, unless they say otherwise; milliseconds. */
+  /**
+   * Milliseconds for which requests wait for a model that is being started, unless the request's header says otherwise.
+   */
   startWaitMs: number | undefined;
   /** Routing settings of the key, then of its project. */
   routing: readonly OwnRouting[];
@@ -53,18 +55,20 @@ export interface Account {
   prefixes: boolean;
   /** The encrypted identity of the payer; see receipt.ts. */
   seal: string;
-  /** Milliseconds since the epoch. */
+  /** End of the account; milliseconds since the epoch. */
   expiresAt: number | undefined;
-  /** Id of the last change in the audit log when this account was read; see settings.ts. */
+  /**
+   * Id of the newest change in the audit log when this account was read. isAccountStale compares it with later changes.
+   */
   seen: number;
 }
 
 export interface AccountLimits {
-  /** Name of the limits object: that of the project, otherwise of the user, otherwise of a key without a user. */
+  /** Name of the limits object that counts this account: the project's, otherwise the user's, otherwise the key's. */
   subject: string;
   key: Limits | undefined;
   project: Limits | undefined;
-  /** What the user's keys share, separately in each project. Set together with `userId`. */
+  /** Limits that the user's keys share, separately in each project. Set together with `userId`. */
   user?: Limits | undefined;
   userId?: string | undefined;
 }
@@ -84,7 +88,7 @@ export function requireScope({ scopes }: Pick<Account, 'scopes'>, ...anyOf: Acco
   throw new ApiError('permission_denied', `This key lacks the scope "${anyOf.at(-1)}".`);
 }
 
-/** The name of an endpoint in allow-lists: its path without `/v1/`. */
+/** Returns the name of an endpoint in allow-lists: its path without `/v1/`. */
 export function endpointPathName({ path }: Pick<Endpoint, 'path'>): string {
   return path.slice('/v1/'.length);
 }
@@ -109,8 +113,8 @@ export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, mod
 }
 
 /**
- * Called before any response reveals whether the model exists. `unseen`: the model comes from a header only, and the
- * body could name another model to the engine, so keys with a list of models are refused.
+ * Called before any response reveals whether the model exists. `unseen`: the gateway knows the model only from a
+ * header. The body could name another model to the engine, so keys with a list of models are refused.
  * @throws ApiError 403 model_not_allowed
  */
 export function requireModelAccess(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
@@ -135,8 +139,8 @@ const NO_TRACK_HEADER = 'x-otela-no-track';
 
 /**
  * True if the request must be counted but not recorded.
- * @throws ApiError 403 if the key may not ask for this; 400 for a value other than 0 or 1, because a wish for privacy
- * must not be ignored
+ * @throws ApiError 403 if the key may not ask for this; 400 for a value other than 0 or 1, because a request for
+ * privacy must not be ignored
  */
 export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: HttpRequest): boolean {
   const wish = request.headers.get(NO_TRACK_HEADER);
@@ -147,7 +151,7 @@ export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, r
   throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
 }
 
-/** The account of the operator key in the environment. It may do everything, regardless of D1. */
+/** The account of the operator key in the environment. It has all rights, and D1 is not read for it. */
 export const BOOTSTRAP_ACCOUNT: Account = {
   keyId: 'bootstrap',
   grantedBy: undefined,

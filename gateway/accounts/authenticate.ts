@@ -1,4 +1,4 @@
-/** Authentication: finds the account of a request's key. The warm path reads no store. */
+/** Authentication: finds the account of a request's key. If the account is cached, no store is read. */
 
 import { timingSafeEqual } from 'node:crypto';
 import type { ApiError } from '../../shared/openai/api-errors.ts';
@@ -17,12 +17,12 @@ type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTR
 
 /** Bounds the cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
-/** How long a refused key is remembered. Short, so that a key that was tried before its row arrived works soon. */
+/** How long a refused key is remembered. Short, because a key may be presented before D1 has its row. */
 const REFUSED_MS = 30_000;
-/** The same at a follower, which receives a new key about a second after the primary. */
+/** The same at a follower, to which the primary copies a new key within about a second. */
 const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
-/** A longer header is not a key and is not hashed. */
+/** A longer value is not an API key, so it is not hashed. */
 const KEY_MAX_CHARS = 256;
 
 interface Expiring<T> {
@@ -30,25 +30,28 @@ interface Expiring<T> {
   until: number;
 }
 
-/** An entry that would be kept for longer than `ms` was written before the clock was set back, so it is not used. */
+/**
+ * False if the entry has expired, or if it would be kept for longer than `ms`: then it was written before the clock was
+ * set back.
+ */
 function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean {
   return until > now && until - now <= ms;
 }
 
 /**
- * Accounts that this isolate used recently, oldest first. Indexed by the key itself, in memory only, and used for ten
- * minutes at most: hashing the key for each request (30 µs here) was the most expensive part of a warm request. V8's
- * string hash is seeded, so the time of a look-up does not help to guess a key.
+ * Accounts that this isolate used recently, oldest first. Indexed by the key itself, in memory only and for at most ten
+ * minutes, because hashing the key for each request (30 µs here) was the most expensive part of a cached request. V8's
+ * string hash is seeded, so the duration of a look-up does not help to guess a key.
  */
 const accounts = new Map<string, Expiring<Account>>();
-/** Separate from the accounts, so that a flood of wrong keys evicts only wrong keys. */
+/** Refused keys. Separate from the accounts, so that a flood of wrong keys evicts only wrong keys. */
 const refused = new Map<string, Expiring<KeyRefusal>>();
 
 /**
- * The account of a request's key. Returns it immediately, without a promise, if this isolate knows the key and nothing
- * that the account depends on has changed since (according to `settings`, from the registry's snapshot). `now` is in
- * milliseconds.
- * @throws ApiError 401 `invalid_api_key`; 503 if the key is not cached and D1 cannot be asked. Throws or rejects.
+ * Finds the account of a request's key. If the cache has the account and `settings` (from the registry's snapshot)
+ * contain no later change of it, the result is the account itself and not a promise; then errors are thrown, otherwise
+ * the promise rejects. `now` is in milliseconds.
+ * @throws ApiError 401 `invalid_api_key`; 503 if the key is not cached and D1 cannot be reached
  */
 export function authenticate(
   env: AuthEnv,
@@ -98,13 +101,13 @@ async function accountAnew(env: AuthEnv, request: HttpRequest, now: number): Pro
   return lookUp(env, key, sha256Hex(key), now);
 }
 
-/** The account of a browser session that began with a key or at an identity provider. */
+/** The account of a browser session, which began with an API key or a login at an identity provider. */
 async function browserAccount(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = await keyOfSession(env, request, now);
   return key === undefined ? sessionAccount(env, request, now) : keyAccount(env, key, now);
 }
 
-/** The account of a key, from D1. @throws ApiError 401, 503 */
+/** Reads the account of a key from D1. @throws ApiError 401, 503 */
 export async function keyAccount(env: AuthEnv, key: string, now: number): Promise<Account> {
   requireKey(key);
   return lookUp(env, key, sha256Hex(key), now);
@@ -121,8 +124,8 @@ async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: 
 async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Promise<Account> {
   if (isBootstrap(env, hash)) return BOOTSTRAP_ACCOUNT;
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
-  // Concurrent look-ups of one key are not shared: if the request that owns the promise is cancelled, the promise never
-  // settles.
+  // Concurrent look-ups of one key do not share a promise: if the request that started the look-up is cancelled, its
+  // promise never settles.
   const answer = await findKey(env, { hash }, now);
   const refusedMs = env.INSTITUTION?.first === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
   if (typeof answer === 'string') {
@@ -139,7 +142,10 @@ function remember(key: string, account: Account, now: number): Account {
   return account;
 }
 
-/** Tokens have kilobytes: ten thousand of them would fill an isolate's memory. */
+/**
+ * Returns the name under which a key is cached. A token of an identity provider is hashed, because ten thousand tokens
+ * of some kilobytes would fill an isolate's memory.
+ */
 function cacheName(key: string): string {
   return key.length <= KEY_MAX_CHARS ? key : sha256Hex(key);
 }

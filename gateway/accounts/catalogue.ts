@@ -1,15 +1,15 @@
 /**
- * The part of a model's catalog entry that affects requests: access, whether a node should always serve it, and its
- * end. Pure.
+ * The part of a model's catalog entry that affects requests: which accounts may use the model, whether it should always
+ * be served, and when it is retired. Pure.
  */
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { encodeHeaderValue } from '../../shared/openai/forwarded-headers.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import type { Account } from './account.ts';
 
-/** The form in snapshots, without unset fields. Times are milliseconds since the epoch. */
+/** A catalog entry as snapshots contain it, without unset fields. Times are milliseconds since the epoch. */
 export interface CatalogueEntry {
-  /** Ids of keys, users and projects, and groups; absent: everyone. */
+  /** Ids of keys, users and projects, and names of groups, that may use the model; absent: everyone. */
   access?: readonly string[];
   always_on?: true;
   deprecated_at?: number;
@@ -23,20 +23,20 @@ interface Has {
   readonly catalogue: ModelCatalogue;
 }
 
-/** The caller that asks for models; undefined: a caller without a key. */
+/** The account that reads the list of models; undefined: the request has no key. */
 type Viewer = Pick<Account, 'role' | 'keyId' | 'userId' | 'projectId' | 'groups'> | undefined;
 
-/** Prefix of a group's name in access lists. No id of a key, a user or a project begins with it. */
+/** Prefix of a group's name in access lists. No id of a key, user or project begins with it. */
 const GROUP_PREFIX = 'group:';
 
 const NO_CARD: CatalogueEntry = {};
 
-/** The model's name comes from a client, so it may be `__proto__`. */
+/** Returns a model's catalog entry. The name comes from a client, so it may be `__proto__`. */
 export function catalogueEntryOf({ catalogue }: Has, model: string): CatalogueEntry {
   return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NO_CARD) : NO_CARD;
 }
 
-/** True if this account may see and use the model. Operators always may, because they could change the list. */
+/** True if this account may see and use the model. Operators always may, because they can change the list. */
 export function hasAccess(settings: Has, account: Viewer, model: string): boolean {
   const { access } = catalogueEntryOf(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
@@ -57,8 +57,8 @@ export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
 }
 
 /**
- * @throws ApiError 404: a model that this account may not use looks like a model that does not exist; for a retired
- * model the error names the successor
+ * @throws ApiError 404 if the account may not use the model (the error is the same as for a model that does not exist),
+ * or if the model is retired (the error then names the successor)
  */
 export function requireListed(settings: Has, account: Viewer, model: string, now: number): void {
   if (!hasAccess(settings, account, model)) throw unknownModelError(model);
@@ -75,7 +75,10 @@ export function unknownModelError(model: string): ApiError {
   });
 }
 
-/** `deprecation` (RFC 9745), `sunset` (RFC 8594) and the successor's link (RFC 5829), as far as they are set. */
+/**
+ * Returns the headers `deprecation` (RFC 9745), `sunset` (RFC 8594) and a link to the successor (RFC 5829), if they are
+ * set.
+ */
 export function lifecycleHeaders(settings: Has, model: string): Record<string, string> {
   const { deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   return {
@@ -87,7 +90,7 @@ export function lifecycleHeaders(settings: Has, model: string): Record<string, s
   };
 }
 
-/** The same dates in `/v1/models`, for clients that do not read headers. */
+/** Returns the same dates as members of `/v1/models`, for clients that do not read headers. */
 export function modelLifecycle(settings: Has, model: string) {
   const { always_on, deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   const time = (ms: number) => new Date(ms).toISOString();

@@ -7,12 +7,12 @@ export function database(env: Pick<Env, 'DB'>) {
   return drizzle(env.DB);
 }
 
-/** For queries that read many rows. */
+/** Returns the database for queries that read many rows. On the Node host they run in a separate thread. */
 export function reportDatabase({ DB, REPORTS = DB }: Pick<Env, 'DB' | 'REPORTS'>) {
   return database({ DB: REPORTS });
 }
 
-/** Refuses a change before D1 is asked if storage cannot be written now. @throws ApiError 503 */
+/** @throws ApiError 503 if storage cannot be written now. Called before D1 is changed. */
 export function requireWritable(): void {
   const { failure } = storageHealth;
   if (failure === undefined) return;
@@ -20,7 +20,9 @@ export function requireWritable(): void {
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** Refuses changes at a follower. @throws ApiError 503 with the primary's address */
+/**
+ * @throws ApiError 503 with the primary's address, if this gateway is a follower and therefore may not change accounts
+ */
 export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
   const first = INSTITUTION?.first;
   if (first === undefined) return;
@@ -29,8 +31,8 @@ export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void 
 }
 
 /**
- * Awaits a query. If the store cannot be reached, the error is 503, never "wrong key" or "not found", so that the
- * client may try again.
+ * Awaits a query. If D1 cannot be reached, the error is 503 and never "wrong key" or "not found", so that the client
+ * may try again.
  */
 export async function queryOrUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   try {

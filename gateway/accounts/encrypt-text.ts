@@ -1,16 +1,17 @@
 /**
- * Encrypts texts that leave the gateway and return to it: only this installation can read or make them (AES-256-GCM).
+ * Encrypts texts that the gateway gives to clients and agents and receives back later (AES-256-GCM). Only this
+ * installation can read or create them.
  */
 import { sha256Hex } from './secrets.ts';
 
-/** Purpose of an encrypted text. It decrypts for this purpose only. */
+/** Purpose of an encrypted text. A text can be decrypted only for the purpose for which it was encrypted. */
 type Purpose = 'receipt' | 'login' | 'login without TLS' | 'attestation' | 'key' | 'key without TLS' | 'device';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
-/** Returns base64 characters and one dot. */
+/** Returns base64 characters that contain one dot. */
 export async function encryptText(secret: string, purpose: Purpose, text: string): Promise<string> {
   const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
   const sealed = await crypto.subtle.encrypt(
@@ -38,7 +39,7 @@ export async function decryptText(secret: string, purpose: Purpose, sealed: stri
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** One installation has one secret and seven purposes. */
+/** Maximum cached keys: one installation has one secret and seven purposes. */
 const KEYS_MAX = 8;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {

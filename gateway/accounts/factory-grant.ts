@@ -1,4 +1,4 @@
-/** The right that a factory token gives: an autoscaler may exchange state, for nodes of one provider. */
+/** Reads the rights of a factory token: an autoscaler may exchange state about nodes of one provider. */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
@@ -12,8 +12,8 @@ interface FactoryGrant {
 }
 
 /**
- * Asks D1 each time, because an autoscaler calls only twice a minute.
- * @throws ApiError 401 unknown, revoked or expired; 503 if D1 cannot be asked
+ * Reads D1 each time, because an autoscaler calls only twice a minute.
+ * @throws ApiError 401 if the token is unknown, revoked or expired; 503 if D1 cannot be reached
  */
 export async function readFactoryGrant(
   env: Pick<Env, 'DB'>,

@@ -1,6 +1,6 @@
 /**
- * Quotas for the files and batches of one owner, a setting of the gateway. The owner is a project, otherwise a user,
- * otherwise a key.
+ * Quotas for the files and batches of one owner; a setting of the gateway. The owner is the account's project,
+ * otherwise its user, otherwise its key.
  */
 import * as z from 'zod';
 
@@ -9,11 +9,14 @@ const BYTES = 20_000_000_000;
 const OPEN_BATCHES = 100;
 
 export const fileLimitsSchema = z.strictObject({
-  /** Files, unfinished uploads and their parts. Even an empty one needs a row, and a name in the file store. */
+  /**
+   * Maximum number of files, unfinished uploads and their parts. Even an empty file needs a row in D1 and a name in the
+   * file store.
+   */
   count: z.int().min(1).max(1_000_000).default(FILES),
-  /** Sum over all of them. */
+  /** Maximum sum of their bytes. */
   bytes: z.int().min(1).max(1e15).default(BYTES),
-  /** Batches that have not ended. */
+  /** Maximum batches that have not ended. */
   open_batches: z.int().min(1).max(10_000).default(OPEN_BATCHES),
 });
 

@@ -17,7 +17,7 @@ type Key = typeof apiKeys.$inferSelect;
 type User = typeof users.$inferSelect;
 type Project = typeof projects.$inferSelect;
 
-/** The account of a key, or the reason why it is refused. @throws ApiError 503 if D1 cannot be asked */
+/** Returns the account of a key, or the reason why the key is refused. @throws ApiError 503 if D1 cannot be reached */
 export async function findKey(
   env: Pick<Env, 'DB'>,
   by: { hash: string } | { id: string },
@@ -27,8 +27,9 @@ export async function findKey(
   const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
   const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
     db.select({ id }).from(apiKeys).where(where);
-  // One batch is one transaction, so `seen` is exactly as old as the rows. No join: D1 returns a batch by column names,
-  // and two tables have an `id`.
+  // One batch is one transaction, so `seen` is exactly as old as the rows. A join is not possible: D1 returns a batch
+  // by
+  // column names, and two tables have an `id`.
   const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
     await queryOrUnavailable(
       db.batch([
@@ -63,7 +64,7 @@ export async function findKey(
   const role = user === null ? key.role : lowerRole(key.role, user.role);
   return sealed(env, {
     ...ofKeyAndProject(project, key),
-    // A machine's key may do what the key that approved it may do now, not what that key could do at the login.
+    // A machine's key has the current rights of the key that approved it, not the rights of the time of the login.
     restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
     grantedBy: key.grantedBy ?? undefined,
     keyId: key.id,
@@ -79,8 +80,8 @@ export async function findKey(
 }
 
 /**
- * When a user's keys lapse because their identity provider has not confirmed the user since. Milliseconds since the
- * epoch.
+ * Returns when a user's keys stop working because their identity provider has not confirmed the user since.
+ * Milliseconds since the epoch.
  */
 function lapseOf(user: User | null, oidc: unknown): number {
   if (user?.claimsAt == null) return Number.POSITIVE_INFINITY;
@@ -98,13 +99,13 @@ function endOf({ revokedAt, expiresAt }: Key, now: number): KeyRefusal | undefin
   return expiresAt !== null && expiresAt <= now ? 'expired' : undefined;
 }
 
-/** NULL means all scopes. */
+/** Returns the scopes that both keys have. NULL means all scopes. */
 function both(own: AccountScope[] | null, parents: AccountScope[] | null | undefined): AccountScope[] | undefined {
   if (own === null || !parents) return own ?? parents ?? undefined;
   return own.filter((scope) => parents.includes(scope));
 }
 
-/** The key that replaced a rotated key. @throws ApiError 503 if D1 cannot be asked */
+/** Returns the id of the key that replaced a rotated key. @throws ApiError 503 if D1 cannot be reached */
 export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<string | undefined> {
   const [next] = await queryOrUnavailable(
     database(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.rotatedFrom, keyId)).limit(1),
@@ -112,7 +113,7 @@ export async function successorOf(env: Pick<Env, 'DB'>, keyId: string): Promise<
   return next?.id;
 }
 
-/** The account of a logged-in user, by id or by the name at an identity provider. @throws ApiError 503 */
+/** Returns the account of a logged-in user, found by id or by the name at an identity provider. @throws ApiError 503 */
 export async function findUser(
   env: Pick<Env, 'DB'>,
   by: { id: string } | { issuer: string; subject: string },
@@ -160,7 +161,10 @@ async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Pro
   return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
-/** The settings that key and project share. A request is tracked unless one of the two rows has `no_track`. */
+/**
+ * Returns the settings that keys and projects both have. A request is tracked unless one of the two rows has
+ * `no_track`.
+ */
 function ofKeyAndProject(project: Project | null, key?: Key) {
   return {
     projectId: project?.id,
@@ -192,7 +196,10 @@ function restrictionsOf(row: Key | Project): Restrictions[] {
   ];
 }
 
-/** `ofAll`: the setting for users without individual limits. `ofMember`: limits that the project's leads set. */
+/**
+ * Returns the limits of an account. `ofAll`: the setting for users without individual limits. `ofMember`: limits that
+ * the project's leads set.
+ */
 function limitsOf(
   project: Project | null,
   key: Key | undefined,
@@ -203,14 +210,17 @@ function limitsOf(
   const words = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
   const ofUser = user === null ? undefined : present(personLimits({ ...words, own: user.limits }));
   if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
-  // A user has the same limits object whichever limits exist, so a month's count continues if limits are set or
-  // removed.
+  // A user always has the same limits object, whichever limits exist. So the count of a month continues if limits are
+  // added or removed.
   const own = user === null ? `key:${key?.id}` : `user:${user.id}`;
   const subject = project === null ? own : `project:${project.id}`;
   return { subject, key: ofKey, project: ofProject, ...(ofUser && { user: ofUser, userId: user?.id }) };
 }
 
-/** What a settlement must name for these limits, in addition to key and project. */
+/**
+ * Returns by which of user, model and GPU time these limits count. A settlement must state them in addition to key and
+ * project.
+ */
 function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'] {
   const sets = [limits?.key, limits?.user, limits?.project];
   return {

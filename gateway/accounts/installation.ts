@@ -1,4 +1,4 @@
-/** The installation's secret: created once, stored in D1, never shown. */
+/** The installation's secret: random, created once, stored in D1 and never shown. */
 import { eq } from 'drizzle-orm';
 import type { Env } from '../env.ts';
 import { database, queryOrUnavailable } from './database.ts';
@@ -7,10 +7,10 @@ import { newInstallationSecret } from './secrets.ts';
 
 const NAME = 'installation_secret';
 
-/** It never changes, so each isolate asks once. */
+/** The secret, once this isolate has read it. It never changes. */
 let known: string | undefined;
 
-/** @throws ApiError 503 if D1 cannot be asked */
+/** @throws ApiError 503 if D1 cannot be reached */
 export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> {
   if (known !== undefined) return known;
   const db = database(env);
@@ -26,7 +26,7 @@ export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> 
   return known;
 }
 
-/** The secret if this isolate has already asked for it, otherwise undefined. For callers that cannot wait. */
+/** Returns the secret if this isolate has already read it, otherwise undefined. For callers that cannot wait. */
 export function knownInstallationSecret(): string | undefined {
   return known;
 }

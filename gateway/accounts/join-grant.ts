@@ -1,5 +1,5 @@
 /**
- * The rights that a join token gives: one provider, optionally one cluster, a maximum number of concurrent nodes, and
+ * The rights that a join token gives: nodes of one provider, optionally of one cluster, up to a maximum number, until
  * an end.
  */
 import { and, eq, isNull, sql } from 'drizzle-orm';
@@ -12,18 +12,19 @@ import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 interface JoinGrant {
   tokenId: string;
   provider: string;
-  /** Undefined: the agent may name any cluster. */
+  /** The only cluster that nodes may name; undefined: any. */
   cluster: string | undefined;
-  /** Maximum concurrent nodes with this token; null: the provider's maximum. */
+  /** Maximum concurrent nodes with this token; null: only the provider's maximum applies. */
   tokenNodesMax: number | null;
-  /** Maximum concurrent nodes of this provider; null: the default. */
+  /** Maximum concurrent nodes of this provider; null: the default applies. */
   providerNodesMax: number | null;
 }
 
 /**
- * Reads the rights of a join token. The registry decides whether another node may join, because it knows the present
- * nodes. `cluster` is the agent's claim; `now` is in milliseconds since the epoch.
- * @throws ApiError 401 unknown, revoked or expired; 403 another cluster than the token's; 503 if D1 cannot be asked
+ * Reads the rights of a join token. The number of nodes is checked by the registry, which knows the present ones.
+ * `cluster` is the cluster that the agent claims; `now` is in milliseconds since the epoch.
+ * @throws ApiError 401 if the token is unknown, revoked or expired; 403 if the token is for another cluster; 503 if D1
+ * cannot be reached
  */
 export async function readJoinGrant(
   env: Pick<Env, 'DB'>,
@@ -52,7 +53,8 @@ export async function readJoinGrant(
 }
 
 /**
- * Counts one more node. Returns false if the token was revoked meanwhile. @throws ApiError 503 if D1 cannot be asked
+ * Counts one more node that joined with the token. Returns false if the token was revoked meanwhile.
+ * @throws ApiError 503 if D1 cannot be reached
  */
 export async function countJoin(env: Pick<Env, 'DB'>, tokenId: string): Promise<boolean> {
   const counted = database(env)

@@ -1,17 +1,17 @@
 /**
- * Records when each key was last used. Written in batches after the response of some request, so no request waits for
- * it.
+ * Records when each key was last used. The times are written in batches after some request's response, so no request
+ * waits.
  */
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/health.ts';
 import type { Account } from './account.ts';
 
-/** An isolate writes at most once in this time. */
+/** An isolate writes at most once in this interval. */
 const FLUSH_MS = 60_000;
-/** Bounds the keys that wait for the next write. Keys above it are recorded with a later use. */
+/** Maximum keys that wait for the next write. A key above it is recorded at a later use. */
 const WAITING_MAX = 10_000;
-/** Keys of one statement, 50 KiB. */
+/** Keys per statement, which then has about 50 KiB. */
 const BATCH = 1_000;
 
 const waiting = new Map<string, number>();
@@ -32,13 +32,13 @@ export function recordLastUse(
   ctx.waitUntil(flush(env, due));
 }
 
-/** Each key has its own time: a key that is used once may wait for days until another key is used. */
+/** Writes each key's own time, because a key that is used once may wait for days until another key is used. */
 async function flush(env: Pick<Env, 'DB'>, due: [keyId: string, at: number][]): Promise<void> {
   const write = env.DB.prepare(`UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), used.value)
     FROM json_each(?) AS used WHERE api_keys.id = used.key`);
   for (let from = 0; from < due.length; from += BATCH) {
     const times = Object.fromEntries(due.slice(from, from + BATCH));
-    // A time that is not written is replaced by the next use: nothing depends on it.
+    // A failed write is ignored: the key's next use is recorded instead, and nothing depends on the time.
     await write
       .bind(JSON.stringify(times))
       .run()

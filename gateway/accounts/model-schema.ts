@@ -1,4 +1,4 @@
-/** D1's tables about models; see schema.ts. */
+/** Tables in D1 about models; see schema.ts. */
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/node-weights.ts';
@@ -9,7 +9,7 @@ export const modelSettings = sqliteTable('model_settings', {
   model: text('model').primaryKey(),
   firstByteMs: integer('first_byte_ms'),
   stallMs: integer('stall_ms'),
-  /** Selects the installation's timeouts if the model has none. */
+  /** The class selects the gateway's timeouts if the model has none. */
   class: text('class', { enum: MODEL_CLASSES }).notNull().default('standard'),
   policy: text('policy'),
   /** Other names of the model. */
@@ -17,9 +17,11 @@ export const modelSettings = sqliteTable('model_settings', {
   /** Models that are tried in this order if no node serves it. */
   fallbacks: text('fallbacks', { mode: 'json' }).$type<string[]>(),
   maxRetries: integer('max_retries'),
-  /** How long requests wait while it is being started, if neither they nor their keys say; milliseconds. */
+  /**
+   * Milliseconds for which requests wait while the model is being started, unless the request or its key sets a time.
+   */
   startWaitMs: integer('start_wait_ms'),
-  /** The model's name is confidential: the trace contains a keyed hash of it. */
+  /** True if the model's name is confidential. The trace then contains a keyed hash of the name. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),
 });
@@ -32,7 +34,7 @@ export const catalogue = sqliteTable('catalogue', {
   model: text('model').primaryKey(),
   /** The user that is responsible for the model. */
   ownerId: text('owner_id'),
-  /** Ids of keys, users and projects, and groups (`group:…`), that may see and use it; NULL: everyone. */
+  /** Ids of keys, users and projects, and groups (`group:…`), that may see and use the model; NULL: everyone. */
   access: text('access', { mode: 'json' }).$type<string[]>(),
   alwaysOn: integer('always_on', { mode: 'boolean' }).notNull().default(false),
   deprecatedAt: integer('deprecated_at'),
@@ -46,7 +48,7 @@ export const catalogue = sqliteTable('catalogue', {
 export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 type Modality = (typeof MODALITIES)[number];
 
-/** The part of a model's catalog entry that is for people: routing does not use it. */
+/** The part of a model's catalog entry that people read. Routing does not use it. */
 export const modelCards = sqliteTable('model_cards', {
   model: text('model').primaryKey(),
   description: text('description').notNull(),
@@ -61,11 +63,11 @@ export const modelCards = sqliteTable('model_cards', {
   updatedAt: integer('updated_at').notNull(),
 });
 
-/** Rules for the share of a model's requests that its nodes get. */
+/** Rules that determine which share of a model's requests each node gets. */
 export const modelWeights = sqliteTable('model_weights', {
   model: text('model').primaryKey(),
   weights: text('weights', { mode: 'json' }).$type<WeightRule[]>().notNull(),
-  /** Kinds of requests that the weights name; NULL: none. */
+  /** Kinds of requests to which the weights refer; NULL: none. */
   kinds: text('kinds', { mode: 'json' }).$type<RequestKind[]>(),
   updatedAt: integer('updated_at').notNull(),
 });

@@ -1,7 +1,7 @@
 /**
  * The part of node:crypto that the Worker uses. @types/node cannot be loaded together with workers-types, because their
- * globals conflict. WebCrypto hashes and verifies asynchronously, but the warm path and the registry's merge must
- * return without a promise.
+ * globals conflict. WebCrypto is not used, because it returns promises, and authentication of a cached key and the
+ * registry's merge must be synchronous.
  */
 declare module 'node:crypto' {
   interface Hash {

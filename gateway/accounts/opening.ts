@@ -22,7 +22,7 @@ export const OPENING_LIFE_MS = 24 * 60 * 60_000;
 const VERSION = '1';
 const RADIX = 36;
 const MAC_BYTES = 16;
-/** Of 16 bytes in base64url. */
+/** Characters of 16 bytes in base64url. */
 const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
@@ -33,7 +33,7 @@ interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   attempt: number;
 }
 
-/** The proof, to be sent in front of the receipt. */
+/** Returns the proof, which is sent in front of the receipt. */
 export function signOpening(secret: string, opening: AttemptOpening, now: number): string {
   const { endpoint, streamed, bound } = opening;
   const facts = [now + OPENING_LIFE_MS, endpoint, streamed ? 1 : 0, bound.prompt, bound.completion];
@@ -41,7 +41,9 @@ export function signOpening(secret: string, opening: AttemptOpening, now: number
   return `${said}.${macOf(secret, said, opening)}`;
 }
 
-/** The opening that a report of this session proves; undefined if it proves none, or if the proof has expired. */
+/**
+ * Returns the opening that a report of this session proves; undefined if it proves none, or if the proof has expired.
+ */
 export function verifyOpening(
   secret: string,
   session: string,
@@ -85,7 +87,7 @@ function base64url(latin1: string): string {
   return btoa(latin1).replaceAll('+', '-').replaceAll('/', '_').slice(0, MAC_CHARS);
 }
 
-/** The padded keys of RFC 2104. The inner digest is written to the end of `outer`. */
+/** The padded keys of RFC 2104's HMAC. The inner digest is written to the end of `outer`. */
 interface Pads {
   secret: string;
   inner: string;
@@ -97,12 +99,12 @@ const DIGEST_BYTES = 32;
 const INNER_PAD = 0x36;
 const OUTER_PAD = 0x5c;
 
-/** An isolate serves one installation, so one entry is enough. */
+/** Cached pads. An isolate serves one installation, so one entry is enough. */
 let pads: Pads | undefined;
 
 /**
- * The key is a digest in hex, exactly one block of SHA-256. Each request needs this MAC once, and two one-shot hashes
- * take a quarter of the time of node:crypto's Hmac.
+ * Returns the pads of a secret. The key is a digest in hex, exactly one block of SHA-256. Each request needs this MAC
+ * once, and two one-shot hashes take a quarter of the time of node:crypto's Hmac.
  */
 function padsOf(secret: string): Pads {
   if (pads?.secret === secret) return pads;

@@ -1,6 +1,6 @@
 /**
- * Bounds the active keys that a user may have without an operator. The statement that inserts a key counts them, so two
- * concurrent requests cannot exceed the bound. Also ends the keys of a user that leaves a project.
+ * Limits the active keys that a user may create without an operator. The statement that inserts a key counts them, so
+ * two concurrent requests cannot exceed the limit. Also revokes the keys of a user that leaves a project.
  */
 import { and, count, eq, getTableColumns, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
@@ -23,7 +23,7 @@ export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now:
   return (all?.n ?? 0) < OWN_KEYS_MAX;
 }
 
-/** The name of a new key, or NULL, which the table refuses, if the user has the maximum number of keys. */
+/** SQL for the name of a new key, or NULL if the user has the maximum number of keys. The table refuses NULL. */
 export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now: number): SQL<string> {
   const taken = sql`(SELECT count(*) FROM ${apiKeys} WHERE ${working(userId, now)})`;
   return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
@@ -44,8 +44,8 @@ export function isUnchanged(key: Key): SQL<boolean> {
 }
 
 /**
- * NULL if another key has replaced the old one, or if the old one was changed: of two concurrent rotations the second
- * fails.
+ * SQL for the key's name, or NULL if another key has replaced the old one, or the old one was changed. So the second of
+ * two concurrent rotations fails.
  */
 export function nameIfUnchanged(old: Key): SQL<string> {
   const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;
@@ -60,10 +60,10 @@ export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
 }
 
 /**
- * Statements for a user that leaves a project. They end the user's keys in it, each with a line in the audit log, from
- * which isolates learn it. They also delete the limits that the project's leads gave, and approved logins of machines
- * that have not fetched their key. Four statements for any number of keys; add them to the batch that removes the user
- * from the project.
+ * Returns the statements for a user that leaves a project. They revoke the user's keys in it, each with a line in the
+ * audit log, by which isolates notice the revocation. They also delete the limits that the project's leads gave, and
+ * approved logins of machines that have not fetched their key. There are four statements for any number of keys; add
+ * them to the batch that removes the user from the project.
  */
 export function leaveProject(
   db: ReturnType<typeof database>,

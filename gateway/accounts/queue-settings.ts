@@ -1,9 +1,13 @@
-/** How long requests wait for a node, how many may wait, and their weights: a setting of the gateway. */
+/**
+ * The gateway's setting of how long requests wait for a node, how many may wait, and the weights of projects in the
+ * queue.
+ */
 import * as z from 'zod';
 import { boundedRecord } from '../http/schema-parts.ts';
 
 /**
- * Proxies and people abandon a non-streaming request after about this time without a byte. Streams get pings meanwhile.
+ * Proxies and people abandon a non-streaming request after about this time without a byte. Streams get pings while they
+ * wait, so they may wait longer.
  */
 const UNARY_MS = 60_000;
 const STREAM_MS = 600_000;
@@ -15,12 +19,12 @@ const WEIGHTS_MAX = 1_000;
 const wait = z.number().int().min(0).max(WAIT_MAX_MS);
 
 export const queueSchema = z.strictObject({
-  /** Longest wait for a free node; 0: no wait, 503 immediately. */
+  /** Maximum wait of a non-streaming request for a free node; 0: no wait, the response is 503 immediately. */
   unary_ms: wait.default(UNARY_MS),
   stream_ms: wait.default(STREAM_MS),
-  /** Requests that may wait for one model. */
+  /** Maximum requests that wait for one model. */
   places: z.number().int().min(1).max(10_000).default(PLACES),
-  /** Weight of a project in the queue, by project id. All others have 1. */
+  /** Weights of projects in the queue, by project id. All other projects have 1. */
   weights: boundedRecord(z.string().max(64), z.number().min(0.01).max(100), WEIGHTS_MAX).default({}),
 });
 

@@ -11,14 +11,15 @@ import type { Account, AccountLimits } from './account.ts';
 const HEADER = 'x-otela-reasoning-budget';
 const TOKENS_MAX = 1_000_000;
 
-/** A node with an engine that supports such a bound has this label. The label's value is the parameter's name. */
+/** Label of a node whose engine supports a bound on reasoning tokens. The label's value is the parameter's name. */
 const LABEL = 'reasoning-budget';
 /** Value of the label on a node with models that do not reason: it satisfies every bound. */
 const NO_REASONING = 'none';
 
 /**
- * `unseen`: the gateway does not read the body, so it can write nothing into it. Undefined: no bound. @throws ApiError
- * 400, 403
+ * Returns the bound of a request; undefined: no bound. `unseen`: the gateway does not read the body, so it cannot write
+ * the bound into it.
+ * @throws ApiError 400, 403
  */
 export function reasoningBudget(
   request: HttpRequest,
@@ -52,7 +53,7 @@ export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeR
   return { ...demand, require: [...demand.require, one], words: `${demand.words} reasoning ${values.length}` };
 }
 
-/** True if a node may process lines of this key's batches. */
+/** True if a node may process lines of batches of this key. */
 export function mayHaveLines(
   { limits }: Pick<Account, 'limits'>,
   endpoint: string,
@@ -64,7 +65,9 @@ export function mayHaveLines(
   return (found.injectUsage && takesBudget(node)) || label(node) === NO_REASONING;
 }
 
-/** The bound for each line of a batch on this node; undefined: no limit, or an engine that supports no bound. */
+/**
+ * Returns the bound for each line of a batch on this node; undefined: no limit, or the engine does not support a bound.
+ */
 export function lineReasoningBudget(
   { limits }: Pick<Account, 'limits'>,
   endpoint: string,
@@ -91,7 +94,7 @@ function label({ labels }: { labels: Readonly<Record<string, string>> }): string
   return Object.hasOwn(labels, LABEL) ? labels[LABEL] : undefined;
 }
 
-/** True if any limit is counted over several requests. */
+/** True if at least one limit counts over several requests. */
 export function isCounted({ key, user, project }: AccountLimits): boolean {
   return [key, user, project].some((one) =>
     Object.keys(one ?? {}).some((name) => name !== 'reasoning_tokens_per_request'),

@@ -1,7 +1,7 @@
 /**
- * The receipt: the payer of a request, sent to the node and returned with the report. The gateway encrypts it, so a
- * provider neither learns the payer nor can charge another account. It is encrypted once per look-up of a key, so
- * requests do not pay for it.
+ * The receipt: an encrypted statement about the payer of a request. It is sent to the node, which returns it with its
+ * usage report. Because of the encryption, a provider neither learns the payer nor can charge another account. A key's
+ * identity is encrypted once per look-up of the key, so most requests do not encrypt.
  */
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling-parameters.ts';
@@ -12,13 +12,13 @@ export interface ReceiptIdentity {
   keyId: string;
   userId: string;
   projectId: string;
-  /** The limits object that counts it; empty: none. */
+  /** Name of the limits object that counts the request; empty: none. */
   subject: string;
-  /** Included in the trace export. */
+  /** True if the request is included in the trace export. */
   traced: boolean;
-  /** Included with prefix buckets. */
+  /** True if the trace export includes the request's prefix buckets. */
   prefixes: boolean;
-  /** What its limits count in addition to key and project. */
+  /** Which of user, model and GPU time the request's limits count, in addition to key and project. */
   counted: { user: boolean; model: boolean; gpu: boolean };
 }
 
@@ -26,13 +26,13 @@ export interface Receipt extends ReceiptIdentity {
   model: string;
   /** Undefined: the request had no sampling parameters. */
   sampling: Sampling | undefined;
-  /** The kind that the request was assigned when it arrived. */
+  /** The request's kind, as predicted when it arrived; undefined: the model has no kinds. */
   kind: string | undefined;
-  /** Only the counters that limits need are kept. */
+  /** True if only the counters that limits need may be stored. */
   untracked: boolean;
 }
 
-/** Of the operator key in the environment, and of every receipt that cannot be decrypted. */
+/** Flags of the operator key in the environment, and of receipts that cannot be decrypted. */
 const NOTHING_COUNTED = { user: false, model: false, gpu: false };
 const UNSEALED: ReceiptIdentity = {
   keyId: '',
@@ -45,14 +45,14 @@ const UNSEALED: ReceiptIdentity = {
 };
 
 /**
- * Bits of the last member of an encrypted identity. The bits above SUBJECT_SHIFT are an index into SUBJECTS: the owner
- * of the limits object.
+ * Bits of the last member of an encrypted identity. The bits above SUBJECT_SHIFT are an index into SUBJECTS, which
+ * names the kind of owner of the limits object.
  */
 const FLAGS = { traced: 1, prefixes: 2, user: 4, model: 8, gpu: 16 };
 const SUBJECT_SHIFT = 5;
 const SUBJECTS = ['', 'key', 'user', 'project'];
 
-/** Short, because it is sent with every request. */
+/** Encrypts an identity. The result is short, because it is sent with every request. */
 export function sealIdentity(secret: string, identity: ReceiptIdentity): Promise<string> {
   const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
   const said = { ...counted, traced, prefixes };
@@ -66,21 +66,23 @@ interface Said {
   kind?: string | undefined;
 }
 
-/** The receipt that is sent with a request: the encrypted identity, and facts that the node knows anyway. */
+/** Returns the receipt of a request: the encrypted identity, and facts that the node knows anyway. */
 export function receiptOf(identity: string, model: string, untracked: boolean, { sampling, kind }: Said = {}): string {
   const said = kind === undefined ? sampling : [kind, sampling ?? {}];
   const text = said === undefined || untracked ? '' : JSON.stringify(said);
   return `${identity}\n${untracked ? '-' : '+'}${text}\n${model}`;
 }
 
-/** `identity` is what `openIdentity` returned for the encrypted part of the receipt. */
+/** Parses a receipt. `identity` is what `openIdentity` returned for its encrypted part. */
 export function readReceipt(receipt: string, identity: ReceiptIdentity): Receipt {
   const [, text = '', ...model] = receipt.split('\n');
   const { sampling, kind } = text.length > 1 ? readSaid(text.slice(1)) : {};
   return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }
 
-/** The encrypted part of a receipt. It is the same for all requests of a key until the key is looked up again. */
+/**
+ * Returns the encrypted part of a receipt. It is the same for all requests of a key until the key is looked up again.
+ */
 export function receiptSealOf(receipt: string): string {
   return receipt.slice(0, Math.max(0, receipt.indexOf('\n')));
 }
@@ -88,7 +90,7 @@ export function receiptSealOf(receipt: string): string {
 const samplingSchema = z.partialRecord(z.enum(SAMPLING_NAMES), z.number());
 const saidSchema = z.union([z.tuple([z.string().min(1).max(KIND_NAME_MAX_CHARS), samplingSchema]), samplingSchema]);
 
-/** The receipt of a late report comes from its agent, so it may be malformed. */
+/** Parses the readable part. The receipt of a late report comes from its agent, so it may be malformed. */
 function readSaid(text: string): Said {
   try {
     const said = saidSchema.safeParse(JSON.parse(text)).data;
@@ -102,11 +104,12 @@ function readSaid(text: string): Said {
 
 export async function openIdentity(secret: string, sealed: string): Promise<ReceiptIdentity> {
   const text = await decryptText(secret, 'receipt', sealed);
-  if (text === undefined) return UNSEALED; // forged, or from a gateway with another secret
+  if (text === undefined) return UNSEALED; // the identity is forged, or from a gateway with another secret
   const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
   if (typeof flags === 'string') {
-    // An earlier version encrypted names and a subject, and a still earlier one fewer of them. An agent's reports may
-    // be a day old.
+    // Earlier versions encrypted fewer members, or names and a subject. An agent's reports may be a day old, so these
+    // forms
+    // are still read.
     const [traced, prefixes = false, counted = NOTHING_COUNTED] = more;
     return { keyId, userId, projectId, subject: flags, traced, prefixes, counted };
   }

@@ -1,4 +1,4 @@
-/** How often a failed attempt is retried on another node. */
+/** The gateway's settings for retries of failed attempts. */
 import * as z from 'zod';
 import { RETRY_SHARE } from '../../shared/routing/retry-budget.ts';
 import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
@@ -6,7 +6,7 @@ import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
 /** Attempts after the first; 0: no retries. */
 export const maxRetriesSchema = z.int().min(0).max(10);
 
-/** Retries of one isolate as a share of its requests. */
+/** Maximum retries of an isolate, as a share of its requests. */
 export const retryShareSchema = z.number().min(0).max(1);
 
 export interface RetrySettings {
@@ -16,7 +16,7 @@ export interface RetrySettings {
 
 export const RETRY_DEFAULTS: RetrySettings = { maxRetries: RETRIES_MAX, retryShare: RETRY_SHARE };
 
-/** Reads them from the stored settings, by name. */
+/** Reads these settings from all stored settings. */
 export function retrySettings(byName: ReadonlyMap<string, unknown>): RetrySettings {
   return {
     maxRetries: maxRetriesSchema.safeParse(byName.get('max_retries')).data ?? RETRIES_MAX,

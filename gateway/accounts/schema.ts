@@ -13,8 +13,8 @@ export const ROLES = ['consumer', 'provider', 'operator'] as const;
 export type Role = (typeof ROLES)[number];
 
 /**
- * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: the usage of
- * the key or its user. `admin:read` and `admin`: /admin, as far as the key's role permits.
+ * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: read the usage
+ * of the key or its user. `admin:read` and `admin`: /admin, within the rights of the key's role.
  */
 export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
 export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
@@ -32,11 +32,13 @@ const restrictions = () => ({
   regions: text('regions', { mode: 'json' }).$type<string[]>(),
   tiers: text('tiers', { mode: 'json' }).$type<string[]>(),
   limits: text('limits', { mode: 'json' }).$type<Limits>(),
-  /** Whether `x-otela-no-track` is obeyed. */
+  /** True if `x-otela-no-track` is obeyed. */
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
-  /** Whether a broken stream is resumed on another node, unless the request says otherwise. */
+  /** True if a broken stream is resumed on another node, unless the request's header says otherwise. */
   resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
-  /** How long requests wait for a model that is being started, unless they say otherwise; milliseconds. */
+  /**
+   * Milliseconds for which requests wait for a model that is being started, unless the request's header says otherwise.
+   */
   startWaitMs: integer('start_wait_ms'),
   /** The policy, aliases and fallbacks of this key or project. */
   routing: text('routing', { mode: 'json' }).$type<OwnRouting>(),
@@ -55,16 +57,16 @@ export const apiKeys = sqliteTable(
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
     role: text('role', { enum: ROLES }).notNull(),
-    /** Of a key with the role provider. */
+    /** The provider, for a key with the role provider. */
     provider: text('provider'),
     userId: text('user_id'),
     projectId: text('project_id'),
-    /** NULL: all that its role allows. */
+    /** NULL: all scopes that its role allows. */
     scopes: text('scopes', { mode: 'json' }).$type<AccountScope[]>(),
     ...restrictions(),
-    /** The key that this one replaced. */
+    /** Id of the key that this one replaced. */
     rotatedFrom: text('rotated_from'),
-    /** The key that approved this machine's login. This key ends with it. */
+    /** Id of the key that approved the login of this machine. If that key ends, this key ends too. */
     grantedBy: text('granted_by'),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -86,19 +88,22 @@ export const users = sqliteTable(
     name: text('name').notNull(),
     email: text('email'),
     role: text('role', { enum: ROLES }).notNull(),
-    /** Of a user with the role provider: the provider for which they create join tokens. */
+    /** For a user with the role provider: the provider for which the user creates join tokens. */
     provider: text('provider'),
     projectId: text('project_id'),
-    /** Shared by all of the user's keys; NULL: the setting `user_limits` applies. */
+    /** Limits that all of the user's keys share; NULL: the setting `user_limits` applies. */
     limits: text('limits', { mode: 'json' }).$type<Limits>(),
     /** Groups from the user's latest claims, as access lists name them. */
     groups: text('groups', { mode: 'json' }).$type<string[]>(),
-    /** The identity provider and its name for the user; NULL for users that only have keys. */
+    /** The identity provider, and the user's name there (`sub`); NULL for users that only have keys. */
     issuer: text('issuer'),
     subject: text('subject'),
     createdAt: integer('created_at').notNull(),
     lastLoginAt: integer('last_login_at'),
-    /** When the claims were made that decided the user's rights. Claims of an older token change nothing. */
+    /**
+     * When the claims were made that last decided the user's rights; older claims change nothing. Milliseconds since
+     * the epoch.
+     */
     claimsAt: integer('claims_at'),
     disabledAt: integer('disabled_at'),
   },
@@ -114,9 +119,9 @@ export const projects = sqliteTable(
     id: text('id').primaryKey(),
     name: text('name').notNull(),
     ...restrictions(),
-    /** Its requests are in the trace export. */
+    /** True if the project's requests are in the trace export. */
     trace: integer('trace', { mode: 'boolean' }).notNull().default(false),
-    /** The trace export also shows which prompts have the same beginning. */
+    /** True if the trace export also shows which prompts have the same beginning. */
     tracePrefixes: integer('trace_prefixes', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
     disabledAt: integer('disabled_at'),
@@ -135,8 +140,8 @@ export const projectMembers = sqliteTable(
     /** True if the user may add and remove members and set their limits. */
     lead: integer('lead', { mode: 'boolean' }).notNull().default(false),
     /**
-     * True if claims gave the membership; each sign-in renews it. False: it was granted here, and claims do not change
-     * it.
+     * True if an identity provider's claims gave the membership; each sign-in renews it. False if an operator or a lead
+     * granted it; claims then do not change it.
      */
     claimed: integer('claimed', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
@@ -148,13 +153,13 @@ export const projectMembers = sqliteTable(
 );
 
 /**
- * Limits that leads set for users in their project, for members and for users with it as home project. Within the
- * project's limits.
+ * Limits of a user in one project, set by the project's leads, for members and for users with it as home project. They
+ * cannot exceed the project's limits.
  */
 export const memberLimits = sqliteTable(
   'member_limits',
   {
-    /** As in `project_members`. */
+    /** `PROJECT/USER`, as in `project_members`. */
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),
@@ -170,7 +175,7 @@ export const accessRequests = sqliteTable(
   {
     id: text('id').primaryKey(),
     userId: text('user_id').notNull(),
-    /** One of the two is NULL. */
+    /** The requested project or provider; one of the two is NULL. */
     projectId: text('project_id'),
     model: text('model'),
     reason: text('reason').notNull(),
@@ -187,10 +192,10 @@ export const accessRequests = sqliteTable(
 export const providers = sqliteTable(
   'providers',
   {
-    /** `name`, or `name@peer`. */
+    /** The provider's id: `name`, or `name@peer` for a provider of a peer institution. */
     id: text('id').primaryKey(),
     name: text('name').notNull(),
-    /** Trusted if neither key, project nor request names a provider. */
+    /** True if the provider is trusted when neither key, project nor request names providers. */
     trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
     /** Maximum concurrent nodes; NULL: the default. */
     maxNodes: integer('max_nodes'),
@@ -205,7 +210,7 @@ export const providers = sqliteTable(
   (table) => [index('providers_created').on(table.createdAt, table.id)],
 );
 
-/** Join tokens. A token names its provider and optionally the only cluster that an agent may join with it. */
+/** Join tokens. A token contains its provider, and optionally the only cluster that an agent may join with it. */
 export const joinTokens = sqliteTable(
   'join_tokens',
   {
@@ -217,7 +222,7 @@ export const joinTokens = sqliteTable(
     cluster: text('cluster'),
     /** Maximum concurrent nodes with this token; NULL: the provider's maximum. */
     maxNodes: integer('max_nodes'),
-    /** Number of nodes that ever joined with it. */
+    /** Number of nodes that ever joined with this token. */
     joined: integer('nodes').notNull().default(0),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -229,7 +234,7 @@ export const joinTokens = sqliteTable(
   ],
 );
 
-/** Tokens with which autoscalers exchange state; they give no other right. */
+/** Factory tokens, with which autoscalers exchange state with the gateway. They give no other right. */
 export const factoryTokens = sqliteTable(
   'factory_tokens',
   {
@@ -238,8 +243,8 @@ export const factoryTokens = sqliteTable(
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
     /**
-     * The provider of the nodes that its jobs become. A request that does not trust this provider starts none of its
-     * models.
+     * The provider of the nodes that the autoscaler's jobs become. A request that does not trust this provider starts
+     * none of its models.
      */
     provider: text('provider').notNull(),
     createdAt: integer('created_at').notNull(),
@@ -257,17 +262,17 @@ export const settings = sqliteTable('settings', {
 });
 
 /**
- * Every change that an administrator or a login made. Its ids only grow, so they also show which cached accounts are
- * older than a change: isolates compare ids, never clocks.
+ * Every change that an administrator or a login made. Ids only grow, so they also show which cached accounts are older
+ * than a change: isolates compare ids, never clocks.
  */
 export const auditLog = sqliteTable(
   'audit_log',
   {
     id: integer('id').primaryKey({ autoIncrement: true }),
     at: integer('at').notNull(),
-    /** Id of a key, a user or a factory token; or `bootstrap`, or `login`. */
+    /** Who made the change: id of a key, a user or a factory token; or `bootstrap`, or `login`. */
     actor: text('actor').notNull(),
-    /** For example `key.create`. */
+    /** What was done, for example `key.create`. */
     action: text('action').notNull(),
     /** Id or name of the changed object. */
     object: text('object').notNull(),
@@ -283,7 +288,7 @@ export const idempotency = sqliteTable(
   {
     actor: text('actor').notNull(),
     key: text('key').notNull(),
-    /** SHA-256 of path and body: another request with the same key is refused. */
+    /** SHA-256 of path and body. A different request with the same idempotency key is refused. */
     request: text('request').notNull(),
     object: text('object').notNull(),
     createdAt: integer('created_at').notNull(),
@@ -291,7 +296,7 @@ export const idempotency = sqliteTable(
   (table) => [primaryKey({ columns: [table.actor, table.key] }), index('idempotency_created').on(table.createdAt)],
 );
 
-/** Dashboard sessions. */
+/** Sessions of browsers at the dashboard. */
 export const sessions = sqliteTable(
   'sessions',
   {
@@ -314,7 +319,7 @@ export const deviceLogins = sqliteTable(
     hash: text('hash').primaryKey(),
     userId: text('user_id').notNull(),
     projectId: text('project_id'),
-    /** The key with which a user approved; NULL: the user was logged in at an identity provider. */
+    /** Id of the key with which the user approved; NULL: the user was logged in at an identity provider. */
     approvedBy: text('approved_by'),
     denied: integer('denied', { mode: 'boolean' }).notNull(),
     expiresAt: integer('expires_at').notNull(),

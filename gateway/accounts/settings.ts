@@ -1,4 +1,4 @@
-/** The settings that the registry's snapshot brings to every isolate. */
+/** The gateway's settings in D1. The registry's snapshot copies them to every isolate. */
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
@@ -21,46 +21,49 @@ import { auditLog, providers, settings } from './schema.ts';
 interface ProviderSettings {
   trusted_by_default: boolean;
   deleted: boolean;
-  /** Models that its nodes may publish; absent: any. */
+  /** Models that the provider's nodes may publish; absent: any. */
   models?: readonly string[];
 }
 
 export interface GatewaySettings {
-  /** False until the store has been read once. Until then no provider is trusted, and requests get 503. */
+  /** False until D1 has been read once. Until then no provider is trusted, and requests get 503. */
   known: boolean;
   models: Record<string, ModelSettings>;
   catalogue: ModelCatalogue;
-  /** Policy and timeouts for models that have none. */
+  /** The gateway's policy and timeouts, which hold for models without their own. */
   routing: RoutingSettings;
   /** Shares by region from a planner, with their end of validity. */
   regionPlan: RegionPlan | undefined;
   /** Every provider that this gateway ever knew, including deleted ones. */
   providers: Record<string, ProviderSettings>;
-  /** Providers that are trusted if a request names none: all that our issuer admitted, or the marked ones. */
+  /**
+   * Providers that are trusted if a request names none: `admitted`: all that our issuer admitted; `marked`: those with
+   * `trusted_by_default`.
+   */
   defaultTrust: 'admitted' | 'marked';
-  /** Waits for a free node. */
+  /** How requests wait for a free node. */
   queue: QueueSettings;
-  /** Shared by the keys of a user without individual limits. Accounts contain it. */
+  /** Limits that the keys of a user without individual limits share. Accounts contain a copy. */
   userLimits: Limits;
   /** Quotas for the files and batches of one owner. */
   files: FileLimits;
-  /** Retries on other nodes; a model may have its own number. */
+  /** Retries of failed attempts; a model may have its own number. */
   retries: RetrySettings;
-  /** How fast silent nodes are detected, and how long LEFT nodes are shown. */
+  /** How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown. */
   membership: MembershipSettings;
-  /** Older agents are not admitted. */
+  /** Agents of an older version are not admitted; undefined: the setting is not set. */
   minimumAgentVersion: string | undefined;
   oidc: OidcIssuer[];
-  /** Public address of this gateway for browsers; undefined: the address of the request. */
+  /** Public address of this gateway for browsers; undefined: the address in each request is used. */
   publicUrl: string | undefined;
   /**
-   * Keys, users and projects that changed recently, with the number of their last change. Accounts that were read
-   * before it are stale.
+   * By id: keys, users and projects that changed recently, with the audit log's number of their last change. Accounts
+   * that were read before it are stale.
    */
   changed: Record<string, number>;
   /**
-   * All accounts that were read before this change are stale: either the gateway's settings changed then, or `changed`
-   * does not reach back further.
+   * Accounts that were read before this change are all stale: either the gateway's settings changed then, or `changed`
+   * does not reach further back.
    */
   changedSince: number;
 }
@@ -85,22 +88,25 @@ export const NO_SETTINGS: GatewaySettings = {
   changedSince: 0,
 };
 
-/** Longer than any isolate caches an account, by more than a snapshot needs to arrive. */
+/**
+ * How long a change stays in the snapshot: longer than any isolate caches an account, by more than a snapshot needs to
+ * arrive.
+ */
 const CHANGES_RETENTION_MS = ACCOUNT_CACHED_MS + 60_000;
-/** Bounds the snapshot: 40 bytes each. */
+/** Maximum changes in the snapshot, of 40 bytes each. */
 const CHANGES_MAX = 2_000;
-/** Bounds the snapshot; the admin API refuses more. */
+/** Maximum rows in the snapshot; the admin API refuses more. */
 export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
 export const CATALOGUE_MAX = 500;
 
-/** Such as 0.2.0 or 0.2.0-rc.1. */
+/** A version such as 0.2.0 or 0.2.0-rc.1. */
 export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
 
 /** Actions that may change a cached account. */
 const OF_ACCOUNTS = /^(key|user|project)\./;
 
-/** Rejects with ApiError 503 if D1 cannot be asked. The registry then keeps the previous settings. */
+/** Rejects with ApiError 503 if D1 cannot be reached. The registry then keeps the previous settings. */
 export async function readGatewaySettings(
   env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>,
   now = Date.now(),
@@ -125,7 +131,7 @@ export async function readGatewaySettings(
   for (const { object, id, action } of changes.toReversed()) {
     if (OF_ACCOUNTS.test(action)) changed.set(object, id);
   }
-  // The trusted identity providers may have changed, so every account is read again.
+  // The list of trusted identity providers may have changed, so every account must be read again.
   const settled = changes.find(({ action }) => action === 'settings.update')?.id ?? 0;
   const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {
@@ -165,7 +171,7 @@ function catalogueEntry(row: typeof catalogue.$inferSelect): CatalogueEntry {
   };
 }
 
-/** An unknown value means `marked`: a typo must not widen trust. */
+/** Parses the setting. An unknown value means `marked`: a typo must not widen trust. */
 function defaultTrust(value: unknown): GatewaySettings['defaultTrust'] {
   const word = typeof value === 'string' ? value.trim().toLowerCase() : value;
   return word === undefined || word === '' || word === 'admitted' ? 'admitted' : 'marked';
@@ -180,7 +186,7 @@ function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeig
   return models;
 }
 
-/** Without unset fields; absent: the gateway's default. */
+/** Converts a row to settings without unset fields; the gateway's default applies to absent ones. */
 function ofRow(row: ModelRow): ModelSettings {
   return {
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),
@@ -196,7 +202,7 @@ function ofRow(row: ModelRow): ModelSettings {
 
 const NOTHING_SET: ModelSettings = {};
 
-/** The settings of a model. The name comes from a client, so it may be `__proto__`. */
+/** Returns the settings of a model. The name comes from a client, so it may be `__proto__`. */
 export function settingsOf({ models }: Pick<GatewaySettings, 'models'>, model: string): ModelSettings {
   return Object.hasOwn(models, model) ? (models[model] ?? NOTHING_SET) : NOTHING_SET;
 }
@@ -211,7 +217,9 @@ export function mayPublish(
   return given === undefined || matchesModelPattern(given, model);
 }
 
-/** The model's timeouts; otherwise those of its class, first from the installation, then the defaults. */
+/**
+ * Returns the model's timeouts; otherwise those of its class in the gateway's settings, otherwise the class's defaults.
+ */
 export function timeoutsOf(given: GatewaySettings, model: string): { first_byte_ms: number; stall_ms: number } {
   const { class: kind = 'standard', first_byte_ms, stall_ms } = settingsOf(given, model);
   const ofClass = given.routing.timeouts?.[kind];
@@ -222,9 +230,9 @@ export function timeoutsOf(given: GatewaySettings, model: string): { first_byte_
   };
 }
 
-/** Settings indexed for requests: made once for each snapshot with new settings. */
+/** Settings indexed for requests. Computed once for each snapshot with new settings. */
 interface SettingsIndex {
-  /** From an alias to its model. */
+  /** From an alias to the model's name. */
   aliases: ReadonlyMap<string, string>;
   changed: ReadonlyMap<string, number>;
   deleted: ReadonlySet<string>;

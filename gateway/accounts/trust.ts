@@ -1,6 +1,6 @@
 /**
- * Which providers may receive a request: the lists of the key, of its project and of the request, and the operator's
- * settings.
+ * Decides which providers may receive a request, from the lists of the key, of its project and of the request, and from
+ * the operator's settings.
  */
 
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -20,13 +20,14 @@ import { type GatewaySettings, settingsIndex } from './settings.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Provider lists of a request. Most requests have none; then the result is cached. */
+/** Lists of trusted providers of a request. Most requests have none; their result is cached. */
 export type RequestedTrust = readonly (readonly string[])[];
 
 const NONE: RequestedTrust = [];
 
 /**
- * The lists in a request's header and metadata. If both are given, both apply. @throws ApiError 400 unknown_provider
+ * Returns the lists in a request's header and metadata. If both are given, both apply.
+ * @throws ApiError 400 unknown_provider
  */
 export function requestedTrust(request: HttpRequest, metadata: string | undefined): RequestedTrust {
   const header = request.headers.get(TRUST_HEADER);
@@ -42,7 +43,7 @@ interface Made {
   trust: Trust;
 }
 
-/** For requests without lists: the result stays the same until the account or the settings change. */
+/** Cached results for requests without lists. They are valid until the account or the settings change. */
 const made = new WeakMap<Account, Made>();
 
 export function trustOf(account: Account, requested: RequestedTrust, settings: GatewaySettings): Trust {
@@ -66,7 +67,7 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
 }
 
 /**
- * The part of a registry view that shows which providers exist: those in the settings, those of nodes, and the peer
+ * The members of a registry view from which the existing providers are known: the settings, the nodes and the peer
  * institutions.
  */
 interface Known {
@@ -83,7 +84,7 @@ export function knowsAllProviders(view: Known, requested: RequestedTrust): boole
 function knows({ settings, nodes, issuers }: Known, named: string): boolean {
   const id = canonicalProvider(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
-  // Only a peer institution knows its own providers.
+  // The providers of a peer institution are known only there.
   const peer = id.split('@')[1];
   if (peer !== undefined && [...issuers.values()].some(({ name }) => name === peer)) return true;
   for (const { provider, issuer } of nodes.entries()) {

@@ -9,7 +9,7 @@ import { type AdminRoute, route } from './route.ts';
 const querySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(100),
   after: z.coerce.number().int().positive().optional(),
-  /** Only changes of this object. `actor`: only changes by this actor. */
+  /** Filters. `object`: only changes of this object. `actor`: only changes by this actor. */
   object: z.string().max(256).optional(),
   actor: z.string().max(64).optional(),
 });

@@ -6,13 +6,13 @@ import type { Env } from '../env.ts';
 export interface AdminCaller {
   account: Account;
   /**
-   * True for a login at an identity provider, by browser or by token. False for an API key, also if a browser logged in
-   * with it.
+   * True if the caller logged in at an identity provider, by browser or by token. False for an API key, even if a
+   * browser logged in with it.
    */
   login: boolean;
 }
 
-/** The caller of the admin API. Asks D1 each time. @throws ApiError 401, 503 */
+/** Returns the caller of a request to the admin API. Reads D1 each time. @throws ApiError 401, 503 */
 export async function adminCaller(env: Env, request: Request, now: number): Promise<AdminCaller> {
   const account = await authenticateUncached(env, request, now);
   return { account, login: account.userId === account.keyId };

@@ -1,6 +1,6 @@
 /**
- * Changes by administrators: each is one batch in D1 with its line in the audit log, followed by a notice to the
- * registry.
+ * Changes by administrators. Each change is one batch in D1 together with its line in the audit log, followed by a
+ * notice to the registry.
  */
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
@@ -19,7 +19,7 @@ interface AuditedChange {
   action: string;
   /** Id of the changed object. */
   object: string;
-  /** As shown to users: without hash and secret. */
+  /** The object before the change, as users see it: without hash and secret. */
   before?: unknown;
   after?: unknown;
 }
@@ -32,7 +32,8 @@ export async function applyChange(
 ): Promise<void> {
   requirePrimary(call.env);
   requireWritable();
-  // The audit log's line is last: followers receive rows in this order, and trust accounts by the line's number.
+  // The audit log's line is last: followers receive rows in this order, and use the line's number to decide which
+  // accounts are stale.
   await queryOrUnavailable(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
   await notifyIsolates(call.env);
 }
@@ -43,12 +44,15 @@ function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {
   return statements as Statements;
 }
 
-/** Also called if a request is repeated, because the change may be stored without the registry having learned it. */
+/**
+ * Notifies all isolates of changed settings. Also called if a request is repeated, because the earlier call may have
+ * stored the change without notifying the registry.
+ */
 export async function notifyIsolates(env: Env): Promise<void> {
   await notifyRegistry(env, (registry) => registry.reloadSettings());
 }
 
-/** For an action outside D1: writes the audit log first, so that no action is without a line. */
+/** For an action outside D1: writes the audit log first, so that every action has a line. */
 export async function recordIntent(call: AnyCall, what: AuditedChange): Promise<void> {
   requirePrimary(call.env);
   requireWritable();
@@ -63,8 +67,8 @@ function auditLine(call: AnyCall, { action, object, before = null, after = null 
 /** How long a request with an idempotency key can be repeated. */
 const IDEMPOTENT_MS = 24 * 60 * 60_000;
 /**
- * At most as long as Stripe's keys, and only characters that a header may have (RFC 9110 §5.5). White space around the
- * value is not part of it, and an empty value counts as no key.
+ * Allowed idempotency keys: at most 255 characters, like Stripe's, and only characters that a header may have (RFC 9110
+ * §5.5). White space around the value is ignored, and an empty value counts as no key.
  */
 export const IDEMPOTENCY_KEY = /^[\t\x20-\x7e]{0,255}$/;
 
@@ -75,18 +79,19 @@ interface Creation extends AuditedChange {
   /** Status of the response. */
   status?: 200 | 201;
   /**
-   * Refuses what may not be created now. Not called for an object that this key already created; called again if
-   * `statements` fail. @throws ApiError
+   * Refuses an object that may not be created now. Not called if this idempotency key has already created its object;
+   * called again if `statements` fail.
+   * @throws ApiError
    */
   check?(): Promise<void>;
-  /** The object with an id, without its secret: the response to a repeated request. */
+  /** Returns the object with an id, without its secret. This is the response to a repeated request. */
   find(id: string): Promise<object | undefined>;
 }
 
 /**
  * Creates an object once: with an `idempotency-key`, a second request gets the object that the first one created,
  * without its secret.
- * @throws ApiError 422 if the key was used for another request
+ * @throws ApiError 422 if the idempotency key was used for a different request
  */
 export async function createOnce(call: AnyCall, creation: Creation): Promise<Response> {
   const db = database(call.env);

@@ -1,4 +1,4 @@
-/** Deletion of a user: personal data is deleted immediately, usage records day by day. Sums stay, without the user. */
+/** Deletes a user: personal data immediately, usage records day by day. Usage totals stay, without the user. */
 import { and, countDistinct, desc, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import {
@@ -19,24 +19,27 @@ import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
 import { applyChange } from './change.ts';
 import type { AdminCall } from './route.ts';
 
-/** For each day, one object per hour is called. This many days keep a call below the limit of a Worker. */
+/**
+ * Days that one call handles. For each day, one object per hour is called; this number keeps a call below a Worker's
+ * limit of subrequests.
+ */
 const DAYS_PER_CALL = 4;
-/** Bounds the batches of one call, because each is an object that is called. */
+/** Batches that one call handles, because each is an object that must be called. */
 const BATCHES_PER_CALL = 25;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';
 const ERASE = 'user.erase';
 
 /**
- * One step; repeat it until nothing is left. If a step fails, the next one resumes its work. @returns the number of
- * days that are left; 0: done
+ * Runs one step; repeat it until nothing is left. If a step fails, the next one continues its work.
+ * @returns the number of days that are left; 0: done
  */
 export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
   const batchesLeft = await forgetFiles(call, user);
-  // Totals of the last minutes may not have reached D1, so these hours are always called.
+  // Totals of the last minutes may not have reached D1, so the objects of these hours are always called.
   await forgetHours(env, user, [usageShardOf(now - HOUR_MS), usageShardOf(now)]);
   const days = usageTotals.day;
   const mine = eq(usageTotals.user, user);
@@ -58,8 +61,8 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
 }
 
 /**
- * True if the personal data was deleted and nothing was written since. The audit log is checked too, because a user may
- * have the name that deleted users get.
+ * True if the personal data was deleted and none was written since. The audit log is checked too, because a user may be
+ * called like deleted users are.
  */
 async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
   if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
@@ -69,8 +72,8 @@ async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof use
 }
 
 /**
- * Deletes name, address and login, the names of the user's keys, and the audit log's details of both. The ids stay and
- * no longer identify a person.
+ * Deletes name, address and login, the names of the user's keys, and the details of both in the audit log. The ids stay
+ * and no longer identify a person.
  */
 async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promise<void> {
   const db = database(call.env);
@@ -86,7 +89,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
-  // Requests that were decided long ago are only in the audit log.
+  // Access requests that were decided long ago are only in the audit log.
   const asker = sql`${auditLog.after} ->> '$.user_id'`;
   const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
   const statements = [
@@ -113,8 +116,9 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
 }
 
 /**
- * Deletes the user's files and batches; those of projects stay. A running batch ends immediately and leaves no results.
- * The bytes are deleted by the next sweep. @returns whether batches may be left
+ * Deletes the user's files and batches; those of projects stay. A running batch ends immediately, without results. The
+ * files' bytes are deleted by the next sweep.
+ * @returns whether batches may be left
  */
 async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: string): Promise<boolean> {
   const db = database(env);

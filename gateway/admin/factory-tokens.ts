@@ -18,8 +18,8 @@ type FactoryToken = typeof factoryTokens.$inferSelect;
 
 const createSchema = z.strictObject({
   /**
-   * The provider of the nodes that its jobs become. The autoscaler may drain only those, and starts models only for
-   * requests that trust this provider.
+   * The provider of the nodes that the autoscaler's jobs become. The autoscaler may drain only those, and starts models
+   * only for requests that trust this provider.
    */
   provider: idSchema,
   name: displayNameSchema.optional(),
@@ -113,7 +113,10 @@ async function revokeToken(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Safe to repeat; a repetition also reaches an object that could not be called before. */
+/**
+ * Makes the factory object forget a token's reports. Safe to repeat; a repetition also succeeds if the object could not
+ * be reached before.
+ */
 async function forget({ env }: AdminCall, token: string): Promise<void> {
   try {
     await env.FACTORY.getByName(FACTORY_OBJECT_NAME).forget(token);

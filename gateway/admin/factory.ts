@@ -1,4 +1,4 @@
-/** Reports of autoscalers, and the demand that they serve, for the dashboard's page and `otela-gateway factory`. */
+/** Reports of autoscalers, and the demand for their models, for the dashboard's page and `otela-gateway factory`. */
 import * as z from 'zod';
 import {
   clusterReport,
@@ -17,23 +17,23 @@ import { type AdminRoute, route } from './route.ts';
 
 const factorySchema = z.object({
   object: z.literal('factory'),
-  /** From its configuration. */
+  /** The autoscaler's name in its configuration. */
   id: z.string(),
-  /** Of the factory token that it used. */
+  /** Id of the factory token that the autoscaler used. */
   token_id: z.string(),
   provider: z.string(),
   reported_at: z.iso.datetime(),
-  /** No report for 90 s: its cold models are unknown to requests. */
+  /** True if no report arrived for 90 s. Requests then do not wait for its cold models. */
   silent: z.boolean(),
   config_revision: z.string(),
   models: z.array(modelReport),
   jobs: z.array(jobReport),
   clusters: z.array(clusterReport),
-  /** Newest last. */
+  /** The latest decisions, newest last. */
   decisions: z.array(decisionReport),
   /** One point per five minutes, oldest first. */
   day: z.array(dayPoint),
-  /** At this gateway, for each of its models. */
+  /** Demand at this gateway for each of the autoscaler's models. */
   demand: z.array(modelDemand),
 });
 

@@ -1,4 +1,4 @@
-/** Fields that several objects of the admin API have. */
+/** Schemas of fields that several objects of the admin API have. */
 import { and, desc, type SQL } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -14,7 +14,7 @@ import type { Env } from '../env.ts';
 import { policyNames } from '../routing/policies.ts';
 import { listPage, olderThan, type PageQuery, requireAfter, rfc3339 } from './list.ts';
 
-/** RFC 3339, in the future. Stored as milliseconds. */
+/** A time in RFC 3339 that must be in the future. Stored as milliseconds since the epoch. */
 export const expirySchema = z.iso.datetime({ offset: true }).nullable();
 
 export function expiryMs(text: string | null | undefined, now: number): number | null {
@@ -44,27 +44,28 @@ export const restrictionsSchema = z.strictObject({
 export const policySchema = z
   .string()
   .refine((name) => policyNames().includes(name), { error: () => `there are ${policyNames().join(', ')}` })
-  // A getter, because `serve --policy` adds policies before the OpenAPI document is made.
+  // A getter, because `serve --policy` adds policies after this module was loaded and before the OpenAPI document is
+  // made.
   .meta({
     get enum() {
       return policyNames();
     },
   });
 
-/** Options that change how a request is served, but no rights. */
+/** Options that change how a request is served, but give no rights. */
 export const servingOptionsSchema = z.strictObject({
-  /** Whether a broken stream is resumed on another node, as with `x-otela-resume: 1`. */
+  /** True if a broken stream is resumed on another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
   /**
-   * How long a request without `x-otela-wait` waits for a model that is being started, in milliseconds; null: as the
-   * model's settings say.
+   * Milliseconds for which a request without `x-otela-wait` waits for a model that is being started; null: the model's
+   * settings apply.
    */
   start_wait_ms: startWaitSchema.nullable(),
   /** The policy, aliases and fallbacks of this key or project. */
   routing: ownRoutingSchema.extend({ policy: policySchema.optional() }).nullable(),
 });
 
-/** Fields that only operators set; otherwise users could remove their own limits. */
+/** Fields that only operators may set; otherwise users could remove their own limits. */
 export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
 
 type Narrowed = z.infer<typeof restrictionsSchema> &
@@ -72,7 +73,7 @@ type Narrowed = z.infer<typeof restrictionsSchema> &
   z.infer<typeof servingOptionsSchema>;
 type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };
 
-/** The columns for these fields. Absent fields are left out, so that a PATCH changes nothing else. */
+/** Returns the columns for these fields. Absent fields are omitted, so that a PATCH changes nothing else. */
 export function restrictionColumns(body: Columns) {
   return {
     ...(body.models !== undefined && { models: body.models }),
@@ -140,7 +141,7 @@ export const listSchema = (item: z.ZodType) =>
 
 type Table = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
-/** One page of `table`, newest first, as `view` shows it. */
+/** Reads one page of `table`, newest first. `view` converts each row for the response. */
 export async function readPage<T extends Table, V>(
   env: Pick<Env, 'DB'>,
   table: T,

@@ -8,7 +8,7 @@ const gatewaysSchema = z.object({
   object: z.literal('gateways'),
   role: z.enum(['first', 'follower', 'alone']),
   epoch: z.number().int().optional(),
-  /** Only at the primary. */
+  /** The followers; only in the primary's answer. */
   followers: z
     .array(
       z.object({
@@ -21,7 +21,7 @@ const gatewaysSchema = z.object({
       }),
     )
     .optional(),
-  /** Only at a follower: the primary's address. */
+  /** The primary's address; only in a follower's answer. */
   first: z.string().optional(),
   connected: z.boolean().optional(),
   synced_at: z.iso.datetime().nullable().optional(),

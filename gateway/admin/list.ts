@@ -6,7 +6,7 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 
-/** The longest id is that of a peer institution's provider: `name@peer`. */
+/** Maximum characters of an id: the longest is that of a peer institution's provider, `name@peer`. */
 const AFTER_MAX_CHARS = 128;
 
 export const pageSchema = z.strictObject({
@@ -19,21 +19,22 @@ export type PageQuery = z.infer<typeof pageSchema>;
 type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /**
- * An unknown id must not look like the last page, because the caller would take a part for the whole list. @throws
- * ApiError 400 if no row has the id `after`
+ * Refuses an unknown `after`: an empty page would look like the last one, and the caller would take a part for the
+ * whole list.
+ * @throws ApiError 400 if no row has the id `after`
  */
 export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
   throw new ApiError('unprocessable_content', `after: nothing has the id "${after}".`, { param: 'after' });
 }
 
-/** Selects rows older than the row with the id `after`; none if there is no such row. */
+/** SQL that selects rows older than the row with the id `after`; no row if there is no such row. */
 export function olderThan(table: Listed, page: PageQuery): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;
 }
 
-/** `found` has one entry more than the page if more follow. */
+/** Builds a page. `found` has one row more than the page if more pages follow. */
 export function listPage<T>(
   found: T[],
   page: Pick<PageQuery, 'limit'>,

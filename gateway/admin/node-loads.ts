@@ -1,4 +1,4 @@
-/** The load that a node's engine reported in the last hour, for the plots of its page. */
+/** The load that a node's engine reported during the last hour, for the plots on the node's page. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { NodeLoad } from '../../shared/routing/node-load.ts';
@@ -36,15 +36,15 @@ async function readLoads(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const entry = nodes[0]?.entry;
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (entry === undefined || (account.role !== 'operator' && entry.provider !== account.provider))
     throw new ApiError('not_found', `Session ${session} is not known here.`);
-  // A call with any name creates an object, so only the object of a connected agent is called.
+  // Only the tunnel object of a connected agent is called, because a call with any other name would create an object.
   const loads = entry.connected ? await loadsOf(env, session) : [];
   return { object: 'list', data: loads.map(view), has_more: false };
 }
 
-/** Empty if the object is restarting at this moment. */
+/** Reads the loads from the tunnel object. Empty if the object is restarting at this moment. */
 async function loadsOf(env: AdminCall['env'], session: string): Promise<NodeLoad[]> {
   try {
     return await env.TUNNEL.getByName(session).loads();

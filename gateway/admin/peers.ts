@@ -1,4 +1,4 @@
-/** Peer institutions: their tickets are accepted here. */
+/** Peer institutions, whose nodes this gateway accepts. */
 import { asc, eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node-record.ts';
@@ -18,15 +18,15 @@ import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 type Peer = typeof peers.$inferSelect;
 
-/** 32 bytes are 43 characters, and the last character has only four bits. */
+/** A public key in base64url: 32 bytes are 43 characters, and the last character has only four bits. */
 const ROOT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/;
 
 const createSchema = z.strictObject({
-  /** The suffix of its providers' names here: `lab@NAME`. */
+  /** Name of the institution here, and suffix of its providers' names: `lab@NAME`. */
   name: idSchema
     .refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is what our own issuer is called`)
     .meta({ not: { const: LOCAL_ISSUER } }),
-  /** Public root key of its issuer, base64url. */
+  /** Public root key of the institution's issuer, base64url. */
   root: z.string().regex(ROOT, 'must be a public key, 32 bytes in base64url'),
   url: httpUrlSchema.nullable().default(null),
 });
@@ -34,7 +34,7 @@ const createSchema = z.strictObject({
 const peerSchema = z.object({
   object: z.literal('peer'),
   name: z.string(),
-  /** Derived from the root key. */
+  /** Id of the issuer, derived from the root key. */
   issuer: z.string().nullable(),
   root: z.string(),
   url: z.string().nullable(),
@@ -113,7 +113,7 @@ async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<
 async function removePeer(call: AdminCall): Promise<object> {
   const name = call.param('name');
   const [row] = await queryOrUnavailable(database(call.env).select().from(peers).where(eq(peers.name, name)));
-  // A repetition also notifies a registry that could not be reached before.
+  // A repeated deletion also notifies a registry that could not be reached before.
   if (row === undefined) await notifyIsolates(call.env);
   else {
     const write = database(call.env).delete(peers).where(eq(peers.name, name));

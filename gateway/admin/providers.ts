@@ -1,4 +1,4 @@
-/** Providers: their nodes may join. Also decides which are trusted by requests that name none. */
+/** Providers, whose nodes may join. Also decides which of them a request trusts if it names none. */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -19,8 +19,8 @@ type Provider = typeof providers.$inferSelect;
 const maxNodesSchema = z.number().int().min(1).max(1_000_000).nullable();
 
 /**
- * Names of models that its nodes may publish; `org/*` matches all names that begin with `org/`. null: any. Other models
- * of its nodes are not shown here.
+ * Names of models that the provider's nodes may publish; `org/*` matches all names that begin with `org/`. Null: any.
+ * Other models of its nodes are not shown at this gateway.
  */
 const modelsSchema = z.array(z.string().min(1).max(256)).max(100).nullable();
 
@@ -28,7 +28,7 @@ const createSchema = z.strictObject({
   /** `name`, or `name@peer` for a provider of a peer institution. */
   id: providerIdSchema,
   name: displayNameSchema.optional(),
-  /** Absent: true if every admitted provider is trusted anyway, false if only marked ones are. */
+  /** Absent: true if every admitted provider is trusted by default, false if only marked ones are. */
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
   models: modelsSchema.optional(),
@@ -131,12 +131,12 @@ async function createProvider(call: AdminCall<z.infer<typeof createSchema>>): Pr
   });
 }
 
-/** Whether a new provider is marked as trusted by default. */
+/** True if a new provider is marked as trusted by default. */
 export async function marksNewProviders(env: Env): Promise<boolean> {
   return (await readGatewaySettings(env)).defaultTrust === 'admitted';
 }
 
-/** Bounds the providers, because every isolate stores all of them. @throws ApiError 422 */
+/** Refuses a provider above the maximum, because every isolate stores all of them. @throws ApiError 422 */
 export async function requireProviderLimit(env: Pick<Env, 'DB'>): Promise<void> {
   const [all] = await queryOrUnavailable(database(env).select({ n: count() }).from(providers));
   if ((all?.n ?? 0) < PROVIDERS_MAX) return;
@@ -165,7 +165,8 @@ async function deleteProvider(call: AdminCall): Promise<object> {
 }
 
 /**
- * Needed because agents also send each other requests, and learn of evictions but not of our settings. Safe to repeat.
+ * Evicts the sessions of a deleted provider. The settings alone are not enough: agents also send each other requests,
+ * and they learn of evictions but not of settings. Safe to repeat.
  */
 async function endSessions(env: Env, provider: string): Promise<void> {
   const query = database(env).select({ id: joinTokens.id }).from(joinTokens).where(eq(joinTokens.provider, provider));

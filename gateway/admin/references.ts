@@ -1,4 +1,4 @@
-/** Checks that the objects that another object names exist and are active. @throws ApiError 422 */
+/** Checks that referenced users, projects and providers exist and are active. @throws ApiError 422 */
 import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';

@@ -1,4 +1,4 @@
-/** The definition of an admin API route: required role, input, output and description. */
+/** Defines an admin API route: required role, input, output and description. */
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -11,42 +11,47 @@ import { type AdminCaller, adminCaller } from './caller.ts';
 
 type AdminContext = Context<{ Bindings: Env }>;
 
-/** One call, parsed and authorized. */
+/** One request to a route, parsed and authorized. */
 export interface AdminCall<Body = unknown, Query = unknown> extends AdminCaller {
   c: AdminContext;
   env: Env;
-  /** Milliseconds since the epoch. */
+  /** Time of the request; milliseconds since the epoch. */
   now: number;
   body: Body;
   query: Query;
-  /** A parameter of the path. */
+  /** Returns a parameter of the path. */
   param(name: string): string;
-  /** The name in the audit log. */
+  /** The caller's name in the audit log. */
   actor: string;
 }
 
 export interface AdminRoute {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
-  /** Below /admin, in Hono's syntax. */
+  /** Path below /admin, in Hono's syntax. */
   path: string;
-  /** Schemas of path parameters that are not any text. */
+  /** Schemas of path parameters. A parameter without a schema may be any text. */
   params?: Readonly<Record<string, z.ZodType<string>>>;
   summary: string;
-  /** The lowest role that may call it. The handler decides what each role sees. */
+  /** The lowest role that may call the route. The handler decides what each role sees. */
   role: Role;
-  /** Set if a caller that is not an operator must have logged in, because a leaked key must not create more keys. */
+  /**
+   * Set if a caller that is not an operator must have logged in and not use a key: a leaked key must not create more
+   * keys.
+   */
   login?: true;
-  /** A scope that is enough to call it, in addition to `admin` and, for GET, `admin:read`. */
+  /** A scope that is sufficient to call the route, in addition to `admin` and, for GET, `admin:read`. */
   scope?: 'usage';
   body?: z.ZodType;
   query?: z.ZodType;
-  /** Status of the response; absent: 201 for a POST that creates an object, otherwise 200. */
+  /** HTTP status of the response; absent: 201 for a POST that creates an object, otherwise 200. */
   status?: 202;
-  /** Set for a POST that may be repeated without an `idempotency-key`, because its body names its object. */
+  /** Set for a POST that may be repeated without an `idempotency-key`, because its body contains the object's name. */
   repeatable?: true;
   /** Schema of a JSON response. */
   answer?: z.ZodType;
-  /** Schema of the response to a repeated POST, 200, without the secret. Absent: the same as `answer`. */
+  /**
+   * Schema of the response to a repeated POST, with status 200 and without the secret. Absent: the same as `answer`.
+   */
   again?: z.ZodType;
   run(c: AdminContext): Promise<Response>;
 }
@@ -54,7 +59,7 @@ export interface AdminRoute {
 interface Definition<Body, Query> extends Omit<AdminRoute, 'run' | 'body' | 'query'> {
   body?: z.ZodType<Body>;
   query?: z.ZodType<Query>;
-  /** Returns the value to send as JSON, or a response. */
+  /** Handles a request. Returns the value to send as JSON, or a response. */
   run(call: AdminCall<Body, Query>): Promise<object | Response>;
 }
 

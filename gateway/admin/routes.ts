@@ -1,4 +1,4 @@
-/** The admin API, to be mounted at `/admin`. Errors are thrown; the app that mounts it turns them into responses. */
+/** The admin API, which the app mounts at `/admin`. Errors are thrown; the app turns them into responses. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
@@ -42,8 +42,8 @@ import { usageRoutes } from './usage/usage.ts';
 import { workloadRoutes } from './usage/workload.ts';
 
 /**
- * All routes with their permissions. The router, the 405 responses, the tests of roles and /openapi.json are made from
- * this list.
+ * All routes with their permissions. The router, the 405 responses, the tests of roles and /openapi.json are generated
+ * from this list.
  */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...meRoutes,

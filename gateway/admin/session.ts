@@ -1,4 +1,4 @@
-/** Parts of the routes about one session, which call the registry object. */
+/** The session parameter of routes, and calls of the registry object. */
 import * as z from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -6,7 +6,7 @@ import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { AdminCall } from './route.ts';
 
-/** The path parameter of these routes. */
+/** The path parameter of routes about one session. */
 export const SESSION_PARAM = {
   session: z
     .string()
@@ -14,7 +14,7 @@ export const SESSION_PARAM = {
     .meta({ examples: ['mfrggzdfmztwq2lkmfrggzdfmz'] }),
 };
 
-/** The session in the path of a route with SESSION_PARAM. */
+/** Returns the session in the path of a route with SESSION_PARAM. */
 export function sessionOf(call: Pick<AdminCall, 'param'>): string {
   return call.param('session');
 }

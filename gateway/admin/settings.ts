@@ -1,4 +1,4 @@
-/** Settings of the whole gateway. */
+/** Routes for the gateway's settings. */
 import { eq } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
@@ -19,27 +19,30 @@ import { policySchema } from './fields.ts';
 import { type AdminCall, type AdminRoute, route } from './route.ts';
 
 const patchSchema = z.strictObject({
-  /** Providers that are trusted if a request names none; null: the environment decides. */
+  /** Providers that are trusted if a request names none; null: DEFAULT_TRUST in the environment decides. */
   default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
   /** Public address of this gateway for browsers, to which identity providers send them back. */
   public_url: httpUrlSchema.nullable().optional(),
-  /** Identity providers of users that may log in; null or empty: none. */
+  /** Identity providers whose users may log in; null or empty: none. */
   oidc: issuersSchema.nullable().optional(),
-  /** Waits for a free node; absent fields get the default. */
+  /** How requests wait for a free node; absent fields get the default. */
   queue: queueSchema.nullable().optional(),
-  /** Shared by all keys of a user without individual limits; null: no limits. */
+  /** Limits that all keys of a user without individual limits share; null: no limits. */
   user_limits: limitsSchema.nullable().optional(),
   /** Quotas for the files and batches of one owner; absent fields get the default. */
   files: fileLimitsSchema.nullable().optional(),
-  /** The policy and the timeouts of models that have none. */
+  /** The policy and the timeouts for models without their own. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
-  /** Attempts after the first, for models without their own number. */
+  /** Maximum attempts after the first, for models without their own number. */
   max_retries: maxRetriesSchema.nullable().optional(),
-  /** Retries as a share of all requests; above it a failure is returned immediately. */
+  /** Maximum retries as a share of all requests. Above it, a failure is returned immediately. */
   retry_share: retryShareSchema.nullable().optional(),
-  /** How fast silent nodes are detected and how long LEFT nodes are shown; absent fields get the default. */
+  /**
+   * How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown; absent fields get the
+   * default.
+   */
   membership: membershipSchema.nullable().optional(),
-  /** Agents with an older or unknown version are not admitted; null: all are. */
+  /** Agents with an older or unknown version are not admitted; null: all versions are. */
   minimum_agent_version: versionSchema.nullable().optional(),
 });
 const settingsSchema = z.object({

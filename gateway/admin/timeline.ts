@@ -1,4 +1,7 @@
-/** How deployments followed their workload. `otela-plan watch --forecast` sends it, and the dashboard shows it. */
+/**
+ * Timelines of how deployments followed a forecast of their workload. `otela-plan watch --forecast` sends them, and the
+ * dashboard shows them.
+ */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX } from '../../shared/routing/kinds/request-kind.ts';
@@ -12,16 +15,16 @@ const text = z.string().max(2_000);
 const counts = z.array(z.number().min(0)).max(KINDS_MAX);
 const slotSchema = z.object({
   at: z.iso.datetime(),
-  /** By kind; null: not counted. */
+  /** Requests by kind; null: not counted. */
   requests: z.array(z.number().min(0).nullable()).max(KINDS_MAX),
-  /** Forecast for the next slot, by kind, with the interval that contains four of five values. */
+  /** Forecast for the next slot, by kind: the mean, and the interval that contains four of five values. */
   expected: z.object({ at: z.iso.datetime(), mean: counts, low: counts, high: counts }),
-  /** By parallelism. */
+  /** Replicas by parallelism. */
   replicas: boundedRecord(z.string().max(64), z.number().int().min(0), 32),
   decision: z.enum(['keep', 'wait', 'switch']),
   why: text,
   changes: z.array(text).max(64),
-  /** Null: no request was answered. */
+  /** Latency percentiles; null: no response in the slot. */
   p50_ms: z.number().min(0).nullable(),
   p99_ms: z.number().min(0).nullable(),
 });

@@ -1,4 +1,6 @@
-/** Requests and responses of `/v1/batches`, for `/openapi.json`. Tests parse real responses with these schemas. */
+/**
+ * Schemas of the requests and responses of `/v1/batches`, for `/openapi.json`. Tests parse real responses with them.
+ */
 import * as z from 'zod';
 import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
 import { BATCH_STATUSES } from '../../shared/batch/batch-status.ts';

@@ -5,7 +5,7 @@ import { MetricsReporter } from '../observe/report.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import type { BatchRecord } from './batch-record.ts';
 
-/** The metrics of one batch, reported every few seconds as differences to the previous report. */
+/** Counts the metrics of one batch, and reports them every few seconds as differences to the previous report. */
 export class BatchMetrics {
   readonly #record: BatchRecord;
   readonly #reporter: MetricsReporter;
@@ -25,7 +25,7 @@ export class BatchMetrics {
     });
   }
 
-  /** Called at the object's start, so that earlier counts are not reported again. */
+  /** Called at the object's start, so that counts from before the start are not reported again. */
   begin(): void {
     this.#reported ??= this.#totals();
   }

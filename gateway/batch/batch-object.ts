@@ -25,8 +25,7 @@ import { isListed, saveSummary } from './summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
 /**
- * Interval at which a running batch is checked, and at which it announces to the queues of its models that it needs
- * nodes.
+ * Interval at which a running batch is checked, and at which it announces to its models' queues that it needs nodes.
  */
 const TURN_MS = 5_000;
 /** Delay before a failed step is retried. */
@@ -36,32 +35,32 @@ const RETRY_MS = 5_000;
  * return finished lines. OpenAI allows ten minutes.
  */
 const CANCEL_MS = 30_000;
-/** If the creator has not called `start` by then, the object checks whether the batch is in the database. */
+/** If the creator has not called `start` after this time, the object checks whether the batch is in the database. */
 const LISTED_MS = 60_000;
-/** How long a canceled batch tries to write its files: an unavailable store must not keep it from ending. */
+/** How long a canceled batch tries to write its files, so that it ends even if the file store is unavailable. */
 const CANCEL_FILES_MS = 600_000;
 
 /**
- * One batch: its input check, leases, results and output files. Every step is stored before it counts, so the process
- * may end at any moment. The alarm continues it.
+ * One batch: its input check, leases, results and output files. Every step is stored before it takes effect, so the
+ * process may end at any moment. The alarm continues the batch.
  */
 export class BatchObject extends GatewayObject {
   readonly #record: BatchRecord;
   readonly #metrics: BatchMetrics;
   readonly #lost = new LostNodes();
-  /** True if several nodes serve its models: a line that failed at one is then tried at another. */
+  /** True if several nodes serve the batch's models. A line that failed at one node is then tried at another. */
   #others = false;
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
   /**
-   * True while its files are being written: a result that arrives now would be in neither. A canceled or expired batch
-   * keeps its previous status until then.
+   * True while the output files are being written, because a result that arrives now would not be in them. A canceled
+   * or expired batch keeps its previous status until then.
    */
   #closed = false;
-  /** The account as it was a few seconds ago. */
+  /** The batch's account as read a few seconds ago. */
   #account: Account | undefined;
 
-  /** `outputMaxBytes`: bound of each of its files, for tests. */
+  /** @param outputMaxBytes maximum size of each output file, for tests */
   constructor(ctx: ObjectContext, env: Env, outputMaxBytes = OUTPUT_MAX_BYTES) {
     super(ctx, env);
     this.#record = new BatchRecord(ctx.storage, outputMaxBytes);
@@ -69,8 +68,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * Idempotent. Does nothing until `start`: while the batch is in no list of its owner, the owner can neither see nor
-   * cancel it.
+   * Creates the batch. Idempotent. Nothing else happens before `start`: until the batch is in its owner's list, the
+   * owner can neither see nor cancel it.
    */
   async create(spec: BatchSpec): Promise<BatchObjectJson> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
@@ -79,8 +78,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * The batch is in its owner's list. Idempotent. The check of the input starts immediately; the caller does not wait
-   * for it.
+   * Starts the batch, which is now in its owner's list. Idempotent. The input check starts immediately; the caller does
+   * not wait for it.
    */
   async start(spec: BatchSpec): Promise<void> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
@@ -90,7 +89,7 @@ export class BatchObject extends GatewayObject {
 
   /**
    * Called by the sweep over all batches: continues a batch that lost its alarm, and saves the summary of an ended
-   * batch if that failed.
+   * batch if saving it failed.
    */
   async nudge(): Promise<void> {
     const { spec } = this.#record;
@@ -114,7 +113,7 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * The owner is deleted: the batch ends immediately and is deleted. The usage of its lines is reported first.
+   * Ends and deletes the batch immediately, because its owner was deleted. The usage of its lines is reported first.
    * Idempotent.
    */
   async forget(): Promise<void> {
@@ -132,7 +131,10 @@ export class BatchObject extends GatewayObject {
     return this.#record.spec === undefined;
   }
 
-  /** No lease is granted while the batch is paused; running lines finish. The window does not move. */
+  /**
+   * Pauses or continues the batch. While it is paused, no lease is granted, and running lines finish. The end of its
+   * window stays the same.
+   */
   async pause(paused: boolean): Promise<BatchObjectJson | { refused: BatchStatus }> {
     const { status } = this.#record.state;
     if (isTerminal(status)) return { refused: status };
@@ -151,7 +153,7 @@ export class BatchObject extends GatewayObject {
     return this.#record.state.status === 'in_progress' && this.#budget.isUsedUp(this.#record.runningTokens);
   }
 
-  /** Null: no node may get a lease now. */
+  /** Returns what a node must fulfill for a lease. Null: no node may get a lease now. */
   admission(): BatchAdmission | null {
     const spec = this.#leasing();
     return spec && { account: this.#account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
@@ -170,7 +172,7 @@ export class BatchObject extends GatewayObject {
     return leaseOf(spec, grant, model, this.#record.function);
   }
 
-  /** Position of a leased chunk's bytes. Null: the lease has ended. */
+  /** Returns the position of a leased chunk in the input file. Null: the lease has ended. */
   range(ref: LeaseRef): { file: string; offset: number; length: number } | null {
     const { spec } = this.#record;
     if (spec === undefined || !this.renew(ref)) return null;
@@ -178,12 +180,12 @@ export class BatchObject extends GatewayObject {
     return chunk === undefined ? null : { file: spec.inputFileId, offset: chunk.offset, length: chunk.bytes };
   }
 
-  /** Null: the lease has ended, or the batch does not run a function. */
+  /** Returns the code of the batch's function. Null: the lease has ended, or the batch does not run a function. */
   functionCode(ref: LeaseRef): string | null {
     return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
-  /** @returns whether the lease is valid: after its end a node does not start further lines of it */
+  /** Extends a lease. @returns whether the lease is valid; if not, the node does not start further lines of it */
   renew(ref: LeaseRef): boolean {
     if (!this.#takesResults) return false;
     const stands = this.#record.ledger.renew(ref, this.#now, BATCH_LEASE_MS);
@@ -192,15 +194,15 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * The answer to a node that renews. `stop`: no result of the lease is needed any more, and the node ends running
-   * lines.
+   * Returns the answer to a node that renews a lease. `stop`: no result of the lease is needed any more, so the node
+   * aborts running lines.
    */
   renewal(ref: LeaseRef): { leased: boolean; stop: boolean } {
     return { leased: this.renew(ref), stop: this.#stops(ref) };
   }
 
   #stops({ chunk }: LeaseRef): boolean {
-    // A forgotten batch has no state to read.
+    // The batch was forgotten, so there is no state to read.
     if (this.#isForgotten || this.#closed) return true;
     const { state, ledger } = this.#record;
     return state.status !== 'in_progress' || !ledger.isOpen(chunk);
@@ -210,7 +212,7 @@ export class BatchObject extends GatewayObject {
     return !this.#isForgotten && !this.#closed && acceptsResults(this.#record.state.status);
   }
 
-  /** The file store failed a node: the node returns its lease, and no node gets a lease for some seconds. */
+  /** The file store failed for a node. Ends the node's lease, and grants no lease for some seconds. */
   inputFailed(ref: LeaseRef, message: string): void {
     this.#obstacle.meet(message, this.#now);
     this.release(ref);
@@ -226,7 +228,7 @@ export class BatchObject extends GatewayObject {
     this.#offer();
   }
 
-  /** @returns whether the lease is valid, and which failed lines are to be retried */
+  /** Stores results. @returns whether the lease is valid, and which failed lines are to be retried */
   async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<CommitAnswer> {
     if (!this.#takesResults) return { leased: false, stop: true, again: [], elsewhere: 0 };
     const at = { provider, others: this.#others, nowMs: this.#now };
@@ -237,8 +239,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * One step, then the next alarm. A failed step is retried: without a limit if a store, the database or another object
-   * is unavailable, otherwise up to the limit of Obstacle.
+   * Runs one step and sets the next alarm. A failed step is retried: without a limit if a store, the database or
+   * another object is unavailable, otherwise up to the limit of Obstacle.
    */
   async alarm(): Promise<void> {
     const { spec } = this.#record;
@@ -269,8 +271,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * The next step cannot be done. Existing results are written to files, unless writing the files is the step that
-   * fails.
+   * Ends the batch because its next step cannot be done. Existing results are written to files, unless the failing step
+   * is the one that writes files.
    */
   async #giveUp(id: string, message: string): Promise<void> {
     this.#obstacle.passed();
@@ -281,7 +283,7 @@ export class BatchObject extends GatewayObject {
     await discardFiles(this.env, id, this.#now).catch(() => {});
   }
 
-  /** @returns milliseconds until the next step */
+  /** Runs one step. @returns milliseconds until the next one */
   async #step(spec: BatchSpec, { status, times }: StoredBatchState): Promise<number> {
     switch (status) {
       case 'validating':
@@ -308,7 +310,7 @@ export class BatchObject extends GatewayObject {
     }
   }
 
-  /** Ends the leases of nodes that are gone, according to the current view of the registry. */
+  /** Ends the leases of nodes that are gone according to the current view of the registry. Returns the view. */
   async #releaseLost(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
     this.#lost.release(this.#record.ledger, view, this.#now);
@@ -341,9 +343,9 @@ export class BatchObject extends GatewayObject {
     return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
   }
 
-  /** Fails the batch on any error in its input. */
+  /** Checks the input. Fails the batch on any error in it. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
-    // The creator ended between creating the object and inserting the row.
+    // The creator stopped between creating the object and inserting the row.
     if (this.#record.state.listed !== true && !(await isListed(this.env, spec.id))) return this.#record.forget();
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
     const outcome = await checkInput(this.env, spec, this.#now);
@@ -368,12 +370,12 @@ export class BatchObject extends GatewayObject {
     this.#record.end(to, this.#now, files);
   }
 
-  /** Uses the current account, so that limits which were set meanwhile apply. */
+  /** Reads the current account, so that limits that were set meanwhile apply. */
   #updateLastUse(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }
 
-  /** Announces to the queue of each model that this batch needs nodes. */
+  /** Announces to the queue of each of the batch's models that the batch needs nodes. */
   #offer(): void {
     const spec = this.#leasing();
     const offer = spec && offerOf(spec, this.#record, this.#now);

@@ -18,35 +18,37 @@ import { Progress } from './progress.ts';
 import { lineBytes, lineUsage } from './usage.ts';
 
 /**
- * A function that failed this many lines and completed none is given up: otherwise a file of 50,000 lines would be
+ * A function that failed this many lines and completed none is given up. Otherwise a file of 50,000 lines would be
  * tried for days.
  */
 const GIVE_UP_LINES = 3;
 
-/** The outcome of a commit. */
+/** The result of a commit. */
 interface CommitResult {
   /** True if the lease is still valid. */
   leased: boolean;
   /** Lines that failed in the engine and are to be retried. */
   again: number[];
-  /** Number of failed lines that another node should try: the node returns its lease when it has done the others. */
+  /**
+   * Number of failed lines that another node should try. The node returns its lease when it has done its other lines.
+   */
   elsewhere: number;
-  /** Tokens of the results that count. */
+  /** Tokens of the results that were accepted. */
   tokens: number;
 }
 
-/** The outcome for the node. `stop`: no result of the lease is needed any more. */
+/** The answer to the node that committed. `stop`: no result of the lease is needed any more. */
 export type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 
-/** A stored batch, and every change to it. Synchronous, so the changes of one call commit together. */
+/** A stored batch, and every change to it. Synchronous, so that the changes of one call are committed together. */
 export class BatchRecord {
   readonly #rows: BatchRows;
   readonly #progress = new Progress();
-  /** Bound of all results together, and of each file made of them: lines beyond it get an error. */
+  /** Maximum bytes of all results together, and of each file made of them. Lines beyond it get an error. */
   readonly maxBytes: number;
   readonly billing: Billing;
   #ledger: Ledger | undefined;
-  /** Read once: its code may be half a MiB. */
+  /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
 
   constructor(storage: ObjectStorage, maxBytes: number) {
@@ -104,7 +106,7 @@ export class BatchRecord {
     };
   }
 
-  /** @returns false if the current status does not allow it */
+  /** Changes the status. @returns false if the current status does not allow the change */
   move(to: Exclude<BatchStatus, 'validating'>, nowMs: number, change: Partial<StoredBatchState> = {}): boolean {
     const { state } = this;
     const next = transition(state.status, to, state.times, nowMs / 1_000);
@@ -121,7 +123,7 @@ export class BatchRecord {
     this.#rows.state = { ...this.state, paused };
   }
 
-  /** The input is valid: its lines may be leased. */
+  /** Makes the lines available for leases, after the input was found valid. */
   begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number, made: BatchFunction | undefined): void {
     const ledger = new Ledger(Ledger.chunksOf(chunks));
     this.#rows.store(ledger.chunks);
@@ -132,7 +134,7 @@ export class BatchRecord {
     this.move('in_progress', nowMs, { model: model ?? null, counts: { total: lines, completed: 0, failed: 0 } });
   }
 
-  /** The results are in their files. */
+  /** Ends the batch, after its results were written to their files. */
   end(to: 'completed' | 'expired' | 'cancelled', nowMs: number, { leftOut, ...files }: WrittenFiles): void {
     const requeued = this.state.requeued + this.ledger.requeued;
     const { counts, givenUp } = this.state;
@@ -145,7 +147,7 @@ export class BatchRecord {
     this.#ledger = undefined;
   }
 
-  /** @param message why there are no files */
+  /** @param message the reason why there are no files */
   endWithoutFiles(to: 'cancelled' | 'failed', nowMs: number, message: string): void {
     const errors = [{ code: 'batch_given_up', message, param: null, line: null }];
     if (!this.move(to, nowMs, { errors, requeued: this.requeued })) return;
@@ -160,7 +162,7 @@ export class BatchRecord {
     this.#function = undefined;
   }
 
-  /** Stores the chunks that the ledger changed. */
+  /** Stores the chunks that the ledger has changed. */
   store(): void {
     const { changed } = this.ledger;
     this.#rows.store(changed);
@@ -168,7 +170,8 @@ export class BatchRecord {
   }
 
   /**
-   * Takes results of lines. The first result of a line counts; later ones are dropped and not billed.
+   * Stores results of lines. The first result of a line counts; later ones are dropped, and their usage is not
+   * recorded.
    * @param others whether another node could try a line that failed at this one
    */
   commit(
@@ -192,7 +195,7 @@ export class BatchRecord {
       const verdict = ledger.engineFailed(ref, result.line);
       if (verdict === 'again' && others) elsewhere += 1;
       else if (verdict === 'again') again.push(result.line);
-      if (verdict !== 'exhausted') continue; // A failure under a lease that has ended is not a result either: the line runs elsewhere.
+      if (verdict !== 'exhausted') continue; // A failure under a lease that has ended is not a result either, since the line runs on another node.
       final.push(failed(result));
       exhausted = result;
     }
@@ -213,7 +216,10 @@ export class BatchRecord {
     return { leased, again, elsewhere, tokens };
   }
 
-  /** A function that completed no line, and has used up the attempts of some, would use up those of all. */
+  /**
+   * Gives up a function that completed no line and has used up the attempts of GIVE_UP_LINES lines, because it would
+   * fail them all.
+   */
   #giveUp({ error, why = '' }: LineResult): void {
     const { state } = this;
     const { completed, failed: bad } = state.counts;
@@ -223,7 +229,7 @@ export class BatchRecord {
       this.#rows.state = { ...state, givenUp: { code, why } };
   }
 
-  /** @returns the number of used tokens */
+  /** Adds results to the counts. @returns the number of used tokens */
   #count(counted: readonly LineResult[], wasted: readonly LineResult[], inputBytes: number, nowMs: number): number {
     const { state } = this;
     const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
@@ -247,7 +253,7 @@ export class BatchRecord {
     return usage.input - before.input + usage.output - before.output;
   }
 
-  /** Tokens that leased lines are expected to use, from the mean of the finished ones. */
+  /** Tokens that leased lines are expected to use, from the mean of finished lines. */
   get runningTokens(): number {
     const { usage, counts } = this.state;
     const done = counts.completed + counts.failed;
@@ -260,14 +266,14 @@ export class BatchRecord {
     return this.#progress.linesPerS(nowMs);
   }
 
-  /** Lines that were leased and became open again. */
+  /** Number of lines that were leased and became open again. */
   get requeued(): number {
     const { requeued, status } = this.state;
     const works = status === 'in_progress' || status === 'cancelling';
     return requeued + (works ? this.ledger.requeued : 0);
   }
 
-  /** @param waitingFor why the batch makes no progress now */
+  /** Returns the batch object. @param waitingFor why the batch makes no progress now */
   shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
     const { spec, state } = this;
     if (spec === undefined) throw new Error('no such batch');
@@ -289,8 +295,8 @@ export class BatchRecord {
 }
 
 /**
- * True if the failure is the engine's: another attempt may succeed. A 4xx is the line's own fault, except that an
- * engine that lost its model answers 404.
+ * True if the engine failed, so that another attempt may succeed. A 4xx response is the line's fault, except for 404,
+ * which an engine that lost its model returns.
  */
 function isEngineFailure({ status_code: status, error }: LineResult): boolean {
   return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;

@@ -8,12 +8,12 @@ import type { ObjectStorage } from '../platform/object-context.ts';
 import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts';
 
 /**
- * Bound of one row: Cloudflare allows two million bytes. One commit may be longer, because each response is JSON inside
- * JSON.
+ * Maximum bytes of one row: Cloudflare allows two million. One commit may be longer, because each response is JSON
+ * inside JSON.
  */
 const ROW_BYTES = 1_000_000;
 
-/** `piece`: parts of results that are longer than a row. Their `results` is ''. */
+/** Table `piece`: parts of results that are longer than a row. The column `results` of such a commit is ''. */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;
@@ -53,7 +53,7 @@ export class BatchRows {
     this.#storage.kv.put('demands', demands);
   }
 
-  /** The function of the batch, if it runs one. Its code is stored here so that the file may be deleted. */
+  /** The batch's function, if it runs one. Its code is stored here, so that its file may be deleted. */
   get function(): BatchFunction | undefined {
     return this.#storage.kv.get<BatchFunction>('function');
   }
@@ -79,7 +79,7 @@ export class BatchRows {
       );
   }
 
-  /** @returns the number of this commit within the chunk */
+  /** Stores the results of one commit. @returns the number of this commit within the chunk */
   addResults(chunk: number, results: readonly LineResult[]): number {
     const query =
       'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1 RETURNING seq';
@@ -98,14 +98,14 @@ export class BatchRows {
     return seq;
   }
 
-  /** The results of one commit. */
+  /** Returns the results of one commit. */
   resultsOf(chunk: number, seq: number): LineResult[] {
     const query = 'SELECT results FROM result WHERE chunk = ? AND seq = ?';
     const [row] = this.#storage.sql.exec<{ results: string }>(query, chunk, seq).toArray();
     return row === undefined ? [] : this.#parsed(chunk, seq, row.results);
   }
 
-  /** Results by line. */
+  /** Returns all results of a chunk by line. */
   results(chunk: number): Map<number, LineResult> {
     const rows = this.#storage.sql.exec<{ seq: number; results: string }>(
       'SELECT seq, results FROM result WHERE chunk = ? ORDER BY seq',
@@ -128,7 +128,7 @@ export class BatchRows {
     for (const name of ['spec', 'state', 'demands', 'function']) this.#storage.kv.delete(name);
   }
 
-  /** Called after the results are in their files. */
+  /** Deletes the results. Called after they were written to their files. */
   forgetResults(): void {
     this.#storage.sql.exec('DELETE FROM result');
     this.#storage.sql.exec('DELETE FROM piece');

@@ -6,13 +6,13 @@ import type { Account } from '../accounts/account.ts';
 export interface BatchSpec {
   id: string;
   owner: string;
-  /** The account. Its rights are checked for each lease. */
+  /** The account that created the batch. Its rights are checked for each lease. */
   account: Account;
   endpoint: BatchEndpoint;
   inputFileId: string;
-  /** False: the file does not exist, or belongs to another owner. */
+  /** True if the input file exists and belongs to the owner. */
   inputExists: boolean;
-  /** Size of the input file. Absent: a batch of an older gateway. */
+  /** Bytes of the input file. Absent: the batch was created by an older version. */
   inputBytes?: number;
   windowS: number;
   metadata: Record<string, string> | null;
@@ -22,13 +22,13 @@ export interface BatchSpec {
 
 /** The function that a batch runs. */
 export interface BatchFunction {
-  /** Names the context that a node must load: a hash of owner, code and name. */
+  /** Id of the context that a node must load: a hash of owner, code and name. */
   context: string;
-  /** Absent: `infer`, or the only function of the file. */
+  /** Name of the function in its file; absent: `infer`, or the file's only function. */
   name?: string;
-  /** SHA-256 of the code, hexadecimal. */
+  /** SHA-256 of the code, in hex. */
   sha256: string;
-  /** Python, at most FUNCTION_MAX_BYTES. */
+  /** Python code, at most FUNCTION_MAX_BYTES. */
   code: string;
 }
 
@@ -45,7 +45,7 @@ export interface BatchUsage {
   reasoning: number;
 }
 
-/** The part of a batch that changes, as one stored value. */
+/** The part of a batch that changes, stored as one value. */
 export interface StoredBatchState {
   status: BatchStatus;
   times: BatchTimes;
@@ -61,9 +61,9 @@ export interface StoredBatchState {
   /** Output tokens of results that arrived second and were dropped. */
   wastedTokens: number;
   requeued: number;
-  /** Bytes of all results. Absent: none, or a batch that an earlier version started. */
+  /** Bytes of all results. Absent: no results, or the batch was started by an earlier version. */
   resultBytes?: number;
-  /** Why its function was given up. Absent: it was not. */
+  /** Why the function was given up; absent: it was not. */
   givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }
 
@@ -76,15 +76,15 @@ export interface WrittenFiles {
 
 export const NO_BATCH_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
-/** The members under `x_otela`, which OpenAI's object does not have. */
+/** Members of the batch object under `x_otela`, which OpenAI's object does not have. */
 interface BatchProgress {
   leased: number;
   nodes: number;
   tokensPerS: number;
   linesPerS: number;
-  /** Unix seconds; null: unknown. */
+  /** Estimated end in seconds since the epoch; null: unknown. */
   estimatedEnd: number | null;
-  /** Why the batch makes no progress now, for its owner. Null: it does, or it only waits for nodes. */
+  /** For the owner: why the batch makes no progress now. Null: it makes progress, or only waits for nodes. */
   waitingFor: string | null;
 }
 

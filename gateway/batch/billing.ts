@@ -9,7 +9,7 @@ import type { BatchSpec } from './batch-spec.ts';
 import { objectOrUnavailable } from './obstacle.ts';
 import { batchUsageRow, lineBytes } from './usage.ts';
 
-/** Commits that are forwarded together: 64 KiB of results each, a few hundred records. */
+/** Maximum commits that are forwarded together: 64 KiB of results each, a few hundred usage records. */
 const COMMITS_PER_BATCH = 16;
 
 const SCHEMA = `
@@ -17,18 +17,18 @@ const SCHEMA = `
     node TEXT NOT NULL, provider TEXT NOT NULL, at INTEGER NOT NULL);
 `;
 
-/** A batch's lines and results, which bills point into. */
+/** Access to a batch's lines and results, from which usage records are made. */
 interface BilledResults {
   readonly ledger: Pick<Ledger, 'chunks'>;
   readonly demands: readonly LineRequirements[];
   resultsOf(chunk: number, seq: number): LineResult[];
 }
 
-/** One commit with usage that has not been reported yet. */
+/** A commit whose usage has not been reported yet. */
 interface Unbilled {
   position: number;
   chunk: number;
-  /** Number among the chunk's commits. */
+  /** Number of the commit within its chunk. */
   seq: number;
   node: string;
   provider: string;
@@ -37,9 +37,9 @@ interface Unbilled {
 }
 
 /**
- * Reports the usage of lines to the object of the hour and to the limits. A commit is stored together with its bill,
- * and the bill is deleted when both have it. If the gateway is killed in between, the bill is sent again; both
- * recognize it by name or position.
+ * Reports the usage of lines to the usage object of the hour and to the limits object. A commit and its entry here are
+ * stored together, and the entry is deleted when both objects have the usage. If the gateway is killed in between, the
+ * entry is sent again, and both objects recognize it by its name or position.
  */
 export class Billing {
   readonly #storage: ObjectStorage;
@@ -49,13 +49,16 @@ export class Billing {
     storage.sql.exec(SCHEMA);
   }
 
-  /** Called in the transaction that stores the results. */
+  /** Adds a commit. Called in the transaction that stores its results. */
   add({ chunk, seq, node, provider, at }: Omit<Unbilled, 'position'>): void {
     const query = 'INSERT INTO bill (chunk, seq, node, provider, at) VALUES (?, ?, ?, ?, ?)';
     this.#storage.sql.exec(query, chunk, seq, node, provider, at);
   }
 
-  /** Resolves when nothing is left. @throws ObjectUnavailableError if an object does not answer; the rest is sent next time */
+  /**
+   * Forwards all entries.
+   * @throws ObjectUnavailableError if an object does not answer; the remaining entries are forwarded next time
+   */
   async handOn(env: Env, spec: BatchSpec, record: BilledResults): Promise<void> {
     for (;;) {
       const some = this.#pending();
@@ -97,7 +100,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BilledResults, some: re
   ]);
 }
 
-/** `rows`: the usage of one commit, in which all lines name one model. */
+/** Returns the settlement of one commit. `rows`: its usage records, which all have the same model. */
 export function settlementOf(
   spec: BatchSpec,
   { position, at }: Pick<Unbilled, 'position' | 'at'>,

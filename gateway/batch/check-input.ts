@@ -9,7 +9,7 @@ import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 import { functionOf } from './functions.ts';
 import { NO_INPUT } from './messages.ts';
 
-/** The outcome of the check: the batch fails with these errors, or its lines may be leased. */
+/** Result of the input check: errors with which the batch fails, or lines that may be leased. */
 type CheckOutcome =
   | { errors: BatchError[]; model: string | null }
   | { checked: CheckedInput; made: BatchFunction | undefined };

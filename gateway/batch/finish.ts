@@ -16,13 +16,10 @@ import { outputLines } from './output.ts';
 
 /** Default lifetime of output files. */
 const OUTPUT_S = 30 * 86_400;
-/**
- * Space for lines without a response, in addition to the space for responses: each needs its `custom_id`, which the
- * input has, and one sentence.
- */
+/** Extra bytes for lines without a response: each needs its `custom_id`, which the input contains, and one sentence. */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 
-/** Approximate size of the text around a result: ids and names. */
+/** Approximate bytes of the text around a result: ids and names. */
 const NAME_BYTES = 256;
 
 const KINDS = ['output', 'error'] as const;
@@ -33,16 +30,16 @@ interface FinishOptions {
   spec: BatchSpec;
   /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** True if lines get no `custom_id` when the input can no longer be read. */
+  /** True if lines get no `custom_id` when the input cannot be read any more. */
   mayLackInput: boolean;
-  /** True if the batch waits for free quota when its results do not fit into the owner's. */
+  /** True if the batch waits for free quota when its results do not fit into the owner's quota. */
   mayWait: boolean;
   nowMs: number;
 }
 
 /**
- * Writes the output and the error file; null: it would be empty. Their ids are derived from the batch's, so a gateway
- * that is killed in between writes the same files again.
+ * Writes the output and the error file. A file's id is null if the file would be empty. The ids are derived from the
+ * batch's id, so a gateway that is killed in between writes the same files again.
  */
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { owner } = options.spec;
@@ -64,11 +61,11 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
   return { outputFileId: output?.id ?? null, errorFileId: errors?.id ?? null, leftOut: leftOut.size };
 }
 
-/** Returns the bytes that the results may have, and about how many they have. @throws FileQuotaError, ApiError 503 */
+/** Returns how many bytes the results may occupy, and about how many they need. @throws FileQuotaError, ApiError 503 */
 async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
-  // Without a response nothing needs quota, and an unavailable database must not keep a canceled batch from ending.
+  // Without a response no quota is needed, and a canceled batch must be able to end while the database is unavailable.
   if (resultBytes === 0) return { most: record.maxBytes, wanted };
   const { files: limits } = await readGatewaySettings(env, nowMs);
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
@@ -77,7 +74,7 @@ async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Pro
   throw new FileQuotaError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
 }
 
-/** Bytes of its files that an earlier try wrote; they are overwritten. @throws ApiError 503 */
+/** Returns the bytes of the batch's files that an earlier try wrote. They will be overwritten. @throws ApiError 503 */
 async function writtenBytes(env: Env, batch: string): Promise<number> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
   const rows = await queryOrUnavailable(
@@ -86,7 +83,7 @@ async function writtenBytes(env: Env, batch: string): Promise<number> {
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Discards the files of a forgotten batch, even if they were just being written: the next sweep deletes them. */
+/** Discards the files of a deleted batch, even if they were just being written. The next sweep deletes them. */
 export async function discardFiles(env: Env, batch: string, nowMs: number): Promise<void> {
   const ids = KINDS.map((kind) => resultFileId(batch, kind));
   await queryOrUnavailable(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));

@@ -1,5 +1,6 @@
 /**
- * Finds and reads the function that a batch's lines name, and names it by its content. Runs when the batch is checked.
+ * Reads the function that a batch's lines name. The function's id is a hash of its content. Called when the batch is
+ * checked.
  */
 import { and, eq } from 'drizzle-orm';
 import type { BatchError } from '../../shared/batch/batch-line.ts';
@@ -18,7 +19,7 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 
 /**
- * @returns the function, or why the batch fails; undefined: its lines are for engines
+ * @returns the function, or the error with which the batch fails; undefined: the lines are for engines
  * @throws ApiError, FileStoreError if the database or the store is unavailable
  */
 export async function functionOf(

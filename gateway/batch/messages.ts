@@ -2,7 +2,7 @@
 
 export const STEP_FAILED = 'This gateway could not do its next step, and tries again.';
 export const CANCELLED_WITHOUT_FILES = 'Its files could not be written: the file store did not take them.';
-/** @param why as the operator finds it in the log */
+/** @param why the error, which the operator finds in the log */
 export const stepGivenUp = (why: string) =>
   `This gateway failed at the same step of the batch again and again, and gave it up: ${why.slice(0, 200)}`;
 export const NO_TOKENS = 'The tokens of this month are used up: raise the budget, or wait for the next month.';

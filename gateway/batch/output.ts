@@ -1,4 +1,4 @@
-/** Writes the output and error file of an ended batch from its input and its results. */
+/** Produces the output file and the error file of an ended batch from its input and its results. */
 
 import { LINE_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import { hasBit } from '../../shared/batch/bitmap.ts';
@@ -14,11 +14,11 @@ import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 
-/** Bound of each of the two files: 50,000 results of 100 KB. */
+/** Maximum bytes of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
 /**
- * Bytes of input per read of the store, except for a longer chunk: lines with many different demands make up to 50,000
- * chunks.
+ * Bytes of input per read of the store. A longer chunk is read at once; chunks may also be short: lines with different
+ * demands make up to 50,000 of them.
  */
 const READ_BYTES = 4 * 1024 * 1024;
 
@@ -28,25 +28,25 @@ interface OutputOptions {
   store: FileStore;
   chunks: readonly ChunkState[];
   results(chunk: number): Map<number, LineResult>;
-  /** Which of the two files: lines with a successful response, or all others. */
+  /** True for the output file, with successful responses; false for the error file, with all other lines. */
   successes: boolean;
   /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** True if lines get no `custom_id` when the input can no longer be read. */
+  /** True if lines get no `custom_id` when the input cannot be read any more. */
   mayLackInput: boolean;
-  /** The reason for `unexecuted`. */
+  /** Explanation for lines with the error code `unexecuted`. */
   why?: string;
   /**
-   * Lines with successful responses that did not fit into the output file. Writing that file collects them; the error
-   * file then lists them.
+   * Lines with successful responses that did not fit into the output file. Writing the output file collects them; the
+   * error file then lists them.
    */
   leftOut: Set<number>;
   maxBytes: number;
 }
 
 /**
- * Lines of the file in the order of the input, at most `maxBytes` of them. @throws FileStoreError if the input cannot
- * be read
+ * Yields the lines of the file in the order of the input, at most `maxBytes`.
+ * @throws FileStoreError if the input cannot be read
  */
 export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8Array> {
   const { successes, leftOut, maxBytes } = options;
@@ -85,7 +85,7 @@ function written(
 
 type CustomIds = (string | null)[];
 
-/** Each chunk with the ids of its lines. */
+/** Yields each chunk with the `custom_id`s of its lines. */
 async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState, CustomIds]> {
   for (const run of runsOf(options.chunks)) {
     const ids = await customIds(options, run);
@@ -97,7 +97,7 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState,
   }
 }
 
-/** Consecutive chunks for one read; between them are only line ends. */
+/** Groups consecutive chunks into one read. Between consecutive chunks there are only line ends. */
 function* runsOf(chunks: readonly ChunkState[]): Generator<ChunkState[]> {
   let run: ChunkState[] = [];
   for (const chunk of chunks) {

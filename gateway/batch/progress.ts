@@ -1,11 +1,11 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 
-/** Rates over the last minute. In memory: after a restart they are measured again. */
+/** Rates are computed over this time. Only in memory: after a restart they are measured again. */
 const SPAN_MS = 60_000;
 const STEP_MS = 5_000;
 
 export class Progress {
-  /** At most SPAN_MS / STEP_MS + 1 entries. */
+  /** Counts over time. At most SPAN_MS / STEP_MS + 1 entries. */
   readonly #steps: { at: number; lines: number; tokens: number }[] = [];
 
   add(now: number, lines: number, tokens: number): void {
@@ -21,7 +21,7 @@ export class Progress {
     return this.#rate(now, 'lines');
   }
 
-  /** `open`: lines without a result. */
+  /** Returns the rates and the estimated end. `open`: number of lines without a result. */
   shown(now: number, open: number) {
     const linesPerS = this.#rate(now, 'lines');
     const estimatedEnd = linesPerS > 0 && open > 0 ? Math.ceil(now / 1_000 + open / linesPerS) : null;

@@ -11,7 +11,7 @@ export function countOpenBatches(env: Env, owner: string): Promise<number> {
   return queryOrUnavailable(database(env).$count(batches, openOf(owner)));
 }
 
-/** @throws ApiError 429, 503 */
+/** @throws ApiError 429 if the owner has the maximum number of open batches; 503 */
 export async function requireOpenBelowLimit(env: Env, owner: string, most: number): Promise<void> {
   const open = await countOpenBatches(env, owner);
   if (open < most) return;
@@ -20,8 +20,8 @@ export async function requireOpenBelowLimit(env: Env, owner: string, most: numbe
 }
 
 /**
- * The key of an inserted row: NULL, which the table refuses, if too many batches are open. The count is part of the
- * INSERT, so that concurrent inserts are both counted.
+ * SQL for the key id of an inserted row, or NULL, which the table refuses, if too many batches are open. The count is
+ * part of the INSERT, so that concurrent inserts count each other.
  */
 export function keyIfBelowLimit(env: Pick<Env, 'DB'>, owner: string, keyId: string, most: number): SQL<string> {
   return sql<string>`CASE WHEN (${database(env).$count(batches, openOf(owner))}) < ${most} THEN ${keyId} END`;

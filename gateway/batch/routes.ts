@@ -36,7 +36,7 @@ batchRoutes.post('/', async (c) => {
   requireEndpoint(account, { path: wanted.endpoint });
   const db = database(c.env);
   await requireOpenBelowLimit(c.env, owner, limits.open_batches);
-  // One file may be the input of many batches, and each batch writes its own files.
+  // The input needs no quota: one file may be the input of many batches. But each batch writes its own output files.
   await requireFileQuota(c.env, caller, 1, Date.now());
   const [input] = await queryOrUnavailable(
     db
@@ -51,7 +51,7 @@ batchRoutes.post('/', async (c) => {
     owner,
     account,
     windowS: WINDOW_S,
-    // If the file belongs to another owner, the batch fails in its check as if the file did not exist.
+    // If the file belongs to another owner, the input check fails as if the file did not exist.
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
   };
@@ -62,7 +62,7 @@ batchRoutes.post('/', async (c) => {
   try {
     await queryOrUnavailable(db.insert(batches).values(row).onConflictDoNothing());
   } catch (error) {
-    await batch.cancel(); // The row may have been inserted although the owner gets an error.
+    await batch.cancel(); // The row may have been inserted although the owner gets an error, so the batch is canceled.
     await requireOpenBelowLimit(c.env, owner, limits.open_batches);
     throw error;
   }
@@ -70,7 +70,7 @@ batchRoutes.post('/', async (c) => {
   return c.json(shown);
 });
 
-/** `scope=all` (not in OpenAI's API): the batches of all owners, each with its owner. */
+/** The query `scope=all`, which OpenAI's API does not have, returns the batches of all owners, each with its owner. */
 batchRoutes.get('/', async (c) => {
   const { account, owner } = await fileCaller(c);
   const ofAll = isOfAll(c.req.query('scope'), account);
@@ -122,7 +122,7 @@ async function shownOf(c: Ctx, id: string): Promise<BatchObjectJson> {
 
 const isOperator = ({ role }: Pick<Account, 'role'>) => isRoleAtLeast(role, 'operator');
 
-/** @throws ApiError 400, 403 */
+/** True if `scope` is `all`. @throws ApiError 400 for another value, 403 for a caller that is not an operator */
 function isOfAll(scope: string | undefined, account: Account): boolean {
   if (scope === undefined) return false;
   if (scope !== 'all') throw new ApiError('invalid_request', "'scope' may only be 'all'.", { param: 'scope' });
@@ -135,9 +135,9 @@ function withOwner(shown: BatchObjectJson, { owner }: { owner: string }) {
 }
 
 /**
- * Operators see, pause and cancel the batch of any owner. Only its owner can read its files, which contain prompts and
- * responses.
- * @throws ApiError 404: batches of others do not exist for this caller
+ * Returns the row of a batch. Operators can see, pause and cancel any batch. Only its owner can read its files, which
+ * contain prompts and responses.
+ * @throws ApiError 404 for a batch that the caller may not see
  */
 async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string) {
   const [row] = await queryOrUnavailable(
@@ -151,7 +151,7 @@ async function rowOf(env: Env, { account, owner }: { account: Account; owner: st
   return row;
 }
 
-/** @throws ApiError 400 in OpenAI's form */
+/** Parses the body of a request that creates a batch. @throws ApiError 400 in OpenAI's form */
 function wantedOf(body: Json) {
   const { input_file_id: input, endpoint, completion_window: window, metadata, output_expires_after: expires } = body;
   if (typeof input !== 'string' || input === '')

@@ -5,12 +5,12 @@ import type { Env } from '../env.ts';
 import { batches } from '../files/schema.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 
-/** @throws ApiError 503 */
+/** True if the batch is in its owner's list. @throws ApiError 503 */
 export async function isListed(env: Env, id: string): Promise<boolean> {
   return (await queryOrUnavailable(database(env).$count(batches, eq(batches.id, id)))) > 0;
 }
 
-/** Writes the summary that lists show. @throws ApiError 503 */
+/** Writes the batch object that lists show. @throws ApiError 503 */
 export async function saveSummary(env: Env, spec: BatchSpec, summary: BatchObjectJson): Promise<void> {
   const open = !isTerminal(summary.status);
   await queryOrUnavailable(database(env).update(batches).set({ summary, open }).where(eq(batches.id, spec.id)));

@@ -3,17 +3,17 @@ import type { Env } from '../env.ts';
 import { objectOrUnavailable } from './obstacle.ts';
 
 /**
- * The tokens that a batch may still use this month. Read from the limits every few seconds; in between, this subtracts
- * what its lines use and may use, so that running lines do not exceed the budget. Limits on requests and tokens per
- * minute do not apply to lines.
+ * The tokens that a batch may still use this month. Read from the limits object every few seconds. In between, the
+ * tokens that its lines used and are expected to use are subtracted, so that running lines do not exceed the budget.
+ * Limits on requests and tokens per minute do not apply to lines.
  */
 export class TokenBudget {
-  /** Undefined: no limit. */
+  /** Tokens that remain; undefined: no limit. */
   #remaining: number | undefined;
 
   /**
-   * Reads the limits again, for the models that its lines name: if the tokens of one are used up, all lines wait. If
-   * they cannot be read, `refresh` rejects and the last value stays.
+   * Reads the limits again, for the models that the batch's lines name. If the tokens for one of these models are used
+   * up, all lines wait. If the limits cannot be read, `refresh` rejects and the last value stays.
    */
   async refresh(
     env: Pick<Env, 'LIMITS'>,
@@ -26,7 +26,7 @@ export class TokenBudget {
       return;
     }
     const { subject, ...sets } = limits;
-    // Few batches name several models.
+    // Most batches name one model, so there are few calls.
     const asked = models.length === 0 ? [undefined] : models;
     const lefts = await Promise.all(
       asked.map(async (name) => {
@@ -41,7 +41,7 @@ export class TokenBudget {
     this.#remaining = Number.isFinite(least) ? least : undefined;
   }
 
-  /** Lines of this batch used this many tokens. */
+  /** Subtracts tokens that lines of this batch used. */
   spend(tokens: number): void {
     if (this.#remaining !== undefined) this.#remaining -= tokens;
   }

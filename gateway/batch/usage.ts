@@ -5,12 +5,13 @@ import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
-/** Tokens that a chat template may add to a prompt. */
+/** Maximum tokens that a chat template may add to a prompt. */
 const TEMPLATE_TOKENS = 1_024;
 
 /**
- * Tokens that a response claims to have used; for chat/completions, completions, embeddings and responses. A token has
- * at least one byte, so a provider cannot charge for more than the bytes that were sent and received.
+ * Returns the tokens that a response claims to have used; for chat/completions, completions, embeddings and responses.
+ * The claim is bounded: a token has at least one byte, so a provider cannot charge for more than the bytes that were
+ * sent and received.
  * @param inputBytes upper bound of the line's length: see `lineBytes`
  */
 export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
@@ -39,8 +40,8 @@ export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, i
 }
 
 /**
- * Upper bound of the length of a chunk's line. With the chunk's total length as the bound, each line could be charged
- * for all of them.
+ * Returns an upper bound of the length of a chunk's line. The chunk's total length would be no useful bound, because
+ * each line could then be charged for all of it.
  */
 export function lineBytes(chunk: Pick<ChunkRange, 'bytes' | 'longest'> | undefined): number {
   return chunk?.longest ?? chunk?.bytes ?? 0;
@@ -63,8 +64,8 @@ interface BilledLine {
 }
 
 /**
- * One usage record for each line that an engine answered. The stream number is derived from the line, so the line
- * counts once.
+ * Builds the usage record of a line that an engine answered. The record's stream number is derived from the line, so
+ * the line counts once.
  */
 export function batchUsageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
   const { input, cached, output, reasoning } = lineUsage(result, inputBytes);
@@ -98,9 +99,9 @@ export function batchUsageRow({ spec, result, ref, provider, at, model, inputByt
 }
 
 /**
- * The number of one line, always the same: 52 bits of a hash above 2^52, because tunnels use only lower numbers. If one
- * node answers a million lines in one hour, two of them have the same number with a probability of 1 in 9,000; the
- * record of the later one is then missing.
+ * Returns the stream number of one line, always the same: 52 bits of a hash above 2^52, because tunnels use only lower
+ * numbers. If one node answers a million lines in one hour, two of them have the same number with a probability of 1 in
+ * 9,000; the record of the later one is then missing.
  */
 export function lineStreamNumber(batch: string, chunk: number, line: number): number {
   const name = `${batch}/${chunk}/${line}`;

@@ -22,47 +22,47 @@ import { verifyHello } from '../registry/gossip/handshake.ts';
 import { AUDIENCE_HEADER } from '../registry/gossip/socket-headers.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
 
-/** Session of the callee, as the caller named it. */
+/** Header with the callee's session, sent by the caller. */
 export const CALLEE_HEADER = 'x-otela-callee';
 
-/** Longest time from the caller's upgrade to the callee's proof. */
+/** Maximum time from the caller's upgrade to the callee's proof. */
 const MEET_MS = 10_000;
 /**
- * Bounds on relayed traffic, which a gateway carries in addition to its own requests: bytes per circuit, and rates per
- * circuit and gateway. Both directions together.
+ * Bounds on circuits, which a gateway carries in addition to its own requests: bytes per circuit, and rates per circuit
+ * and per gateway. They count both directions together.
  */
 const CIRCUIT_BYTES = 4 * 1024 ** 3;
 const CIRCUIT_BYTES_PER_S = 16 * 1024 * 1024;
 const GATEWAY_BYTES_PER_S = 32 * 1024 * 1024;
-/** A circuit without a message for this long is closed; even idle agents gossip more often. */
+/** A circuit without a message for this time is closed. Even idle agents gossip more often. */
 const IDLE_MS = 120_000;
-/** Longest life of a circuit. Then both ends connect again, and a session that is over by then is refused. */
+/** Maximum life of a circuit. Then both ends connect again, and a session that has ended meanwhile is refused. */
 const LIFE_MS = 60 * 60_000;
 
 /**
- * Callers that have not proved their session. Tickets are public: a peer that repeatedly presents tickets of others
- * uses no more memory than these. Beyond this the oldest is closed, because an honest caller proves itself with its
- * next message.
+ * Maximum callers that have not proved their session. Tickets are public, so a peer may present other sessions' tickets
+ * repeatedly; this bounds the memory for such peers. Beyond it the oldest caller is closed, because an honest caller
+ * proves itself with its next message.
  */
 const UNPROVEN_MAX = 512;
 const CIRCUITS_MAX = 256;
 const CIRCUITS_PER_SESSION_MAX = 16;
-/** Rate of calls per caller; each call rings at its callee. */
+/** Maximum calls per second of one caller. Each call sends a frame to its callee. */
 const CALLS_PER_S = 1;
 const CALLS_BURST = 32;
 /**
- * Rate of rings per callee, from all callers together: half of what a callee accepts before it leaves its gateway
- * (`FRAME_LIMITS.circuit`).
+ * Maximum calls per second to one callee, from all callers together: half of the rate at which a callee closes its
+ * tunnel (`FRAME_LIMITS.circuit`).
  */
 const RINGS_PER_S = 10;
 const RINGS_BURST = 100;
 const CALLERS_MAX = 4_096;
 
-/** Open circuits of this process, with their sessions. Only hosts with all objects in one process have circuits. */
+/** Open circuits of this process with their sessions. Only hosts that run all objects in one process have circuits. */
 const open = new Map<CircuitObject, readonly string[]>();
-/** Oldest first, at most UNPROVEN_MAX. */
+/** Callers without a proof, oldest first, at most UNPROVEN_MAX. */
 const unproven = new Set<CircuitObject>();
-/** Quotas of callers and of callees. At most CALLERS_MAX each, oldest first. */
+/** Rate limits of callers and callees by session, oldest first, at most CALLERS_MAX each. */
 const calls = new Map<string, TokenBucket>();
 const rings = new Map<string, TokenBucket>();
 const everything = new TokenBucket(GATEWAY_BYTES_PER_S, GATEWAY_BYTES_PER_S, steadyNow());
@@ -73,15 +73,15 @@ interface End {
   readonly audience: string;
   readonly nonce: Uint8Array;
   proven: boolean;
-  /** Bytes sent to it, by `circuitCost`, since it was last asked whether it reads. */
+  /** Bytes (by `circuitCost`) sent to this end since the last ping that asks whether it reads. */
   unasked: number;
-  /** Unanswered questions, oldest first: as many as fit the window. */
+  /** Pings without an answer, oldest first, at most as many as fit the window. */
   readonly asked: string[];
 }
 
 /**
- * One circuit: a caller, its callee, and the bytes between them, which are TLS from end to end. Lives as long as its
- * sockets.
+ * One circuit: a caller, a callee, and the bytes between them, which are encrypted by TLS from end to end. Lives as
+ * long as its two sockets.
  */
 export class CircuitObject extends GatewayObject {
   #callee = '';
@@ -91,14 +91,17 @@ export class CircuitObject extends GatewayObject {
   #bytes = 0;
   readonly #pace = new TokenBucket(CIRCUIT_BYTES_PER_S, CIRCUIT_BYTES_PER_S, steadyNow());
   #idle: () => void = () => {};
-  /** Timers that end the circuit. Canceled at its end, so that none of them keeps a closed circuit in memory. */
+  /**
+   * Functions that cancel the timers of this circuit. Called at its end, so that no timer keeps a closed circuit in
+   * memory.
+   */
   readonly #timers: (() => void)[] = [];
   #finished = false;
 
-  /** Accepts first the caller, which names its callee, then the callee. */
+  /** Accepts the caller, which names its callee, and then the callee. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES) ?? new Uint8Array();
-    const ticket = decodeTicket(bytes, workerdCrypto); // Verified when the socket was accepted.
+    const ticket = decodeTicket(bytes, workerdCrypto); // The ticket was verified when the socket was accepted.
     const callee = request.headers.get(CALLEE_HEADER);
     const isCaller = callee !== null;
     if (this.#finished || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
@@ -196,8 +199,8 @@ export class CircuitObject extends GatewayObject {
   }
 
   /**
-   * The end `from` has read one step of the bytes that `to` sent: `to` may send another step, at the rate of the
-   * circuit and the gateway.
+   * Handles a message that confirms that the end `from` has read one step of the bytes that `to` sent. `to` may then
+   * send another step, at the rate of the circuit and the gateway.
    */
   #onText(from: End, to: End, text: string): void {
     const nonce = READ_TEXT.exec(text)?.[1];

@@ -12,9 +12,9 @@ import { CALLEE_HEADER } from './circuit-object.ts';
 
 /**
  * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the
- * session, which got the name over its tunnel: both connect to one object. There each proves that its ticket is its
- * own.
- * @throws ApiError 400, 403, 404 if this host joins no agents, 410, 503; another protocol version is answered with 426
+ * session itself, which received the name on its tunnel. Both connect to one circuit object, where each proves that it
+ * owns its ticket's session.
+ * @throws ApiError 400, 403, 404 if this host has no circuits, 410, 503; another protocol version gets 426
  */
 export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
   const calls = SESSION_PATTERN.test(to);
@@ -35,7 +35,7 @@ export async function connectCircuit(request: Request, to: string, env: Env, ctx
   return answer;
 }
 
-/** 128 random bits. */
+/** Creates a circuit's name of 128 random bits. */
 function newName(): string {
   return hex(crypto.getRandomValues(new Uint8Array(16)));
 }

@@ -1,4 +1,4 @@
-/** `otela-gateway batches`: `/v1/batches` for the shell. */
+/** `otela-gateway batches`: calls `/v1/batches` from the shell. */
 import * as z from 'zod';
 import { type Command, type Flags, type ParsedFlags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
@@ -60,7 +60,7 @@ const batchSchema = z.looseObject({
 const HEAD = ['id', 'status', 'done', 'failed', 'pace', 'end', 'endpoint', 'model', 'created', 'used', 'waits for'];
 const NONE = '–';
 
-/** The pace of a finished batch is left out. */
+/** The rates of a finished batch are omitted. */
 const row: ListRow = (value) => {
   const {
     id,

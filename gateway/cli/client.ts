@@ -11,23 +11,23 @@ import { startTimer } from '../platform/start-timer.ts';
 import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
-/** The gateway refused the request. Printed without a stack. */
+/** The gateway refused the request. Printed without a stack trace. */
 export class ClientError extends CommandError {}
 
-/** No gateway answers. */
+/** No gateway answers at the address. */
 class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNAVAILABLE;
 }
 
-/** The gateway failed, or its response broke off. */
+/** The gateway failed, or its response was cut. */
 class Failing extends ClientError {}
 
-/** How long a command with a long wait retries while the gateway is away: 10 minutes. */
+/** A command with a long wait retries for this time while the gateway cannot be reached: 10 minutes. */
 const AWAY_RETRY_MAX_MS = 600_000;
 
 /**
- * Returns the result of `work`, which is retried while the gateway is away, fails, or breaks off its responses. @throws
- * ClientError
+ * Calls `work` until it succeeds: retries while the gateway cannot be reached, fails, or cuts responses.
+ * @throws ClientError
  */
 export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Promise<T> {
   for (const until = performance.now() + AWAY_RETRY_MAX_MS; ; ) {
@@ -42,8 +42,8 @@ export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Pr
 }
 
 /**
- * Longer than any machine needs for a response. Before that the command reports regularly that it is waiting, and the
- * user can end it.
+ * Maximum time for a response, longer than any machine needs. Meanwhile the command reports regularly that it is
+ * waiting, and the user can end it.
  */
 const ANSWER_MAX_MS = 600_000;
 
@@ -65,11 +65,11 @@ export interface ApiTarget {
   json: boolean;
 }
 
-/** The target that the flags of `CONNECTION_FLAGS` name. @throws UsageError */
+/** Returns the target from the values of CONNECTION_FLAGS. @throws UsageError */
 export function targetAt(path: string, values: { url: string; 'key-file': string; json: boolean }): ApiTarget {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
     throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
-  // Users paste the URL for OpenAI clients, which ends in /v1.
+  // Users may paste the URL for OpenAI clients, which ends in /v1.
   return { path, url: values.url.replace(/\/(v1\/*)?$/, ''), keyFile: values['key-file'], json: values.json };
 }
 
@@ -91,7 +91,7 @@ interface ListColumns {
   row: ListRow;
 }
 
-/** Prints page by page, one line per object. */
+/** Prints a list page by page, with one line per object. */
 export async function printList(target: ApiTarget, { head, row }: ListColumns): Promise<number> {
   const table = new Table(head);
   for (let after = '', more = true; more && !isStdoutClosed(); ) {
@@ -109,9 +109,9 @@ export async function printList(target: ApiTarget, { head, row }: ListColumns): 
 }
 
 /**
- * `printList` and `get ID`, which every list of objects has. `others` are further verbs, called with the ID and its
- * path.
- * @throws UsageError with `usage` for anything else
+ * Runs `list` (by `printList`) or `get ID`, which every list of objects has. `others`: further verbs, which are called
+ * with the id and its path.
+ * @throws UsageError with `usage` for any other verb
  */
 export function listOrGet(
   target: ApiTarget,
@@ -129,7 +129,10 @@ export function listOrGet(
   return askGateway(target, 'GET', path).then((answer) => printAnswer({ ...target, json: true }, listed.row, answer));
 }
 
-/** Characters that a header may contain. With any other, fetch would throw an error with the key in its message. */
+/**
+ * Characters that a header may contain. With any other character, fetch would throw an error whose message contains the
+ * key.
+ */
 const KEY = /^[\x21-\x7e]+$/;
 
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
@@ -153,14 +156,14 @@ export async function askGateway(
   throw refusal(response.status, text);
 }
 
-/** Streams the response, of any length. @throws ClientError */
+/** Returns the response as a stream, of any length. @throws ClientError */
 export async function download(target: ApiTarget, path: string): Promise<ReadableStream<Uint8Array>> {
   const response = await send(target, 'GET', path, undefined, undefined);
   if (response.ok && response.body !== null) return response.body;
   throw refusal(response.status, await response.text());
 }
 
-/** Sends a form, which is read from its files while it is sent, without a time limit. @throws ClientError */
+/** Sends a form without a time limit. Its files are read while they are sent. @throws ClientError */
 export async function upload(target: ApiTarget, path: string, form: FormData): Promise<unknown> {
   const response = await send(target, 'POST', path, form, undefined);
   const text = await response.text();
@@ -196,7 +199,7 @@ async function send(
   });
 }
 
-/** @throws ClientError if the response breaks off */
+/** @throws ClientError if the response is cut */
 function textOf(response: Response): Promise<string> {
   return response.text().catch((cause: unknown) => {
     throw new Failing(`${new URL(response.url).origin} broke off its answer`, { cause });
@@ -209,7 +212,7 @@ function refusal(status: number, text: string): ClientError {
   return new Kind(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
-/** @throws UsageError if the verb would ignore a given flag */
+/** @throws UsageError if the verb would ignore a flag that was given */
 export function refuseIgnoredFlags(
   verb: string | undefined,
   flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
@@ -220,5 +223,5 @@ export function refuseIgnoredFlags(
 
 const deletedSchema = z.object({ deleted: z.boolean() });
 
-/** True if a DELETE found the object that it names. */
+/** True if a DELETE found the object. */
 export const wasDeleted = (answer: unknown): boolean => deletedSchema.parse(answer).deleted;

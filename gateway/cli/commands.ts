@@ -1,4 +1,4 @@
-/** Every command of `otela-gateway` by name, in the order of its help. */
+/** Every command of `otela-gateway`, in the order of its help. */
 import manifest from '../../package.json' with { type: 'json' };
 import {
   type Command,

@@ -1,11 +1,11 @@
-/** `otela-gateway factory`: what autoscalers do, and why. */
+/** `otela-gateway factory`: the state of autoscalers, and why they decided what they did. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { modelReport } from '../../shared/factory/factory-exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
 
-/** Newest decisions shown per autoscaler; --json has all. */
+/** Number of decisions that are shown per autoscaler; --json shows all. */
 const DECISIONS = 5;
 
 const factorySchema = z.looseObject({
@@ -40,7 +40,7 @@ async function factoryCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** The lines contain text from autoscalers, so callers must make them printable. */
+/** The lines contain text from autoscalers, so callers must replace control characters before printing them. */
 function linesOf({
   id,
   provider,

@@ -1,4 +1,4 @@
-/** `otela-gateway files`: `/v1/files` for the shell. */
+/** `otela-gateway files`: calls `/v1/files` from the shell. */
 import { createWriteStream, openAsBlob } from 'node:fs';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
@@ -77,9 +77,13 @@ async function filesCommand(args: readonly string[]): Promise<number> {
 
 const deleted: ListRow = (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'];
 
-/** @returns the file's object @throws ClientError */
+/**
+ * Uploads a file.
+ * @returns the file's object
+ * @throws ClientError
+ */
 export async function putFile(target: ApiTarget, path: string, purpose = 'batch'): Promise<unknown> {
-  // Backed by the file, so it is read while it is sent.
+  // The blob is backed by the file, which is read while it is sent.
   const blob = await blobOf(path);
   const form = new FormData();
   form.set('purpose', purpose);

@@ -1,8 +1,8 @@
-/** Reads `GET /admin/nodes`, page after page. */
+/** Reads all pages of `GET /admin/nodes`. */
 import * as z from 'zod';
 import { type ApiTarget, askGateway } from './client.ts';
 
-/** The members of a node that every command reads. */
+/** Schemas of the members of a node that every command reads. */
 export const LISTED_NODE = {
   session: z.string(),
   state: z.string(),
@@ -11,7 +11,7 @@ export const LISTED_NODE = {
   cluster: z.string(),
 };
 
-/** @throws ClientError; ZodError if the response has another form */
+/** @throws ClientError; ZodError if the response is malformed */
 export async function* listedNodes<Node extends { session: string }>(
   target: ApiTarget,
   query: URLSearchParams,

@@ -1,4 +1,4 @@
-/** `otela-gateway logs NODE`: the current output of a node's engine or agent; for an ended node, its last output. */
+/** `otela-gateway logs NODE`: the current output of a node's engine or agent, or the last output of an ended node. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
@@ -37,7 +37,7 @@ const WITHHELD = {
   forbidden: 'its provider shows no logs (--no-remote-logs)',
   sealed: 'it opened sealed requests, and its log may quote them',
 };
-/** Interval between requests to an agent: the same as on the node's page. */
+/** Interval between requests to an agent. The node's page in the dashboard uses the same. */
 const EVERY_MS = 2_000;
 
 async function logsCommand(args: readonly string[]): Promise<number> {
@@ -68,8 +68,9 @@ async function logsCommand(args: readonly string[]): Promise<number> {
 }
 
 /**
- * Finds a node by its session, by the beginning of it, or by the machine's name; nodes that have not left take
- * precedence. @throws ClientError if none matches, or several
+ * Finds a node by its session, by the beginning of its session, or by the machine's name. Nodes that have not left take
+ * precedence.
+ * @throws ClientError if no node matches, or several
  */
 async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof nodeSchema>> {
   const found: z.infer<typeof nodeSchema>[] = [];
@@ -85,7 +86,7 @@ async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof n
   return one;
 }
 
-/** Undefined: its agent can no longer be asked. */
+/** Reads the output from the agent; undefined: the agent cannot be reached any more. */
 async function telemetry(target: ApiTarget, session: string): Promise<Telemetry | undefined> {
   try {
     return telemetrySchema.parse(await askGateway(target, 'GET', `/${encodeURIComponent(session)}/telemetry`));
@@ -99,8 +100,8 @@ async function telemetry(target: ApiTarget, session: string): Promise<Telemetry 
 const LAST_LOG_TRIES = 5;
 
 /**
- * The stored output of an ended node. While a session is about to store its log, the request is repeated for some
- * seconds.
+ * Reads the stored output of an ended node. If it is missing, the request is repeated for some seconds, because the
+ * session may be about to store it.
  */
 async function lastWords(target: ApiTarget, session: string): Promise<string> {
   for (let tries = LAST_LOG_TRIES; ; tries--) {
@@ -117,7 +118,7 @@ async function lastWords(target: ApiTarget, session: string): Promise<string> {
   }
 }
 
-/** Engines print these lines, so they are made printable: they must not control the terminal. */
+/** Prints lines of an engine. Control characters are replaced, so that the engine cannot control the terminal. */
 function say({ json }: ApiTarget, session: string, text: string): void {
   if (text === '') return;
   for (const line of text.replace(/\n$/, '').split('\n'))

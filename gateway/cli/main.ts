@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** `otela-gateway`. */
+/** The entry point of `otela-gateway`. */
 import { runProgram } from '../../shared/command-line/index.ts';
 import { CommandError, EXIT_FAILED } from '../command.ts';
 import { boundYoungGeneration } from '../hosts/node/serve/young-generation.ts';
@@ -15,7 +15,7 @@ process.exitCode = await runProgram(GATEWAY_PROGRAM, argv, undefined, {
   complain: console.error,
   exitOf: (error) => {
     if (error instanceof CommandError) return error.exitCode;
-    // The stack is shown only with DEBUG set.
+    // The stack trace is printed only if DEBUG is set.
     return error instanceof IssuerError || process.env.DEBUG === undefined ? EXIT_FAILED : undefined;
   },
   failed: EXIT_FAILED,

@@ -1,12 +1,12 @@
-/** Follows a growing text. Each read returns only the last part. Pure. */
+/** Finds the new part of a growing text of which each read returns only the end. Pure. */
 
-/** Characters that are compared to find the end of the previous text. */
+/** How many characters of the previous text are compared to find its end. */
 const OVERLAP_CHARS = 1_024;
 
 /**
- * Returns the part of `text` after the end of `before`, with a marker if output between them is missing. If one line
- * fills all compared characters, repetitions of it may be left out, because they look like the lines that `before`
- * already had.
+ * Returns the part of `text` after the end of `before`, with a marker if output between them is missing. If one
+ * repeated line fills all compared characters, some repetitions may be missing, because they look like lines that
+ * `before` already had.
  */
 export function textAfter(before: string, text: string): string {
   if (before === '') return text;
@@ -14,7 +14,7 @@ export function textAfter(before: string, text: string): string {
   // If the tail moved on, `text` begins inside `before`: finds the longest end of `before` with which `text` begins.
   for (let from = before.indexOf('\n') + 1; from > 0 && from < before.length; from = before.indexOf('\n', from) + 1)
     if (text.startsWith(before.slice(from))) return text.slice(before.length - from);
-  // The first line of `text` may be cut.
+  // The first line of `text` may be incomplete, so the end of `before` is searched in it.
   const end = before.slice(-OVERLAP_CHARS);
   const at = text.lastIndexOf(end);
   return at === -1 ? `--- some output is missing here\n${text}` : text.slice(at + end.length);

@@ -13,7 +13,7 @@ const nodeSchema = z.looseObject({
   load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
   breaker: z.object({ state: z.string() }),
   models: z.array(z.object({ id: z.string() })),
-  /** Absent: an older gateway. */
+  /** Absent: the gateway has an older version. */
   cause: z.string().nullable().optional(),
 });
 
@@ -30,7 +30,7 @@ const eventSchema = z.object({
 });
 const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
 const drainedSchema = z.object({ running: z.number() });
-/** Events in one page; the API has more. */
+/** Maximum events that are printed: one page of the API. */
 const EVENTS = 1_000;
 
 const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
@@ -110,7 +110,7 @@ async function listNodes(target: ApiTarget, wanted: Record<string, string | unde
   if (!target.json) table.flush();
 }
 
-/** Prints the newest event first, in the order of the API and of the other lists. */
+/** Prints events, newest first, as the API and the other lists do. */
 async function tellHistory(target: ApiTarget, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
   const { data } = historySchema.parse(await askGateway(target, 'GET', `/history?${query}`));

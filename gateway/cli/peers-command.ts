@@ -1,4 +1,4 @@
-/** `otela-gateway peers …`: the peer institutions. This gateway accepts their nodes in addition to its own. */
+/** `otela-gateway peers …`: peer institutions, whose nodes this gateway accepts in addition to its own. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { type ApiTarget, askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';

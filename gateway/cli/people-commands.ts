@@ -78,7 +78,7 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** If no limit is left, the row is removed. */
+/** Replaces an empty object by null, so that the row without limits is removed. */
 function noneIfEmpty({ limits }: Record<string, unknown>): { limits: unknown } {
   const left = Object.values(limits ?? {}).some((value) => value !== undefined);
   return { limits: left ? limits : null };
@@ -90,7 +90,7 @@ function memberRow(value: unknown): string[] {
   return [user_id, lead ? 'lead' : 'member', granted, limitWords(limits), created_at, name];
 }
 
-/** The limits, under the names of their flags. */
+/** Formats limits under the names of their flags. */
 function limitWords(limits: Record<string, unknown> | null): string {
   const words = Object.entries(LIMIT_FLAGS).flatMap(([flag, { member }]) => {
     const value = limits?.[member.slice('limits.'.length)];

@@ -1,4 +1,4 @@
-/** Runs `keys`, `users`, `projects`, `providers` and `tokens` with the admin REST API. */
+/** Runs the commands `keys`, `users`, `projects`, `providers` and `tokens`, which call the admin REST API. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, type ListRow, printAnswer, printList, targetAt } from './client.ts';
@@ -7,7 +7,7 @@ import type { FieldKind, Resource } from './resources.ts';
 const DAY_S = 86_400;
 const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
 
-/** Builds the command of a row of the table. */
+/** Builds the command of one resource in the table. */
 export function buildResourceCommand(name: string, resource: Resource): Command {
   const { summary, examples, verbs } = resource;
   const overlap = { value: '24h', help: 'rotate: the old key stays valid for this long' };
@@ -58,7 +58,8 @@ async function resourceCommand(
 }
 
 /**
- * Refuses flags that the verb would ignore: `keys list --project P` would otherwise show all keys. @throws UsageError
+ * Refuses flags that the verb would ignore: `keys list --project P`, for example, would show all keys.
+ * @throws UsageError
  */
 function refusePassedOver(name: string, verb: string, { flags }: Resource, given: readonly string[]): void {
   const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
@@ -66,7 +67,7 @@ function refusePassedOver(name: string, verb: string, { flags }: Resource, given
   if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
 }
 
-/** Deletes day by day until nothing is left. */
+/** Deletes a user's records day by day until nothing is left. */
 async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<number> {
   const step = z.object({ id: z.string(), days_left: z.number() });
   for (;;) {
@@ -77,7 +78,7 @@ async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<
   }
 }
 
-/** Only the secret is printed to stdout, so that `> token` makes a token file. */
+/** Prints only the secret to stdout, so that `> token` creates a token file. */
 function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' | 'token'): number {
   if (json) console.log(JSON.stringify(answer));
   else {
@@ -87,7 +88,7 @@ function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' |
   return EXIT_DONE;
 }
 
-/** The members of a request body that the flags set. */
+/** Returns the members of a request body that flags set. */
 export function bodyFromFlags(
   { flags }: Pick<Resource, 'flags'>,
   values: Readonly<Record<string, unknown>>,
@@ -129,8 +130,8 @@ function parsed(flag: string, kind: FieldKind, given: string): unknown {
 }
 
 /**
- * RFC 3339 from `90d` or `2026-12-31`. @throws UsageError for other text, because Date.parse takes a bare 45 as a year,
- * while the user meant days
+ * Converts `90d` or `2026-12-31` to RFC 3339.
+ * @throws UsageError for other text, because Date.parse takes a bare 45 as a year, while the user meant days
  */
 function endOf(flag: string, given: string): string {
   const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;
@@ -149,7 +150,7 @@ export function limitsFromAnswer(answer: unknown): Record<string, unknown> {
   return z.object({ limits: z.record(z.string(), z.unknown()).nullish() }).parse(answer).limits ?? {};
 }
 
-/** Keeps limits that no flag names, because the REST API replaces all of them. */
+/** Adds the existing limits that no flag names, because the REST API replaces all of them. */
 export function mergeLimits(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
   const given = body.limits;
   if (typeof given !== 'object' || given === null) return body;
@@ -164,7 +165,7 @@ const ended = z.object({
   expires_at: z.string().nullish(),
 });
 
-/** The column name of a member. */
+/** Returns the column name of a member. */
 const columnOf = (member: string) => member.replaceAll('_', ' ');
 
 function rowOf(more: readonly string[]): ListRow {

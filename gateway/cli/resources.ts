@@ -1,12 +1,13 @@
 /**
- * `otela-gateway keys|users|projects|providers|tokens|factory-tokens`: the verbs and flags of each, and its columns.
+ * The resources that `otela-gateway` manages (keys, users, projects, providers, tokens, factory-tokens): the verbs and
+ * flags of each, and its columns.
  */
 import type { Flag } from '../../shared/command-line/index.ts';
 
-/** How a flag's value becomes a member of the request body. */
+/** How a flag's value is converted to a member of the request body. */
 export type FieldKind = 'text' | 'list' | 'count' | 'switch' | 'expiry';
 
-/** `member`: of the body; with the prefix `limits.` it is a member of `limits`. */
+/** `member`: name in the request body. With the prefix `limits.` it is a member of `limits`. */
 type ResourceFlag = Pick<Flag, 'value' | 'help' | 'takes'> & { member: string; kind: FieldKind };
 
 export interface Resource {
@@ -15,11 +16,11 @@ export interface Resource {
   examples: string;
   flags: Readonly<Record<string, ResourceFlag>>;
   verbs: readonly ('create' | 'list' | 'show' | 'set' | 'revoke' | 'rotate' | 'delete')[];
-  /** The member that is shown only once. Absent: there is none. */
+  /** The member that is shown only at creation; absent: none. */
   secret?: 'key' | 'token';
-  /** The member that `create` takes as an argument instead of a flag. Absent: none. */
+  /** The member that `create` takes as an argument and not as a flag; absent: none. */
   first?: string;
-  /** Members that a list shows between the id and the state. */
+  /** Members that a list shows between id and state. */
   shown: readonly string[];
 }
 

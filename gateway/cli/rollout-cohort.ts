@@ -6,29 +6,31 @@ export interface RolloutNode {
   cluster: string;
   version: string;
   state: string;
-  /** True if it gets requests. */
+  /** True if the node gets requests. */
   ready: boolean;
-  /** Ids of the models that it serves now. */
+  /** Ids of the models that the node serves now. */
   models: readonly string[];
 }
 
 interface Wanted {
   to: string;
-  /** `5` or `25%` of all nodes, at least one. */
+  /**
+   * How many nodes are restarted at a time: a number such as `5`, or a share such as `25%` of all nodes; at least one.
+   */
   cohort: string;
-  /** True: also nodes without which a model has no node. */
+  /** True: also restarts nodes that are the only node of one of their models. */
   alone: boolean;
 }
 
 interface Cohort {
   chosen: RolloutNode[];
-  /** Nodes left out because each is the only node of one of its models. */
+  /** Nodes that are omitted because each is the only node of one of its models. */
   only: RolloutNode[];
-  /** Number of nodes that do not run the version yet. */
+  /** Number of nodes that do not run the new version yet. */
   behind: number;
 }
 
-/** Nodes of a version, and how many of them serve. */
+/** Nodes that run the new version, and how many of them serve. */
 export interface Upgraded {
   here: number;
   serving: number;
@@ -40,14 +42,18 @@ export function upgradedOf(nodes: readonly RolloutNode[], to: string): Upgraded 
 }
 
 /**
- * True if a cohort is back: each node that served serves again, and each node that waited for a deployment waits again.
+ * True if a restarted cohort is back: each node that served serves again, and each node that waited for a deployment
+ * waits again.
  */
 export function isBack(now: Upgraded, before: Upgraded, chosen: readonly RolloutNode[]): boolean {
   const served = chosen.filter(({ ready }) => ready).length;
   return now.here >= before.here + chosen.length && now.serving >= before.serving + served;
 }
 
-/** Nodes that serve nothing are first, because restarting them affects no requests. Each model keeps a serving node. */
+/**
+ * Chooses the next nodes. Nodes that serve nothing come first, because restarting them affects no requests. Each model
+ * keeps a serving node, unless `alone`.
+ */
 export function cohortOf(nodes: readonly RolloutNode[], { to, cohort, alone }: Wanted): Cohort {
   const behind = nodes.filter(({ version, state }) => version !== to && state !== 'DOWN');
   const size = cohort.endsWith('%')

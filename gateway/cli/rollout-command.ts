@@ -1,4 +1,4 @@
-/** `otela-gateway rollout …`: restarts agents with another version, some at a time, while the others serve. */
+/** `otela-gateway rollout …`: restarts agents with another version, a cohort at a time, while the other nodes serve. */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import manifest from '../../package.json' with { type: 'json' };
@@ -17,7 +17,7 @@ const nodeSchema = z.looseObject({
   agent_version: z.string().default('unknown'),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
 });
-/** `minimum_agent_version` is absent at a gateway of an older version. */
+/** `minimum_agent_version` is absent in the answer of a gateway of an older version. */
 const settingsSchema = z.object({ minimum_agent_version: z.string().nullable().default(null) });
 const restartedSchema = z.object({ from: z.string(), running: z.number() });
 
@@ -126,10 +126,7 @@ async function start(rollout: Rollout): Promise<number> {
   }
 }
 
-/**
- * Waits until as many more nodes of the version exist, and serve, as were restarted. @throws ClientError if that takes
- * too long
- */
+/** Waits until as many nodes as were restarted run the version and serve. @throws ClientError if this takes too long */
 async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {
@@ -146,7 +143,7 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Up
   }
 }
 
-/** Nodes that have not left. */
+/** Returns the nodes that have not left. */
 async function living({ target, cluster }: Rollout): Promise<RolloutNode[]> {
   const nodes: RolloutNode[] = [];
   const query = new URLSearchParams({ limit: '1000' });

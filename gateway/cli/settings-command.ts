@@ -56,7 +56,7 @@ function show(settings: Record<string, unknown>, json: boolean): number {
   return EXIT_DONE;
 }
 
-/** Text that is not JSON is taken literally. */
+/** Parses a value. Text that is not JSON is taken literally. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -1,9 +1,9 @@
-/** True if the reader of a command's output closed stdout, which it may do early (`… | head`). */
+/** Tracks whether the reader of the command's output closed stdout, which it may do early (`… | head`). */
 
 let gone = false;
 
 /**
- * A closed stdout must not end a gateway or a deletion, and is not an error. Commands that only print check
+ * Ignores the error of a closed stdout, which must not end a gateway or a deletion. Commands that only print check
  * `isStdoutClosed` and stop.
  */
 export function watchStdout(): void {
@@ -17,7 +17,7 @@ export function isStdoutClosed(): boolean {
   return gone;
 }
 
-/** Resolves when stdout accepts more, or never will again. */
+/** Resolves when stdout accepts more output, or is closed. */
 export function waitForStdout(): Promise<void> {
   return new Promise((resolve) => {
     for (const event of ['drain', 'error', 'close']) process.stdout.once(event, () => resolve());

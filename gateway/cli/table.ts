@@ -1,6 +1,6 @@
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** Rows that are collected, so that their columns get the same width; later rows may be wider. */
+/** The columns of this many rows get the same width. Later rows may be wider. */
 const ROWS_PER_LAYOUT = 100;
 const GAP = '  ';
 
@@ -10,7 +10,7 @@ export class Table {
   #rows: (readonly string[])[];
   readonly #print: (line: string) => void;
 
-  /** `head`: a name for each column, with the unit if the cells lack it. */
+  /** @param head a name for each column, with the unit if the cells lack it */
   constructor(head: readonly string[], print: (line: string) => void = console.log) {
     this.#print = print;
     this.#widths = head.map(() => 0);
@@ -22,7 +22,7 @@ export class Table {
     if (this.#rows.length > ROWS_PER_LAYOUT) this.flush();
   }
 
-  /** Prints the collected rows; for an empty list only the head. */
+  /** Prints the collected rows. For an empty list only the head is printed. */
   flush(): void {
     const rows = this.#rows.map((cells) => cells.map(printable));
     this.#rows = [];

@@ -5,11 +5,11 @@
 import * as z from 'zod';
 import { Histogram } from '../usage/histogram.ts';
 
-/** A line of a trace of any version: absent members are not counted. */
+/** A trace line of any version. Absent members count as 0. */
 export const traceLineSchema = z.looseObject({
   timestamp: z.iso.datetime({ offset: true }),
   model: z.string(),
-  /** Null, like the times: the gateway does not know it. */
+  /** HTTP status. Like the times, it is null if the gateway does not know it. */
   status: z.number().nullable().default(200),
   input_tokens: z.number().default(0),
   output_tokens: z.number().default(0),
@@ -23,23 +23,26 @@ export const traceLineSchema = z.looseObject({
 });
 export type TraceLine = z.infer<typeof traceLineSchema>;
 
-/** Arrivals and prefixes that are remembered, 50 bytes each. Of a longer trace only the first ones count. */
+/**
+ * Maximum arrivals and prefixes that are remembered, 50 bytes each. Those after the first ones of a longer trace are
+ * not counted.
+ */
 const ARRIVALS_MAX = 5_000_000;
 const PREFIXES_MAX = 5_000_000;
 
 interface ModelStats {
   model: string;
-  /** True if a request had reasoning tokens, as reported by its engine. */
+  /** True if a request had reasoning tokens, as its engine reported. */
   reasoning: boolean;
   requests: number;
-  /** Requests that were refused before they reached an engine. */
+  /** Number of requests that were refused before they reached an engine. */
   refused: number;
   failed: number;
   inputTokens: number;
   outputTokens: number;
   cachedTokens: number;
   reasoningTokens: number;
-  /** Share of all tokens of this trace. */
+  /** The model's share of all tokens in this trace. */
   share: number;
   /** Output tokens per input token. */
   outputRatio: number;
@@ -48,11 +51,11 @@ interface ModelStats {
   firstMs: Lengths;
   totalMs: Lengths;
   /**
-   * Standard deviation of the time between two requests, divided by its mean: 1 is Poisson, more is bursty. 0 for fewer
-   * than three requests.
+   * Standard deviation of the time between two requests, divided by its mean: 1 for a Poisson process, more for bursts.
+   * 0 for fewer than three requests.
    */
   burstiness: number;
-  /** Busiest minute divided by the mean minute, from the first request to the last. */
+  /** Requests of the busiest minute divided by those of the mean minute, from the first request to the last. */
   peakToMean: number;
   /** Share of prompt blocks that followed the same blocks in an earlier line. Undefined: no line has blocks. */
   prefixReuse: number | undefined;
@@ -79,10 +82,10 @@ class ModelTrace {
 
 export class TraceStats {
   readonly #models = new Map<string, ModelTrace>();
-  /** Known prefixes by model. A prefix is named by the number of the previous prefix and its last block. */
+  /** Known prefixes by model. The key of a prefix is the number of the previous prefix, and the last block. */
   readonly #prefixes = new Map<string, number>();
   #arrivals = 0;
-  /** True if the trace was too long to remember all of it. */
+  /** True if the trace was too long to remember all arrivals or prefixes. */
   truncated = false;
 
   add(line: TraceLine): void {
@@ -129,7 +132,7 @@ export class TraceStats {
     }
   }
 
-  /** The model with the most tokens first. */
+  /** Returns the statistics by model, the model with the most tokens first. */
   report(): ModelStats[] {
     const all = [...this.#models];
     const tokensOf = ({ sums }: ModelTrace) => sums.inputTokens + sums.outputTokens;
@@ -152,7 +155,7 @@ export class TraceStats {
       }));
   }
 
-  /** Time to first token and latency, for reasoning models and for the others. */
+  /** Returns time to first token and latency, for reasoning models and for other models. */
   latencies(): { kind: 'reasoning' | 'other'; requests: number; firstMs: Lengths; totalMs: Lengths }[] {
     return (['reasoning', 'other'] as const).flatMap((kind) => {
       const firstMs = new Histogram();

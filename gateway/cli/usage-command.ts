@@ -20,7 +20,7 @@ import { TraceStats } from './trace-stats.ts';
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
-/** Cannot be combined with other groups: a batch has one project, key and model. */
+/** Group that cannot be combined with others: a batch has one project, key and model. */
 const BATCH = 'batch';
 const BATCH_COLUMNS = [
   'id',
@@ -106,7 +106,7 @@ const pageSchema = z.object({
   next: z.string().nullish(),
 });
 
-/** @param next the cursor for the next page; undefined: there is none */
+/** Prints pages until there is no next one. @param next the cursor for the next page; undefined: there is none */
 async function pages(
   target: ReturnType<typeof targetAt>,
   query: URLSearchParams,
@@ -175,7 +175,7 @@ async function traceCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** Reads a file that was exported before, or the gateway's trace. */
+/** Returns a trace: a file that was exported before, or the gateway's export. */
 async function traceSource(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<Readable> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;

@@ -1,6 +1,5 @@
 /**
- * Deploys a clone to Cloudflare in one run. Every step first checks what exists, so the run may be interrupted and
- * repeated at any point.
+ * Deploys a clone to Cloudflare in one run. Every step first checks what exists, so an interrupted run can be repeated.
  */
 
 import { join } from 'node:path';
@@ -12,12 +11,12 @@ import { DeployRefusedError, secretsOf, workerExists } from './worker.ts';
 import type { Wrangler } from './wrangler.ts';
 import { jsonFromOutput } from './wrangler.ts';
 
-/** The installation's D1 database: found by its name, or created. */
+/** Output of `wrangler d1 list`. */
 const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
 
 /**
- * Returns its id. `before` is called before it is created and may throw. Two concurrent runs would both create one with
- * the same name, which Cloudflare refuses.
+ * Finds the installation's D1 database by its name, or creates it. Returns its id. `before` is called before the
+ * creation and may throw. If two runs create it concurrently, Cloudflare refuses the second one.
  */
 async function findOrMakeDatabase(
   wrangler: Wrangler,
@@ -39,11 +38,10 @@ async function find(wrangler: Wrangler, name: string): Promise<string | undefine
   return all.find((database) => database.name === name)?.uuid;
 }
 
-/** The installation's R2 bucket, for uploaded files and the results of batches: found by its name, or created. */
-
 /**
- * True: it was created. If the data has a jurisdiction, the bucket has it too, because other jurisdictions do not list
- * it.
+ * Finds the installation's R2 bucket by its name, or creates it; it stores uploaded files and the results of batches.
+ * Returns true if it was created. If the data has a jurisdiction, the bucket gets it too, because lists of other
+ * jurisdictions do not contain it.
  */
 async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: string | undefined): Promise<boolean> {
   const where = jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction];
@@ -53,7 +51,7 @@ async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: 
   return true;
 }
 
-/** How long to wait for the Worker to answer: a new name on workers.dev is known everywhere within a minute. */
+/** Maximum wait for the Worker to answer. A new name on workers.dev is known everywhere within a minute. */
 const READY_MS = 90_000;
 const RETRY_MS = 1_000;
 const ANSWER_MS = 10_000;
@@ -65,27 +63,27 @@ interface DeployOptions {
   database: string;
   jurisdiction: string | undefined;
   releaseKeys: string | undefined;
-  /** Directory of the keys. */
+  /** Directory with the installation's keys. */
   keys: string;
   newAdminKey: boolean;
-  /** True only for a terminal: otherwise other people may read the log that contains it. */
+  /** True if the operator's key may be printed, which is only so on a terminal: other people may read a log. */
   showKey: boolean;
-  /** URL for clients. Undefined: as Cloudflare reports it. */
+  /** URL for clients. Undefined: the one that Cloudflare reports. */
   url: string | undefined;
-  /** Seconds since 1970. */
+  /** Current time; seconds since 1970. */
   nowS: number;
-  /** Builds the parts that are deployed with the Worker. */
+  /** Builds the files that are deployed with the Worker. */
   build(): Promise<void>;
   log(line: string): void;
 }
 
 interface Deployed {
   url: string | undefined;
-  /** Defined only if this run created the key in it. */
+  /** Path of the file with the operator's key. Undefined unless this run created the key. */
   adminKeyFile: string | undefined;
 }
 
-/** @throws WranglerError with wrangler's output; DeployRefusedError */
+/** @throws WranglerError with wrangler's output; DeployRefusedError if the deployment would harm a running Worker */
 export async function deploy(options: DeployOptions): Promise<Deployed> {
   const { root, wrangler, name, production, keys, log } = options;
   const clone = await readWranglerConfig(root);
@@ -102,13 +100,14 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
   await options.build();
   return withConfig(root, config, async (file) => {
     const where = ['--config', file, `--env=${production ? 'production' : ''}`];
-    // Before the code that needs them. Migrations only add, so the code that still runs is not affected.
+    // Migrations are applied before the new code is deployed. They only add, so the code that still runs is not
+    // affected.
     await wrangler(['d1', 'migrations', 'apply', options.database, '--remote', ...where]);
     log('migrations: applied');
     const listed = (await secretsOf(wrangler, where)) ?? [];
     const { secrets, adminKey, notes } = await wantedSecrets(keys, listed, options);
     for (const note of notes) log(`note: ${note}`);
-    // Printed now: the key is on disk, and the next steps may fail.
+    // Printed immediately: the key is on disk, and later steps may fail.
     const kept = join(keys, 'admin.key');
     if (adminKey !== undefined)
       log(options.showKey ? `admin key, shown this once (and kept in ${kept}): ${adminKey}` : `admin key: in ${kept}`);
@@ -122,7 +121,7 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
 
 async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
   const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
-    // An existing Worker has a database with all accounts, under another name.
+    // An existing Worker uses a database with all accounts, which then has another name.
     if (await workerExists(wrangler, worker))
       throw new DeployRefusedError(
         `Worker ${worker} runs already, and there is no D1 "${name}": say with --database which it has. An empty one: npx wrangler d1 create`,
@@ -133,8 +132,8 @@ async function database({ wrangler, name: worker, database: name, jurisdiction, 
 }
 
 /**
- * Code and missing secrets are deployed as one version, so neither ever runs without the other. Secrets that are set
- * stay.
+ * Deploys code and missing secrets as one version, so that neither ever runs without the other. Secrets that are
+ * already set stay.
  */
 async function send({ wrangler, keys, log }: DeployOptions, secrets: Record<string, string>, where: readonly string[]) {
   const names = Object.keys(secrets);

@@ -21,13 +21,13 @@ const sentSchema = z.record(z.string(), z.string());
 interface WantedSecrets {
   /** Secrets to send, by name. */
   secrets: Record<string, string>;
-  /** Set if this run created it: it must be shown once. */
+  /** The operator's key, which must be shown once. Absent unless this run created it. */
   adminKey?: string;
   notes: string[];
 }
 
 /**
- * Returns the secrets that Cloudflare lacks, from these files or newly created.
+ * Returns the secrets that Cloudflare lacks, from files, or newly created.
  * @param listed names of the secrets that the Worker has
  */
 export async function wantedSecrets(
@@ -70,8 +70,8 @@ export async function recordSentSecrets(dir: string, secrets: Readonly<Record<st
 }
 
 /**
- * Writes a file that only this user can read, calls `use` with its path, and deletes it: secrets must not be
- * command-line arguments.
+ * Writes a file that only this user can read, calls `use` with its path, and deletes it. Secrets must not be
+ * command-line arguments, which other users can see.
  */
 export async function withSecretsFile<T>(
   dir: string,

@@ -1,4 +1,4 @@
-/** `npm run deploy`. */
+/** `npm run deploy`: parses the options and deploys. */
 
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -20,7 +20,7 @@ import { deploy } from './deploy.ts';
 import { DeployRefusedError, workerExists } from './worker.ts';
 import { wranglerIn } from './wrangler.ts';
 
-/** The choices for an installation, which also apply to its upgrades: `installation.json` next to its keys. */
+/** The options of an installation, which also apply to its upgrades. Stored as `installation.json` next to its keys. */
 const schema = z.object({
   production: z.boolean().optional(),
   database: z.string().optional(),
@@ -31,7 +31,7 @@ const schema = z.object({
 type Said = z.infer<typeof schema>;
 
 /**
- * The given choices, completed by the saved ones.
+ * Completes the given options by the stored ones.
  * @returns known: this machine has deployed the installation, or has tried to
  */
 async function recallDeployment(
@@ -47,7 +47,7 @@ async function recallDeployment(
   return { known: text !== undefined, said: schema.parse({ ...before, ...Object.fromEntries(now) }) };
 }
 
-/** Saves the choices for the next run. */
+/** Stores the options for the next run. */
 async function saveDeployment(keys: string, said: Said): Promise<void> {
   await mkdir(keys, { recursive: true, mode: 0o700 });
   await writeFile(fileIn(keys), `${JSON.stringify(said, null, 1)}\n`, { mode: 0o600 });
@@ -88,7 +88,7 @@ ${flagTable(FLAGS)}
 
 Exit codes: 0 done, 1 failed (run it again), 2 wrong usage.`;
 
-/** @throws UsageError */
+/** @throws UsageError if options contradict each other */
 function checkChoices(names: readonly string[], { production, release_keys: given }: Said, hasKeys: boolean): void {
   for (const name of names) if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) throw new UsageError(`"${name}" is no name`);
   if (given !== undefined && !/^[\w,-]+$/.test(given))
@@ -117,8 +117,8 @@ async function main(args: string[]): Promise<number> {
   const clone = await readWranglerConfig(ROOT);
   checkChoices([name, database], said, releaseKeysIn(clone));
   const wrangler = wranglerIn(ROOT, process.env);
-  // The choices that are missing here may have been made elsewhere: a trial deployed over a production would admit
-  // every agent.
+  // The installation may have been deployed on another machine with options that are missing here. A trial that is
+  // deployed over a production installation would admit every agent.
   const unsaid = [
     ...(given.production === undefined ? ['--production or --no-production'] : []),
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),

@@ -2,13 +2,13 @@
 import * as z from 'zod';
 import { jsonFromOutput, type Wrangler, WranglerError } from './wrangler.ts';
 
-/** Codes of Cloudflare's API for a missing Worker, and wrangler's message for it. */
+/** Matches the codes of Cloudflare's API for a missing Worker, and wrangler's message for it. */
 const NO_WORKER = /\[code: 100(07|90)\]|Worker "[^"]*" not found/i;
 
-/** The request would harm a running Worker: exit code 2. */
+/** The deployment would harm a running Worker, so nothing was changed. Exit code 2. */
 export class DeployRefusedError extends Error {}
 
-/** Names of its secrets. Undefined: there is no such Worker. */
+/** Returns the names of the Worker's secrets. Undefined: there is no such Worker. */
 export async function secretsOf(wrangler: Wrangler, where: readonly string[]): Promise<string[] | undefined> {
   try {
     const listed = z
@@ -21,7 +21,7 @@ export async function secretsOf(wrangler: Wrangler, where: readonly string[]): P
   }
 }
 
-/** True if a Worker of that name exists, deployed from any machine. */
+/** True if a Worker of this name exists, deployed from any machine. */
 export async function workerExists(wrangler: Wrangler, name: string): Promise<boolean> {
   return (await secretsOf(wrangler, ['--name', name, '--env='])) !== undefined;
 }

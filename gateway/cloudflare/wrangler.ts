@@ -1,17 +1,15 @@
-/**
- * Runs Cloudflare's tool without prompts: its arguments, its environment and its login have everything that it needs.
- */
+/** Runs wrangler, Cloudflare's tool, so that it never prompts. */
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 
-/** Output that is kept for diagnosis; a deployment prints about 10 KiB. */
+/** Maximum characters of output that are kept for error messages; a deployment prints about 10 KiB. */
 const OUTPUT_MAX_CHARS = 256 * 1024;
 
 /** wrangler exited with a code other than 0. */
 export class WranglerError extends Error {
-  /** stdout and stderr. */
+  /** Output of wrangler: stdout and stderr. */
   readonly said: string;
 
   constructor(args: readonly string[], code: number | null, said: string) {
@@ -23,10 +21,10 @@ export class WranglerError extends Error {
 /** Runs `wrangler ARGS`. Resolves with what it wrote to stdout. @throws WranglerError */
 export type Wrangler = (args: readonly string[]) => Promise<string>;
 
-/** The version that package.json pins, run in the directory of the clone. */
+/** Returns a function that runs the wrangler version of package.json, in the directory of the clone. */
 export function wranglerIn(root: string, env: NodeJS.ProcessEnv): Wrangler {
   const main = mainOf();
-  // CI: never prompts. The banner would precede the JSON.
+  // CI disables prompts. The banner would precede the JSON.
   const quiet = {
     ...env,
     CI: 'true',
@@ -65,7 +63,7 @@ function mainOf(): string {
   return join(dirname(manifest), bin.wrangler);
 }
 
-/** The printed JSON, after any warnings. */
+/** Parses the JSON in the output, after any warnings. */
 export function jsonFromOutput(text: string): unknown {
   const at = text.search(/^[[{]/m);
   return JSON.parse(at < 0 ? text : text.slice(at));

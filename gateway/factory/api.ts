@@ -1,4 +1,4 @@
-/** Request and response of `/factory/exchange`, for `/openapi.json`. */
+/** Schemas of the request and response of `/factory/exchange`, for `/openapi.json`. */
 import { EXCHANGE_PATH, exchangeAnswer, factoryReport } from '../../shared/factory/factory-exchange.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 

@@ -11,13 +11,13 @@ import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 import type { StartableModel } from './startable.ts';
 
-/** Minimum interval between two questions of one isolate to the factory object. */
+/** Minimum interval between two calls of one isolate to the factory object. */
 const FRESH_MS = 1_000;
-/** The same, if a request needs a model that is unknown here, because an autoscaler may just have reported it. */
+/** The same if a request needs a model that this isolate does not know: an autoscaler may just have reported it. */
 const FAST_POLL_MS = 100;
-/** How long a request waits for the answer; then it uses the last known list. */
+/** Bounds on how long a request waits for the factory object's answer. Then it uses the last known list. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
-/** Models for which this isolate remembers when it last reported a request. */
+/** Maximum models for which this isolate remembers when it last reported a request. */
 const REQUESTED_MAX = 1_000;
 
 interface Context {
@@ -26,8 +26,8 @@ interface Context {
 }
 
 /**
- * The models that autoscalers can start, as one isolate knows them. Refreshed only for requests that no node can serve,
- * and for lists that show all models.
+ * The models that autoscalers can start, as one isolate knows them. Read again only for requests that no node can
+ * serve, and for lists that show all models.
  */
 class ColdModelCache {
   #known: readonly StartableModel[] = [];
@@ -37,9 +37,9 @@ class ColdModelCache {
   readonly #askedAt = new Map<string, number>();
 
   /**
-   * Refreshes the list. Never rejects: while the factory object does not answer, the old list stays valid for
+   * Reads the list again. Never rejects: while the factory object does not answer, the old list stays valid for
    * FACTORY_SILENT_AFTER_MS.
-   * @param wanted the list is refreshed earlier if it has none of these models; empty: the usual interval
+   * @param wanted the list is read earlier if it contains none of these models; empty: the usual interval
    */
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
@@ -49,9 +49,9 @@ class ColdModelCache {
     return this.#refreshed({ env, ctx }, now);
   }
 
-  /** Waits for the question in progress, or for a new one. */
+  /** Waits for the call in progress, or starts one. */
   #refreshed({ env, ctx }: Context, now: number): Promise<void> {
-    // If the request that asked is canceled, its question never settles; another request then asks again.
+    // If the request that started the call is canceled, the call never settles. Another request then starts a new one.
     if (this.#refreshing === undefined || !isRecent(this.#answers.ms, this.#refreshing.since, now)) {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
@@ -69,15 +69,16 @@ class ColdModelCache {
     try {
       this.#known = await env.FACTORY.getByName(FACTORY_OBJECT_NAME).startable();
       this.#knownAt = now;
-      // Includes answers that were too late for the requests that asked: later requests then wait longer.
+      // Also measures answers that were too late for the requests that waited, so that later requests wait longer.
       this.#answers.answered(waitClock.now() - from);
     } catch {
-      // The object is moving.
+      // The object is moving; the old list stays.
     }
   }
 
   /**
-   * All models that are known at `now`, with the remaining time of their estimates, of providers that may publish them.
+   * Returns all models that can be started at `now`, with the remaining time of their estimates. Models that their
+   * provider may not publish are omitted.
    */
   all(now: number, settings: Pick<GatewaySettings, 'providers'>): StartableModel[] {
     const age = now - this.#knownAt;
@@ -90,7 +91,7 @@ class ColdModelCache {
   }
 
   /**
-   * Reports that a request needs the model without waiting for it: immediately, and at most once a second per model.
+   * Reports that a request needs the model and does not wait for it. Sent immediately, at most once a second per model.
    */
   ask(model: string, { env, ctx }: Context, now: number): void {
     const before = this.#askedAt.get(model);
@@ -107,7 +108,7 @@ class ColdModelCache {
   }
 }
 
-/** One per isolate. */
+/** The cache of this isolate. */
 export const coldModels = new ColdModelCache();
 
 function pause(ms: number): Promise<void> {
@@ -115,14 +116,14 @@ function pause(ms: number): Promise<void> {
 }
 
 /**
- * The known properties of a job's node before it exists. Its region is unknown, so a request that requires a region
- * does not match.
+ * Known properties of the node that a job will become. Its region is unknown, so it does not match a request that
+ * requires a region.
  */
 const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };
 
 /**
- * The model as one caller sees it: if several autoscalers of trusted providers have it, the state nearest to ready
- * counts.
+ * Returns the model as one caller sees it. If several autoscalers of trusted providers can start it, the state that is
+ * nearest to ready counts.
  */
 export function coldModelFor(
   model: string,

@@ -3,9 +3,12 @@ import type { Env } from '../env.ts';
 import type { Clock } from '../platform/object-context.ts';
 import { FACTORY_OBJECT_NAME } from './name.ts';
 
-/** Interval at which lasting demand is reported again. */
+/** Interval at which demand is reported again while it lasts. */
 const REPORT_MS = 4_000;
-/** Pause after no autoscaler has the model; a new autoscaler gets the demand this much later at most. */
+/**
+ * If no autoscaler has the model, the next report waits for this time. So a new autoscaler gets the demand this much
+ * later at most.
+ */
 const NO_FACTORY_PAUSE_MS = 30_000;
 /** Changes within this time are reported together. */
 const SOON_MS = 50;
@@ -15,9 +18,9 @@ type Factory = ReturnType<Env['FACTORY']['getByName']>;
 interface DemandNotifierOptions {
   env: Pick<Env, 'FACTORY'>;
   clock: Pick<Clock, 'now' | 'after'>;
-  /** Reports the current demand. Resolves with whether an autoscaler has the model. */
+  /** Reports the current demand. Resolves to whether an autoscaler has the model. */
   tell(factory: Factory): Promise<boolean>;
-  /** True while there is demand, which is then reported again. */
+  /** True while there is demand, which is then reported repeatedly. */
   lasts(): boolean;
 }
 
@@ -29,17 +32,17 @@ export class DemandNotifier {
   readonly #options: DemandNotifierOptions;
   #stop: (() => void) | undefined;
   #dueAt = Number.POSITIVE_INFINITY;
-  /** No report before this time, because no autoscaler had the model. */
+  /** No report is sent before this time, because no autoscaler had the model; milliseconds. */
   #quietUntil = 0;
   #reporting = false;
-  /** The demand changed while it was being reported, so the report is already outdated. */
+  /** True if the demand changed while it was being reported, so that the report is already outdated. */
   #changed = false;
 
   constructor(options: DemandNotifierOptions) {
     this.#options = options;
   }
 
-  /** The demand has changed. */
+  /** Call this when the demand has changed. */
   news(): void {
     this.#changed = this.#reporting;
     this.#schedule(SOON_MS);
@@ -62,7 +65,7 @@ export class DemandNotifier {
       const isHeard = await report(env.FACTORY.getByName(FACTORY_OBJECT_NAME));
       this.#quietUntil = isHeard ? 0 : clock.now() + NO_FACTORY_PAUSE_MS;
     } catch {
-      // The object is moving; the demand is reported again.
+      // The object is moving; the demand is reported again later.
     }
     this.#reporting = false;
     if (this.#changed) this.#schedule(SOON_MS);

@@ -1,23 +1,23 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
 
-/** A signal is valid for this long; its sender repeats it every REPORT_MS. */
+/** A signal is valid for this time; its sender repeats it every REPORT_MS. */
 const SIGN_MS = 12_000;
-/** A request that did not wait is remembered for a day: the autoscaler decides how long it keeps a model for it. */
+/** A request that did not wait is remembered for a day. The autoscaler decides how long it keeps the model for it. */
 const REQUEST_MEMORY_MS = 86_400_000;
-/** Models with signals: as many as the reports of all autoscalers may name. */
+/** Maximum models with signals: as many as the reports of all autoscalers may contain. */
 const MODELS_MAX = 6_400;
 
-/** Requests in the queue of one model. */
+/** Requests that wait in the queue of one model. */
 export interface QueueDemand {
   waiting: number;
   oldestMs: number;
 }
 
-/** Batches that have open lines for one model. */
+/** Open lines of batches for one model. */
 export interface BacklogDemand {
   lines: number;
-  /** Time until the first batch ends. */
+  /** Milliseconds until the first of these batches expires. */
   deadlineMs: number;
   linesPerS: number;
   /** Sessions that run lines of these batches. */
@@ -30,7 +30,9 @@ interface Signs {
   askedAt: number | undefined;
 }
 
-/** Why models are needed, as last reported by queues, batches and requests. Times are passed in as milliseconds. */
+/**
+ * Remembers why models are needed, as queues, batches and requests last reported. Times are passed in as milliseconds.
+ */
 export class DemandSignals {
   readonly #models = new Map<string, Signs>();
 
@@ -51,12 +53,12 @@ export class DemandSignals {
     if (signs !== undefined) signs.backlog = { ...sign, at: now };
   }
 
-  /** Drops the signals of all other models. */
+  /** Drops the signals of all models that are not in `models`. */
   retain(models: ReadonlySet<string>): void {
     for (const model of this.#models.keys()) if (!models.has(model)) this.#models.delete(model);
   }
 
-  /** Sessions that run lines of batches. */
+  /** Returns the sessions that run lines of batches. */
   batchNodes(now: number): Set<string> {
     return new Set([...this.#models.values()].flatMap(({ backlog }) => (isLate(backlog, now) ? [] : backlog.nodes)));
   }

@@ -1,4 +1,4 @@
-/** Lets an autoscaler end its own jobs: their nodes are drained with orders that the registry object signs. */
+/** Sends drain orders for an autoscaler, which ends its own jobs this way. The registry object signs the orders. */
 import { FACTORY_LABEL, type FactoryReport } from '../../shared/factory/factory-exchange.ts';
 import { RATE_FRAME } from '../../shared/wire/protocol-constants.ts';
 import { database } from '../accounts/database.ts';
@@ -9,9 +9,9 @@ import type { OrderReply } from '../registry/orders.ts';
 import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import type { FactoryIdentity } from './reports.ts';
 
-/** A failed order is repeated after this; the autoscaler asks for it until the node is gone. */
+/** A failed order is repeated after this time. The autoscaler repeats the request until the node is gone. */
 const RETRY_MS = 30_000;
-/** Sessions that were recently ordered to drain. */
+/** Maximum sessions that are remembered as recently ordered to drain. */
 const ORDERED_MAX = 4_096;
 
 export class DrainOrders {
@@ -23,8 +23,8 @@ export class DrainOrders {
   }
 
   /**
-   * Sends the orders that a report asks for. A node is skipped if it belongs to another provider, or if its own label
-   * does not name this autoscaler: the token is valid only for its own jobs. Never rejects.
+   * Sends the orders that a report requests. A node is skipped if it belongs to another provider, or if its label does
+   * not contain this autoscaler's name, because the token is valid only for its own jobs. Never rejects.
    */
   async give(
     factory: FactoryIdentity,

@@ -24,7 +24,7 @@ factoryRoutes.post('/exchange', async (c) => {
   const { tokenId, provider } = await readFactoryGrant(c.env, token, Date.now());
   const report = reportOf(await readJsonBody(c, EXCHANGE_MAX_BYTES));
   const reply = await exchange(c.env, { tokenId, provider, factory: report.factory }, report);
-  // The token may have been revoked while the response was held.
+  // The token may have been revoked while the response was held, so it is checked again.
   if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());
   if (reply.kind === 'over') throw superseded();
   return c.json(reply.answer satisfies ExchangeAnswer, 200, { 'cache-control': 'no-store' });
@@ -34,7 +34,7 @@ factoryRoutes.all('/exchange', (c) => {
   throw methodNotAllowed(c.req.method, EXCHANGE_PATH, ['POST']);
 });
 
-/** @throws ApiError 400 with the position of the first error */
+/** @throws ApiError 400 with the path of the first error */
 function reportOf(body: unknown): FactoryReport {
   try {
     return parseReport(body);

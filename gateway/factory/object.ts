@@ -12,24 +12,26 @@ import { type StartableModel, startableModels } from './startable.ts';
 import { DemandTimelines, type ModelTimeline } from './timeline.ts';
 
 /**
- * Interval at which the demand of a waiting autoscaler is checked; a request for a cold model is reported without this
+ * Interval at which the demand for a waiting autoscaler is checked. A request for a cold model is reported without this
  * delay.
  */
 const POLL_MS = 1_000;
-/** A model that was requested this recently is reported to its autoscaler immediately. */
+/** A model that was requested less than this ago is reported to its autoscaler immediately. */
 const RECENT_REQUEST_MS = 60_000;
 
-/** `over`: a newer exchange of the same autoscaler replaced this one, or its token was revoked. */
+/**
+ * Result of an exchange. `over`: a newer exchange of the same autoscaler replaced this one, or its token was revoked.
+ */
 export type ExchangeReply = { kind: 'answer'; answer: ExchangeAnswer } | { kind: 'over' };
 
-/** An autoscaler as operators see it. */
+/** An autoscaler's state for operators. */
 export interface FactoryView extends KnownReport {
   silent: boolean;
   demand: ModelDemand[];
 }
 
 interface Waiting {
-  /** Checks again whether there is news. */
+  /** Checks again whether the demand has changed. */
   look(): void;
   end(): void;
 }
@@ -41,9 +43,9 @@ interface Told {
 }
 
 /**
- * All autoscalers: their reports, the demand for their models, and their waiting exchanges. Survives eviction: models,
- * clusters and the day of each report, and timelines. Queues, batches and requests report the demand again within
- * seconds.
+ * The factory object: reports of all autoscalers, the demand for their models, and their waiting exchanges. Stored:
+ * models, clusters and the day of each report, and timelines. Everything else is sent again within seconds after an
+ * eviction.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
@@ -52,7 +54,7 @@ export class FactoryObject extends GatewayObject {
   readonly #signs = new DemandSignals();
   readonly #busy = new BusyTimes();
   readonly #drains: DrainOrders;
-  /** At most one per autoscaler. */
+  /** Waiting exchanges, at most one per autoscaler. */
   readonly #waiting = new Map<string, Waiting>();
   readonly #lastReplies = new Map<string, Told>();
   #answers = 0;
@@ -65,13 +67,14 @@ export class FactoryObject extends GatewayObject {
   }
 
   /**
-   * Takes a report. Resolves with the demand when that is news to the autoscaler, or after the longest allowed wait.
+   * Stores a report. Resolves with the demand when it differs from the autoscaler's last answer, or after the longest
+   * allowed wait.
    */
   async exchange(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
     const name = factoryKey(identity);
     this.#waiting.get(name)?.end();
     const dropped = this.#reports.put(identity, report, this.#now);
-    // Each waiting exchange is checked every second, so no more exchanges wait than autoscalers are known.
+    // A dropped autoscaler's exchange is ended, because each waiting exchange is checked every second.
     if (dropped !== undefined) this.#waiting.get(dropped)?.end();
     this.#signs.retain(new Set(this.#reports.all().flatMap(({ models }) => models.map(({ id }) => id))));
     this.ctx.waitUntil(this.#drains.give(identity, report.drain, await this.#view(), this.#now));
@@ -109,7 +112,7 @@ export class FactoryObject extends GatewayObject {
     });
   }
 
-  /** Reports how many requests wait for a model. False: no autoscaler has the model, so the sender may pause. */
+  /** Stores how many requests wait for a model. False: no autoscaler has the model, so the sender may pause. */
   queued(model: string, sign: QueueDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.queued(model, sign, this.#now);
@@ -117,14 +120,14 @@ export class FactoryObject extends GatewayObject {
     return true;
   }
 
-  /** A request was refused because the model is not running; the request may start it. */
+  /** Records that a request was refused because the model is not running, and that the request may start it. */
   asked(model: string): void {
     if (!this.#isWanted(model)) return;
     this.#signs.asked(model, this.#now);
     this.#wake();
   }
 
-  /** Reports lines of batches for a model. False: as for `queued`. */
+  /** Stores how many batch lines wait for a model. False: no autoscaler has the model, so the sender may pause. */
   backlog(model: string, sign: BacklogDemand): boolean {
     if (!this.#isWanted(model)) return false;
     this.#signs.backlog(model, sign, this.#now);
@@ -132,12 +135,15 @@ export class FactoryObject extends GatewayObject {
     return true;
   }
 
-  /** Models that autoscalers start on request, except those that are served and those of silent autoscalers. */
+  /**
+   * Returns the models that autoscalers start on request, except those that are served, and those of silent
+   * autoscalers.
+   */
   startable(): StartableModel[] {
     return startableModels(this.#reports.live(this.#now), this.#now);
   }
 
-  /** What a planner that follows a forecast observed and did. */
+  /** Stores what a planner that follows a forecast observed and did. */
   tellTimelines(timelines: readonly ModelTimeline[]): void {
     for (const one of timelines) this.#timelines.put(one);
   }
@@ -146,7 +152,7 @@ export class FactoryObject extends GatewayObject {
     return this.#timelines.all();
   }
 
-  /** All autoscalers, for operators. */
+  /** Returns all autoscalers, for operators. */
   async show(): Promise<FactoryView[]> {
     const view = await this.#view();
     return this.#reports.all().map((report) => ({
@@ -156,7 +162,7 @@ export class FactoryObject extends GatewayObject {
     }));
   }
 
-  /** Its token was revoked. */
+  /** Drops the reports of a revoked token. */
   forget(tokenId: string): void {
     this.#reports.forget(tokenId);
     for (const [name, waiting] of this.#waiting) if (name.startsWith(`${tokenId}/`)) waiting.end();
@@ -183,15 +189,17 @@ export class FactoryObject extends GatewayObject {
   #demandFor(model: string, { nodes, settings }: RegistrySnapshot): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
-    // Also while another replica serves the model: a demand that disappears when it is met would end the replica that
-    // met it.
+    // The demand also holds while a replica serves the model: if it vanished when it is met, the autoscaler would end
+    // the
+    // replica that met it.
     return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
     const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
     const lastReplies = this.#lastReplies.get(name);
-    // One counter for all autoscalers: one that was dropped and returns never gets the number of another answer.
+    // One counter serves all autoscalers, so that one that was dropped and returns never gets the number of another
+    // answer.
     const number = lastReplies?.digest === digest ? lastReplies.number : ++this.#answers;
     if (lastReplies?.digest !== digest) {
       this.#lastReplies.delete(name);
@@ -204,8 +212,9 @@ export class FactoryObject extends GatewayObject {
 
   async #view(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
-    // Otherwise a node's last load, reported during a request, would stay until the next request: the node would never
-    // become idle.
+    // Without this, a node's last load, reported during a request, would stay until the next request, and the node
+    // would
+    // never become idle.
     view.nodes.live.expire(this.#now);
     return view;
   }
@@ -215,10 +224,10 @@ export class FactoryObject extends GatewayObject {
   }
 }
 
-/** Last answers that are remembered: one per autoscaler that may report. */
+/** Maximum last answers that are remembered: one per autoscaler that may report. */
 const REPLIES_MAX = 64;
 
-/** For each model that the catalog marks as always on, each autoscaler with a recipe keeps one replica. */
+/** Demand for each model that the catalog marks as always on: each autoscaler with a recipe keeps one replica. */
 const ALWAYS_ON = { from: 'the catalogue (always on)', replicas: 1 };
 
 function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch, wanted }: ModelDemand): boolean {
@@ -226,7 +235,10 @@ function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, ba
   return asked_ms_ago !== undefined || batch !== undefined || wanted !== undefined;
 }
 
-/** The part of a demand that is news if it changes: orders of magnitude, not each request. */
+/**
+ * Rounds a demand to orders of magnitude. Only changes of the rounded values are reported immediately, not each
+ * request.
+ */
 function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
   const lately = asked_ms_ago !== undefined && asked_ms_ago < RECENT_REQUEST_MS;
   const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));

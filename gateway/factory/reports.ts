@@ -2,12 +2,14 @@ import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../.
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Autoscalers that report here. Beyond this, the token with the most of them loses its longest silent one. */
+/**
+ * Maximum autoscalers. Beyond this, the token with the most autoscalers loses the one that has been silent for longest.
+ */
 const FACTORIES_MAX = 32;
 const REPORT = 'report/';
 const DAY = 'day/';
 
-/** The identity of a report: a token, and the autoscaler's name under it. */
+/** Identifies an autoscaler: a token, and the autoscaler's name under it. */
 export interface FactoryIdentity {
   tokenId: string;
   provider: string;
@@ -15,10 +17,11 @@ export interface FactoryIdentity {
 }
 
 /**
- * The last report of an autoscaler. Jobs and decisions are only in memory: they are sent again within half a minute.
+ * The last report of an autoscaler. Jobs and decisions are only in memory, because they are sent again within half a
+ * minute.
  */
 export interface KnownReport extends FactoryIdentity {
-  /** When it arrived; milliseconds since the epoch. */
+  /** When the report arrived; milliseconds since the epoch. */
   at: number;
   configRevision: string;
   models: FactoryReport['models'];
@@ -34,7 +37,7 @@ export function factoryKey({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId'
   return `${tokenId}/${factory}`;
 }
 
-/** The last report of each autoscaler. The parts that answer requests for cold models outlive the object's memory. */
+/** The last report of each autoscaler. The parts that answer requests for cold models are stored. */
 export class FactoryReports {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
@@ -50,7 +53,7 @@ export class FactoryReports {
     }
   }
 
-  /** @returns the name of the autoscaler that was dropped for this one */
+  /** Stores a report. @returns the name of the autoscaler that was dropped for this one */
   put(identity: FactoryIdentity, report: FactoryReport, now: number): string | undefined {
     const name = factoryKey(identity);
     const { kv } = this.#storage;
@@ -61,7 +64,7 @@ export class FactoryReports {
       models: report.models,
       clusters: report.clusters,
     };
-    // With a full disk the models stay known, but only in memory.
+    // If the disk is full, the models stay known, but only in memory.
     if (this.#health.failure === undefined) {
       kv.put(REPORT + name, stored);
       if (report.day !== undefined) kv.put(DAY + name, report.day);
@@ -72,7 +75,10 @@ export class FactoryReports {
     return this.#known.size > FACTORIES_MAX ? this.#dropOfLargest() : undefined;
   }
 
-  /** A token that reports under ever new names drops only its own autoscalers. */
+  /**
+   * Drops an autoscaler of the token that has most. So a token that reports under ever new names drops only its own
+   * autoscalers.
+   */
   #dropOfLargest(): string | undefined {
     const names = Map.groupBy(this.#known.keys(), (name) => this.#known.get(name)?.tokenId);
     let largest: string[] = [];
@@ -94,18 +100,19 @@ export class FactoryReports {
     this.#storage.kv.delete(DAY + name);
   }
 
-  /** In the order of their last reports. */
+  /** Returns all reports in the order of their arrival. */
   all(): KnownReport[] {
     return [...this.#known.values()];
   }
 
-  /** Reports of autoscalers that are not silent. */
+  /** Returns the reports of autoscalers that are not silent. */
   live(now: number): KnownReport[] {
     return this.all().filter((report) => !isFactorySilent(report, now));
   }
 }
 
 export function isFactorySilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
-  // Far below 0 if the clock was set back; the age is then unknown.
+  // If the clock was set back, the difference is far below 0; the age is then unknown and the autoscaler counts as
+  // silent.
   return Math.abs(now - at) >= FACTORY_SILENT_AFTER_MS;
 }

@@ -1,6 +1,6 @@
 /**
- * Lists the nodes of an autoscaler's provider, and nodes with its deployments, from the registry, so that the
- * autoscaler can match them to its jobs.
+ * Lists the nodes of an autoscaler's provider, and nodes with its deployments, so that the autoscaler can match them to
+ * its jobs.
  */
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import {
@@ -15,21 +15,21 @@ import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
 import type { FactoryIdentity } from './reports.ts';
 
-/** Labels that an autoscaler's job gives its agent; a node's other labels would be megabytes. */
+/** The labels that an autoscaler's job gives its agent. Other labels are omitted, because they could be megabytes. */
 const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL, DEPLOYMENT_LABEL];
 
-/** When each session last had work; milliseconds since the epoch. Bounded by the registry's sessions. */
+/** When each session last had work; milliseconds since the epoch. At most one entry per session of the registry. */
 export class BusyTimes {
   readonly #at = new Map<string, number>();
 
-  /** Must be called more often than a load expires (LOAD_KNOWN_MS). */
+  /** Must be called more often than a load expires (LOAD_KNOWN_MS), so that no load is missed. */
   observe(nodes: Pick<NodeIndex, 'entries' | 'live'>, batchNodes: ReadonlySet<string>, now: number): void {
     const here = new Set<string>();
     for (const { session } of nodes.entries()) {
       here.add(session);
       const load = nodes.live.loadOf(session);
       const before = this.#at.get(session);
-      // An idle tunnel reports nothing: a new load means that something ran a moment ago.
+      // An idle tunnel reports no load, so a new load means that something ran a moment ago.
       if (before === undefined || batchNodes.has(session) || runs(load)) this.#at.set(session, now);
       else if (load !== undefined) this.#at.set(session, Math.max(before, Math.min(load.at, now)));
     }
@@ -48,8 +48,9 @@ function runs(load: Load): boolean {
 }
 
 /**
- * The autoscaler's own nodes are first: an autoscaler takes one of its jobs for lost if the list does not contain its
- * node. `models`: those of the autoscaler's report; the first of them that a node serves counts as its model.
+ * Returns the nodes, the autoscaler's own first, because an autoscaler considers a job lost if the list does not
+ * contain its node. `models`: those of the autoscaler's report; the first of them that a node serves counts as its
+ * model.
  */
 export function servingNodes(
   nodes: Pick<NodeIndex, 'entries' | 'live'>,
@@ -93,7 +94,10 @@ function stateOf({ state, leaving, models }: RegistryEntry): ServingNode['state'
   return models.length === 0 ? 'joining' : 'loading';
 }
 
-/** The ready replicas of one model. `busy`: their utilization from 0 to 1, by their engines' queues and caches. */
+/**
+ * Returns the ready replicas of one model. `busy`: their utilization from 0 to 1, computed from their engines' queues
+ * and caches.
+ */
 export function replicasOf(
   nodes: Pick<NodeIndex, 'model' | 'live'>,
   model: string,

@@ -1,25 +1,25 @@
 import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/factory-exchange.ts';
 import type { KnownReport } from './reports.ts';
 
-/** A model that an autoscaler starts when a request needs it, and its progress. */
+/** A model that an autoscaler starts when a request needs it, and how far its start is. */
 export interface StartableModel {
   id: string;
   provider: string;
   state: Exclude<ModelReport['state'], 'ready'>;
-  /** Milliseconds from the `now` of the call that returned it. Undefined: unknown. */
+  /** Milliseconds until the model is ready, from the `now` of the call that returned it. Undefined: unknown. */
   readyInMs: number | undefined;
-  /** Loaded share of the weights, 0 to 100. Undefined: unknown. */
+  /** Share of the weights that is loaded, 0 to 100. Undefined: unknown. */
   percent: number | undefined;
-  /** The scheduler in which its job waits. Undefined: the job does not wait. */
+  /** Name of the scheduler in which the job waits. Undefined: the job does not wait. */
   where: string | undefined;
-  /** Projects and keys that may start it with a request. Undefined: all. */
+  /** Projects and keys whose requests may start the model. Undefined: all requests. */
   wake: { projects: readonly string[]; keys: readonly string[] } | undefined;
 }
 
-/** A month: anything above is not a plausible estimate. */
+/** A longer estimate than a month is not plausible and is ignored. */
 const ESTIMATE_MAX_MS = 30 * 86_400_000;
 
-/** Display names of the contract's launchers. */
+/** Display names of launchers. */
 const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string | undefined>> = {
   slurm: 'Slurm',
   kubernetes: 'Kubernetes',
@@ -31,7 +31,7 @@ const SCHEDULERS: Readonly<Record<(typeof LAUNCHERS)[number], string | undefined
   agents: undefined,
 };
 
-/** The models of these reports that no job serves yet. */
+/** Returns the models of these reports that no job serves yet. */
 export function startableModels(reports: readonly KnownReport[], now: number): StartableModel[] {
   return reports.flatMap((report) =>
     report.models.flatMap((model) => {
@@ -43,7 +43,7 @@ export function startableModels(reports: readonly KnownReport[], now: number): S
           id,
           provider: report.provider,
           state,
-          // 0: it takes longer than estimated.
+          // 0 means that the start takes longer than estimated.
           readyInMs: left === undefined || left === 0 || left > ESTIMATE_MAX_MS ? undefined : left,
           percent: progress === undefined ? undefined : Math.round(progress * 100),
           where: state === 'queued' ? schedulerOf(report, id) : undefined,

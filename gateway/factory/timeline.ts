@@ -1,9 +1,9 @@
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/health.ts';
 
-/** Models with a timeline; beyond this, the longest silent one is dropped. */
+/** Maximum models with a timeline. Beyond this, the one that was not updated for longest is dropped. */
 const MODELS_MAX = 32;
-/** Slots per model: four hours of minutes. */
+/** Maximum slots per model: four hours of minutes. */
 export const TIMELINE_SLOTS = 240;
 const TIMELINE = 'timeline/';
 
@@ -13,14 +13,14 @@ interface TimelineSlot {
   at: number;
   /** Requests by kind; null: not counted. */
   requests: (number | null)[];
-  /** The forecast for the next slot, by kind. */
+  /** The forecast for the next slot, by kind of request. */
   expected: { at: number; mean: number[]; low: number[]; high: number[] };
-  /** Replicas by layout, such as `TP 2`. */
+  /** Replicas by layout, for example `TP 2`. */
   replicas: Record<string, number>;
   decision: 'keep' | 'wait' | 'switch';
   why: string;
   changes: string[];
-  /** Null: no request was answered. */
+  /** Latency percentiles in milliseconds; null: no response in the slot. */
   p50Ms: number | null;
   p99Ms: number | null;
 }
@@ -29,11 +29,11 @@ export interface ModelTimeline {
   model: string;
   slotMs: number;
   kinds: string[];
-  /** Oldest first. */
+  /** Slots, oldest first. */
   slots: TimelineSlot[];
 }
 
-/** Timelines of models, for the dashboard. Survives eviction; with a full disk they stay only in memory. */
+/** Timelines of models, for the dashboard. Stored; while the disk is full they are only in memory. */
 export class DemandTimelines {
   readonly #storage: ObjectStorage;
   readonly #health: StorageHealth;
@@ -46,7 +46,10 @@ export class DemandTimelines {
       this.#known.set(stored.model, stored);
   }
 
-  /** A repeated slot replaces the old one. Other kinds, or slots of another length, start a new timeline. */
+  /**
+   * Adds slots. A repeated slot replaces the old one. If the kinds or the length of slots differ, a new timeline
+   * begins.
+   */
   put({ model, slotMs, kinds, slots }: ModelTimeline): void {
     const known = this.#known.get(model);
     const goesOn = known !== undefined && known.slotMs === slotMs && known.kinds.join('\n') === kinds.join('\n');

@@ -1,6 +1,6 @@
 /**
- * Requests and responses of `/v1/files` and `/v1/uploads`, for `/openapi.json`. Tests parse real responses with these
- * schemas.
+ * Schemas of the requests and responses of `/v1/files` and `/v1/uploads`, for `/openapi.json`. Tests parse real
+ * responses with them.
  */
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
@@ -8,7 +8,7 @@ import type { RouteDescription } from '../http/route-description.ts';
 import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
 
 const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
-/** An id as it is written in responses. */
+/** Schema of an id in responses. */
 const idOf = (kind: string) => z.string().meta({ examples: [`${kind}6f1c3f0e9b7a4d2c8e5f0a1b`] });
 
 const fileSchema = z.strictObject({
@@ -41,7 +41,7 @@ const uploadPartSchema = z.strictObject({
   upload_id: z.string(),
 });
 
-/** A page of an OpenAI list. */
+/** Schema of a page of an OpenAI list. */
 export function pageSchemaOf<T extends z.ZodType>(item: T) {
   const id = z.string().nullable();
   return z.strictObject({
@@ -53,7 +53,11 @@ export function pageSchemaOf<T extends z.ZodType>(item: T) {
   });
 }
 
-/** The query of a list with at most `most` items a page. */
+/**
+ * Schema of the query of a list.
+ * @param most maximum items of a page
+ * @param fallback default items of a page
+ */
 export function listQueryOf(most: number, fallback: number) {
   return z.object({
     limit: z.coerce.number().int().min(1).max(most).default(fallback),

@@ -1,11 +1,11 @@
 /**
- * Bytes that are being written to the file store and are in no row yet: concurrent uploads must not each count the same
- * free quota.
+ * Counts bytes that are being written to the file store and that no row contains yet. Without it, concurrent uploads
+ * could all use the same free quota.
  */
 
-/** Longest time that bytes are counted: after a disconnect a Worker may never report the end. */
+/** Bytes are counted at most for this time: after a disconnection, a Worker may never report the end of an upload. */
 const RETENTION_MS = 3_600_000;
-/** The multipart text around one file is shorter than this. */
+/** Upper bound of the multipart text around one file. */
 const FORM_BYTES = 4_096;
 
 interface Place {
@@ -13,11 +13,11 @@ interface Place {
   endsMs: number;
 }
 
-/** By name, in this process: bounded by its connections. */
+/** Counts by name, only in this process. The number of entries is bounded by the process's connections. */
 class BytesInFlight {
   readonly #places = new Map<string, Set<Place>>();
 
-  /** Bytes that are being written under this name. */
+  /** Returns the bytes that are being written under this name. */
   of(name: string, nowMs: number): number {
     const places = this.#places.get(name) ?? [];
     let sum = 0;
@@ -28,7 +28,7 @@ class BytesInFlight {
     return sum;
   }
 
-  /** @returns a function that ends the count */
+  /** Adds bytes. @returns a function that removes them again */
   take(name: string, bytes: number, nowMs: number): () => void {
     const place = { bytes, endsMs: nowMs + RETENTION_MS };
     const places = this.#places.get(name) ?? new Set();
@@ -43,14 +43,14 @@ class BytesInFlight {
   }
 }
 
-/** By owner. */
+/** Bytes that are being written, by owner. */
 export const fileBytesInFlight = new BytesInFlight();
-/** By upload. */
+/** Bytes that are being written, by upload. */
 export const partBytesInFlight = new BytesInFlight();
 
 /**
- * Bounds on a form's file by its content-length: `least` bytes for the quota, `most` bytes that are accepted, including
- * the text that may surround the file.
+ * Returns bounds on the size of a form's file from the request's content-length: `least` bytes, which count against the
+ * quota, and `most` bytes, which are accepted. Text around the file is included.
  * @param room remaining quota, at least 1
  */
 export function formByteRange(request: Request, most: number, room: number): { least: number; most: number } {

@@ -1,13 +1,16 @@
-/** Deletes rows of files, and keeps for a day what lists need of them: their position in their owner's list. */
+/**
+ * Deletes rows of files. Keeps the position of each file in its owner's list for a day, because a client may be reading
+ * that list.
+ */
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { deletedFiles, files } from './schema.ts';
 
-/** How long a position is kept; reading a list takes less. */
+/** How long a position is kept. Reading a list takes less. */
 const RETENTION_MS = 86_400_000;
 
-/** @param ids at most as many as a statement binds, 90 @throws ApiError 503 */
+/** @param ids at most 90, the maximum that a statement binds @throws ApiError 503 */
 export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
   const db = database(env);
   const those = inArray(files.id, [...ids]);
@@ -21,7 +24,7 @@ export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], n
   );
 }
 
-/** @throws ApiError 503 */
+/** Deletes old positions. @throws ApiError 503 */
 export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<void> {
   await queryOrUnavailable(
     database(env)
@@ -31,7 +34,8 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
 }
 
 /**
- * The position of a file, or of one deleted within a day, in its owner's list. Undefined: the owner had no such file.
+ * Returns the position of a file, or of one deleted within a day, in its owner's list. Undefined: the owner had no such
+ * file.
  * @throws ApiError 503
  */
 export async function placeOf(

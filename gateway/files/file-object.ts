@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import type { files } from './schema.ts';
 
-/** OpenAI's bound on a file; files for a batch are smaller. */
+/** Maximum bytes of a file, as at OpenAI. Files for a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;
-/** Default lifetime of a batch's input. */
+/** Default lifetime of a batch's input file. */
 export const BATCH_FILE_MS = 30 * 86_400_000;
 
 export type FileRow = typeof files.$inferSelect;
 
-/** Purposes that a client may set. Result files have `batch_output`. */
+/** Purposes that a client may set. Result files of batches have the purpose `batch_output`. */
 export const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'] as const;
 
-/** OpenAI's file object. Times are Unix seconds. */
+/** OpenAI's file object. Times are seconds since the epoch. */
 export interface FileObject {
   id: string;
   object: 'file';

@@ -1,4 +1,4 @@
-/** A file in the store, whether or not the database knows it. */
+/** A file in the store. The database may or may not have a row for it. */
 export interface StoredFile {
   id: string;
   /** Milliseconds since the epoch. */
@@ -6,29 +6,30 @@ export interface StoredFile {
 }
 
 /**
- * The storage for the contents of files. `hosts/node` uses a directory or a bucket, `hosts/worker` uses R2. Names are
- * ids that the gateway created, and contain no input of a client.
+ * Storage of the contents of files. `hosts/node` uses a directory or a bucket, `hosts/worker` uses R2. Names are ids
+ * that the gateway created; no client chooses them.
  */
 export interface FileStore {
   /**
-   * Stores a file completely or not at all: a reader never sees a part of it.
-   * @throws FileTooLarge above `maxBytes`; FileStoreError if the store cannot take it; errors of `content`
+   * Stores a file completely or not at all, so that a reader never sees a part of it.
+   * @throws FileTooLarge above `maxBytes`; FileStoreError if the store cannot accept it; errors of `content`
    */
   put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }>;
-  /** `length` bytes from `offset`; without `range`: all. Undefined: there is no such file. @throws FileStoreError */
+  /** Reads a range of a file; without `range`, all of it. Undefined: there is no such file. @throws FileStoreError */
   read(id: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined>;
-  /** Idempotent. @throws FileStoreError */
+  /** Deletes a file. Idempotent. @throws FileStoreError */
   delete(id: string): Promise<void>;
-  /** Every file, in an unspecified order. @throws FileStoreError */
+  /** Yields every file, in an unspecified order. @throws FileStoreError */
   list(): AsyncIterable<StoredFile>;
   /**
-   * Deletes the files that `put` left unfinished and that were not written to since `beforeMs`. @returns how many
+   * Deletes files that `put` left unfinished and that were not written since `beforeMs`.
+   * @returns how many
    * @throws FileStoreError
    */
   dropUnfinished(beforeMs: number): Promise<number>;
 }
 
-/** The store is unavailable, is full, or has lost part of a file. The same call may succeed later. */
+/** The store is unavailable or full, or has lost part of a file. The same call may succeed later. */
 export class FileStoreError extends Error {
   readonly code: 'full' | 'unavailable' | 'damaged';
 

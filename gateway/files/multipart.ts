@@ -1,9 +1,9 @@
-/** Reads a multipart form with one file as a stream: clients send the file before or after the fields. */
+/** Reads a multipart form with one file as a stream. Clients may send the file before or after the fields. */
 import { decodeField, type MultipartError, make } from 'multipasta';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { type BodyContext, readBodyPieces } from '../http/read-body.ts';
 
-/** Parts of a form; OpenAI's has five. */
+/** Maximum parts of a form; OpenAI's has five. */
 const PARTS_MAX = 16;
 const FIELD_MAX_BYTES = 4_096;
 
@@ -14,8 +14,8 @@ interface UploadedForm<T> {
 }
 
 /**
- * Passes the part named `part` to `store` as a stream, and resolves with its result when the form is complete. The body
- * is read as fast as `store` takes it: only one piece of it is in memory.
+ * Passes the part named `part` to `store` as a stream, and resolves to its result when the form is complete. The body
+ * is read as fast as `store` accepts it, so only one piece of it is in memory.
  * @throws ApiError 400 invalid_multipart; 408 if the body stalls; errors of `store`
  */
 export async function readMultipartForm<T>(
@@ -39,13 +39,13 @@ export async function readMultipartForm<T>(
   }
 }
 
-/** The parser, with its findings so far. */
+/** The parser with the fields that it has read. */
 class Form {
   readonly fields = new Map<string, string>();
   filename: string | undefined;
   readonly #body: AsyncGenerator<Uint8Array, undefined>;
   readonly #parser: ReturnType<typeof make>;
-  /** Pieces of the file in the last piece of the body. */
+  /** Pieces of the file that the last read piece of the body contained. */
   #pieces: Uint8Array[] = [];
   #fileEnded = false;
   #done = false;
@@ -72,7 +72,11 @@ class Form {
     });
   }
 
-  /** Reads one piece of the body. @returns false at its end @throws ApiError */
+  /**
+   * Reads one piece of the body.
+   * @returns false at the end of the body
+   * @throws ApiError
+   */
   async read(): Promise<boolean> {
     if (this.#done) return false;
     const { done, value } = await this.#body.next();

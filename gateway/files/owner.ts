@@ -5,8 +5,8 @@ import type { Env } from '../env.ts';
 import { readModels } from '../registry/access.ts';
 
 /**
- * Files and batches belong to a project, so that its members share them; without a project to the user, without a user
- * to the key.
+ * Returns the owner of files and batches: the project, so that its members share them; otherwise the user, otherwise
+ * the key.
  */
 export function ownerOf({ projectId, userId, keyId }: Pick<Account, 'projectId' | 'userId' | 'keyId'>): string {
   if (projectId !== undefined) return `project:${projectId}`;
@@ -19,7 +19,7 @@ export interface FileCaller {
   limits: FileLimits;
 }
 
-/** @throws ApiError 401, 403 */
+/** Authenticates a caller of the files or batches API. @throws ApiError 401, 403 */
 export async function fileCaller(c: Context<{ Bindings: Env }>): Promise<FileCaller> {
   const { account, view } = await readModels(c);
   requireScope(account, 'inference');

@@ -9,7 +9,7 @@ interface FilePage {
   ascending: boolean;
 }
 
-/** @throws ApiError 400 */
+/** @throws ApiError 400 for invalid parameters */
 export function readFilePage(
   query: (name: string) => string | undefined,
   { limit, most }: { limit: number; most: number },
@@ -24,7 +24,7 @@ export function readFilePage(
   return { limit: count, after: query('after'), ascending: order === 'asc' };
 }
 
-/** The order of rows by creation, and the condition for rows after the last row of the previous page. */
+/** Returns the order of rows by creation, and the condition for rows after the last row of the previous page. */
 export function pageOrder(
   { createdAt, id }: { createdAt: SQLiteColumn; id: SQLiteColumn },
   ascending: boolean,
@@ -35,7 +35,7 @@ export function pageOrder(
   return { behind, order: [order(createdAt), order(id)] };
 }
 
-/** `found` has one more item than the page if another page follows. */
+/** Builds an OpenAI list. `found` has one item more than the page if another page follows. */
 export function listEnvelope<T extends { id: string }>(found: readonly T[], limit: number) {
   const data = found.slice(0, limit);
   return {

@@ -1,8 +1,8 @@
 import { FileTooLarge } from './file-store.ts';
 
 /**
- * Cuts content into pieces of exactly `partBytes`, except for the last, as R2 requires for the parts of an upload. One
- * part is in memory.
+ * Splits content into parts of exactly `partBytes`, except for the last, as R2 requires for uploads. Only one part is
+ * in memory.
  * @throws FileTooLarge above `maxBytes`
  */
 export async function* splitIntoParts(

@@ -1,6 +1,6 @@
 /**
- * The number and bytes of files that an owner may have. Counted in the statement that inserts a row, so that concurrent
- * inserts are both counted.
+ * Limits the number and bytes of an owner's files. The use is counted in the statement that inserts a row, so that
+ * concurrent inserts count each other.
  */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -10,7 +10,7 @@ import type { Env } from '../env.ts';
 import { fileBytesInFlight, partBytesInFlight } from './bytes-in-flight.ts';
 import { files, uploadParts, uploads } from './schema.ts';
 
-/** Parts of one upload: their ids fit into one body. */
+/** Maximum parts of one upload, so that their ids fit into one body. */
 export const PARTS_MAX = 1_000;
 
 type Limits = Pick<FileLimits, 'count' | 'bytes'>;
@@ -23,8 +23,8 @@ interface Owner {
 const total = (bytes: typeof files.bytes | typeof uploads.bytes) => sql<number>`coalesce(sum(${bytes}), 0)`;
 
 /**
- * Bytes: of files, and the declared bytes of pending uploads, because parts take space before there is a file. Count:
- * files, pending uploads and their parts.
+ * Rows that use an owner's quota. Bytes: of files, and the declared bytes of pending uploads, because parts need space
+ * before the file exists. Count: files, pending uploads and their parts.
  */
 function takers(env: Pick<Env, 'DB'>, owner: string, now: number) {
   const db = database(env);
@@ -53,7 +53,7 @@ function takers(env: Pick<Env, 'DB'>, owner: string, now: number) {
   } as const;
 }
 
-/** @throws ApiError 503 */
+/** Returns the use of an owner's quota. @throws ApiError 503 */
 export async function quotaUse(env: Pick<Env, 'DB'>, owner: string, now: number): Promise<Limits> {
   const { bytes, count: each } = takers(env, owner, now);
   const [[stored], [declared], [whole], [begun], [parts]] = await queryOrUnavailable(
@@ -65,7 +65,7 @@ export async function quotaUse(env: Pick<Env, 'DB'>, owner: string, now: number)
   };
 }
 
-/** The bytes of an inserted row: NULL, which its table refuses, if they exceed its owner's quota. */
+/** SQL for the bytes of an inserted row, or NULL, which the table refuses, if they exceed the owner's quota. */
 export function bytesIfBelowQuota(
   env: Pick<Env, 'DB'>,
   { owner, limits }: Owner,
@@ -81,7 +81,7 @@ function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, l
   return sql`(${whole}) + (${begun}) + (${parts}) < ${limits.count}`;
 }
 
-/** The same for a part: NULL if its upload is complete or closed, or if its owner has too many files. */
+/** The same for a part: NULL if its upload has ended, or if its owner has too many files. */
 export function bytesIfUploadOpen(
   env: Pick<Env, 'DB'>,
   uploadId: string,
@@ -118,7 +118,10 @@ export async function requireFileQuota(
   throw new ApiError('insufficient_quota', message);
 }
 
-/** For the parts of an upload: its bytes were counted when it began. @throws ApiError 429 */
+/**
+ * Checks only the number of files, for the parts of an upload: its bytes were counted when it began.
+ * @throws ApiError 429
+ */
 export async function requireFileCount(env: Pick<Env, 'DB'>, { owner, limits }: Owner, now: number): Promise<void> {
   requireFew(await quotaUse(env, owner, now), limits);
 }

@@ -3,8 +3,8 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 const ONE_RANGE = /^bytes=(\d{0,15})-(\d{0,15})$/;
 
 /**
- * The bytes that a client requests of a file of `bytes` bytes (RFC 9110 §14). Undefined: the whole file. Several ranges
- * and unknown units are ignored, and the client gets the whole file, as it must expect.
+ * Parses the range of a file that a client requests (RFC 9110 §14). Undefined: the whole file. Several ranges and
+ * unknown units are ignored, so the client gets the whole file, which RFC 9110 allows.
  * @throws ApiError 416
  */
 export function rangeOf(header: string | undefined, bytes: number): { offset: number; length: number } | undefined {

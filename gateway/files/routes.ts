@@ -55,7 +55,7 @@ fileRoutes.post('/', async (c) => {
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
-    // Also for a form that breaks off after its file: a file without a row would count against no quota.
+    // Also called for a form that ends early after its file: a file without a row would not count against any quota.
     await store.delete(id).catch(() => {});
     throw error;
   }
@@ -107,7 +107,8 @@ fileRoutes.delete('/:id', async (c) => {
     ),
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');
-  // The bytes first: if the store is unavailable, the row remains, and the same request can delete the file later.
+  // The bytes are deleted first: if the store is unavailable, the row remains, and the same request can delete the file
+  // later.
   await withStoreErrors(() => storeOf(c.env).delete(id));
   await deleteRows(c.env, [id], Date.now());
   return c.json({ id, object: 'file', deleted: true });
@@ -132,13 +133,13 @@ fileRoutes.get('/:id/content', async (c) => {
   if (range !== undefined) headers['content-range'] = `bytes ${offset}-${offset + length - 1}/${bytes}`;
   const status = range === undefined ? 200 : 206;
   if (c.req.method === 'HEAD') return new Response(null, { status, headers });
-  // Exactly as many bytes as the row states: a store that has fewer causes an error, not a broken connection.
+  // Reads exactly as many bytes as the row states. If the store has fewer, the client gets an error and not a cut body.
   const content = await withStoreErrors(() => storeOf(c.env).read(id, { offset, length }));
   if (content === undefined) throw noFile(id);
   return new Response(toReadableStream(content), { status, headers });
 });
 
-/** @throws ApiError 429 if concurrent uploads of the owner used up the quota */
+/** Inserts the row of a file. @throws ApiError 429 if concurrent uploads of the owner used up the quota */
 async function inserted(env: Env, row: FileRow, caller: FileCaller): Promise<void> {
   const { bytes, createdAt } = row;
   try {
@@ -153,7 +154,7 @@ async function inserted(env: Env, row: FileRow, caller: FileCaller): Promise<voi
   }
 }
 
-/** @throws ApiError 404: files of others do not exist for this caller */
+/** Returns the row of a file. @throws ApiError 404 if the file does not exist or belongs to another owner */
 async function fileOf(env: Env, owner: string, id: string): Promise<FileRow> {
   const [row] = await queryOrUnavailable(
     database(env)

@@ -1,4 +1,4 @@
-/** D1's tables of files, uploads and batches; see accounts/schema.ts. */
+/** Tables in D1 about files, uploads and batches; see accounts/schema.ts. */
 import { sql } from 'drizzle-orm';
 import { index, integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 
@@ -9,7 +9,7 @@ export const files = sqliteTable(
     id: text('id').primaryKey(),
     /** The owner: `project:…`, `user:…` or `key:…`. */
     owner: text('owner').notNull(),
-    /** The key or user that created it. */
+    /** Id of the key or user that created the file. */
     createdBy: text('created_by').notNull(),
     purpose: text('purpose').notNull(),
     filename: text('filename').notNull(),
@@ -24,7 +24,7 @@ export const files = sqliteTable(
 );
 
 /**
- * Positions in their owner's list of files that were deleted within the last day, because a client may delete files
+ * Positions of files that were deleted within the last day in their owner's list, because a client may delete files
  * while it lists them.
  */
 export const deletedFiles = sqliteTable(
@@ -38,7 +38,7 @@ export const deletedFiles = sqliteTable(
   (table) => [index('deleted_files_deleted').on(table.deletedAt)],
 );
 
-/** Uploads in parts, until they are complete. */
+/** Uploads in parts that are not complete yet. */
 export const uploads = sqliteTable(
   'uploads',
   {
@@ -47,7 +47,7 @@ export const uploads = sqliteTable(
     createdBy: text('created_by').notNull(),
     purpose: text('purpose').notNull(),
     filename: text('filename').notNull(),
-    /** As declared: the sum of the parts must equal it. */
+    /** The declared size of the file. The sum of the parts must equal it. */
     bytes: integer('bytes').notNull(),
     status: text('status', { enum: ['pending', 'completed', 'cancelled'] }).notNull(),
     fileId: text('file_id'),
@@ -62,7 +62,7 @@ export const uploadParts = sqliteTable(
   {
     id: text('id').primaryKey(),
     uploadId: text('upload_id').notNull(),
-    /** Of its bytes in the file store. */
+    /** Name of the part's bytes in the file store. */
     fileId: text('file_id').notNull(),
     bytes: integer('bytes').notNull(),
     createdAt: integer('created_at').notNull(),
@@ -70,7 +70,10 @@ export const uploadParts = sqliteTable(
   (table) => [index('upload_parts_upload').on(table.uploadId)],
 );
 
-/** Batches, for lists. The current state of a batch is in its object, which updates this row when the state changes. */
+/**
+ * Batches, for lists. The current state of a batch is in its batch object, which updates this row when the state
+ * changes.
+ */
 export const batches = sqliteTable(
   'batches',
   {
@@ -78,9 +81,12 @@ export const batches = sqliteTable(
     owner: text('owner').notNull(),
     createdBy: text('created_by').notNull(),
     createdAt: integer('created_at').notNull(),
-    /** Not in a terminal state: each file sweep calls its object, so that a batch without an alarm continues. */
+    /**
+     * True until the batch is in a terminal state. Each file sweep calls the objects of open batches, so that a batch
+     * that lost its alarm continues.
+     */
     open: integer('open', { mode: 'boolean' }).notNull(),
-    /** OpenAI's batch object as it was when this row was written. */
+    /** OpenAI's batch object at the time when this row was written. */
     summary: text('summary', { mode: 'json' }).$type<unknown>().notNull(),
   },
   (table) => [

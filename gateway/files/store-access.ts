@@ -1,9 +1,9 @@
-/** The file store of this gateway, and the errors for clients if it fails. */
+/** Access to the gateway's file store, and the errors for clients if the store fails. */
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 
-/** @throws ApiError 503 if there is none */
+/** @throws ApiError 503 if this gateway has no file store */
 export function storeOf({ FILES }: Env): FileStore {
   if (FILES !== undefined) return FILES;
   throw new ApiError('server_is_overloaded', 'This gateway has no file store: its operator has not configured one.');
@@ -16,7 +16,7 @@ export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = 
   damaged: 'The file store has lost a part of this file.',
 };
 
-/** Converts errors of the store to errors for clients. @throws ApiError 413, 503 */
+/** Calls the store, and converts its errors to errors for clients. @throws ApiError 413, 503 */
 export async function withStoreErrors<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();

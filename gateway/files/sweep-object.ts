@@ -14,21 +14,23 @@ import { batches, files, uploadParts, uploads } from './schema.ts';
 export const FILE_SWEEP_NAME = 'sweep';
 const EVERY_MS = 10 * 60_000;
 const DAY_MS = 86_400_000;
-/** Rows of one sweep; the next sweep takes more. */
+/** Maximum rows that one sweep handles. The next sweep handles more. */
 const ROWS_MAX = 1_000;
 /** Ids per statement: D1 binds at most 100 values. */
 const IDS_PER_STATEMENT = 90;
-/** A stored file without a row is only deleted after this: a new file has no row yet, and an upload may take hours. */
+/**
+ * A stored file without a row is deleted only after this time: a new file has no row yet, and an upload may take hours.
+ */
 const UNFINISHED_MS = DAY_MS;
 /**
- * If at least this many files are stored and more than half of them are unknown, the store or the database belongs to
- * another gateway: nothing is deleted.
+ * If at least this many files are stored and more than half of them have no row, the store or the database probably
+ * belongs to another gateway. Then nothing is deleted.
  */
 const SUSPICIOUS_FILES = 20;
-/** Unknown files that a sweep deletes. */
+/** Maximum stored files without a row that one sweep deletes. */
 const ORPHANS_MAX = 10_000;
 
-/** One object, with an alarm every ten minutes while there are files. */
+/** The sweep object. It has an alarm every ten minutes while there are files. */
 export class FileSweepObject extends GatewayObject {
   #stored: { purpose: string; files: number; bytes: number }[] = [];
   readonly #reporter = new MetricsReporter((now) => {
@@ -38,12 +40,12 @@ export class FileSweepObject extends GatewayObject {
     }
   });
 
-  /** Called when something was stored: starts the sweeps. Idempotent. */
+  /** Starts the sweeps. Called when something was stored. Idempotent. */
   async wake(): Promise<void> {
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
 
-  /** Failed steps are retried at the next alarm. */
+  /** Runs a sweep. Failed steps are retried at the next alarm. */
   async alarm(): Promise<void> {
     const { FILES: store } = this.env;
     if (store === undefined) return;
@@ -59,7 +61,7 @@ export class FileSweepObject extends GatewayObject {
         more = await this.#hasRows();
       },
     ];
-    // Sequentially; a failed step does not prevent the next.
+    // Steps run one after another, and a failed step does not prevent the next one.
     for (const step of steps)
       await step().catch((error: unknown) => {
         const why = errorText(error);
@@ -68,7 +70,7 @@ export class FileSweepObject extends GatewayObject {
     if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
 
-  /** Except files that a batch reads: they are deleted after its end. */
+  /** Deletes expired files, except those that a batch reads, which are deleted after its end. */
   async #expireFiles(store: FileStore): Promise<void> {
     const db = database(this.env);
     const input = sql<string>`json_extract(${batches.summary}, '$.input_file_id')`;
@@ -80,7 +82,8 @@ export class FileSweepObject extends GatewayObject {
         .where(and(lte(files.expiresAt, this.#now), notInArray(files.id, read)))
         .limit(ROWS_MAX),
     );
-    // The bytes first: readers never see an expired row, and if the store is unavailable, the rows remain for the next sweep.
+    // Bytes are deleted first: readers never see an expired row, and if the store fails, the rows remain for the next
+    // sweep.
     for (const some of together(expired.map(({ id }) => id))) {
       for (const id of some) await store.delete(id);
       await deleteRows(this.env, some, this.#now);
@@ -88,8 +91,8 @@ export class FileSweepObject extends GatewayObject {
   }
 
   /**
-   * Deletes the parts of uploads that have ended or expired. The uploads themselves are deleted a day later, so that a
-   * late client learns their status.
+   * Deletes the parts of uploads that have ended or expired. The uploads' own rows are deleted a day later, so that a
+   * late client can read their status.
    */
   async #dropUploads(store: FileStore): Promise<void> {
     const db = database(this.env);
@@ -109,7 +112,7 @@ export class FileSweepObject extends GatewayObject {
       await queryOrUnavailable(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
   }
 
-  /** Continues batches that lost their alarm, and lets batches save a summary that could not be saved. */
+  /** Continues batches that lost their alarm, and lets batches save a summary that could not be saved before. */
   async #resumeBatches(): Promise<void> {
     const { kv } = this.ctx.storage;
     const open = await queryOrUnavailable(
@@ -125,12 +128,12 @@ export class FileSweepObject extends GatewayObject {
       await this.env.BATCH.getByName(id)
         .nudge()
         .catch(() => failed++);
-    // The next sweep continues after the last of them, or starts from the first.
+    // The next sweep continues after the last of these batches, or starts again from the first one.
     kv.put('nudged', open.length < ROWS_MAX ? '' : (open.at(-1)?.id ?? ''));
     if (failed > 0) throw new Error(`${failed} of ${open.length} open batches do not answer`);
   }
 
-  /** Once a day: files of a gateway that was killed between storing a file and writing its row. */
+  /** Once a day: deletes stored files without a row, from a gateway that was killed between the two writes. */
   async #dropUnknown(store: FileStore): Promise<void> {
     const { kv } = this.ctx.storage;
     if (this.#now - (kv.get<number>('unknown') ?? 0) < DAY_MS) return;
@@ -171,7 +174,7 @@ export class FileSweepObject extends GatewayObject {
     return ids.filter((id) => !known.has(id));
   }
 
-  /** Counts files for /metrics. */
+  /** Counts files and bytes for /metrics. */
   async #count(): Promise<void> {
     const { purpose, bytes } = files;
     const rows = await queryOrUnavailable(
@@ -204,7 +207,7 @@ function* together(ids: readonly string[]): Generator<string[]> {
   for (let at = 0; at < ids.length; at += IDS_PER_STATEMENT) yield ids.slice(at, at + IDS_PER_STATEMENT);
 }
 
-/** Best effort: the next upload does it again. */
+/** Starts the sweeps. Failures are ignored: the next upload starts them. */
 export async function wakeSweep({ FILE_SWEEP }: Env): Promise<void> {
   await FILE_SWEEP.getByName(FILE_SWEEP_NAME)
     .wake()

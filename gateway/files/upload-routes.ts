@@ -1,4 +1,4 @@
-/** OpenAI's `/v1/uploads`: a file in parts, for proxies and platforms that accept no large body. */
+/** OpenAI's `/v1/uploads`: a file is sent in parts, for proxies and platforms that accept no large body. */
 import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { and, eq, inArray, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
@@ -39,12 +39,12 @@ type Ctx = Context<{ Bindings: Env }>;
 type UploadRow = typeof uploads.$inferSelect;
 type PartRow = typeof uploadParts.$inferSelect;
 
-/** OpenAI documents 64 MB; its SDKs send 64 MiB. */
+/** Maximum bytes of a part. OpenAI documents 64 MB; its SDKs send 64 MiB. */
 const PART_MAX_BYTES = 64 * 1024 * 1024;
 const LIFE_MS = 3_600_000;
 /**
- * Interval of checks whether another upload of the owner is being joined. In a Worker, a request cannot await a promise
- * of another request.
+ * Interval at which a request checks whether another upload of the owner is still being joined. In a Worker, a request
+ * cannot await a promise of another request.
  */
 const JOIN_POLL_MS = 200;
 
@@ -96,7 +96,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, taken.most);
   const { stored } = await withStoreErrors(() => readMultipartForm(c, put, 'data'))
     .catch(async (error: unknown) => {
-      await store.delete(fileId).catch(() => {}); // The form broke off after its part.
+      await store.delete(fileId).catch(() => {}); // The form ended early after its part.
       throw error;
     })
     .finally(end);
@@ -124,7 +124,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   const { owner, bytes } = await pendingOf(c);
   const completion = completionOf(await readParsedBody(c, z.looseObject({})));
   while (fileBytesInFlight.of(joining(owner), Date.now()) > 0) await pause(JOIN_POLL_MS);
-  // While an upload is joined, its bytes are stored twice, so one upload per owner is joined at a time.
+  // While an upload is joined, its bytes are stored twice, so only one upload per owner is joined at a time.
   const end = fileBytesInFlight.take(joining(owner), bytes, Date.now());
   try {
     return await complete(c, completion);
@@ -169,7 +169,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
     throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
   }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
-  // NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.
+  // The status is NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.
   const status = db.select({ status: uploads.status }).from(uploads).where(eq(uploads.id, upload.id));
   const stillOwned = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
   try {
@@ -208,7 +208,7 @@ uploadRoutes.post('/:id/cancel', async (c) => {
   return c.json(uploadObject(cancelled));
 });
 
-/** @throws ApiError 404; 409 if the upload has ended */
+/** Returns the upload if it is pending. @throws ApiError 404; 409 if the upload has ended */
 async function pendingOf(c: Ctx): Promise<UploadRow> {
   const { owner } = await fileCaller(c);
   requireWritable();
@@ -226,7 +226,7 @@ async function pendingOf(c: Ctx): Promise<UploadRow> {
   return row;
 }
 
-/** @throws ApiError 409 if `act` failed and another request has ended the upload meanwhile */
+/** Calls `act`. @throws ApiError 409 if `act` failed because another request has ended the upload meanwhile */
 async function whilePending<T>(c: Ctx, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
@@ -250,7 +250,7 @@ async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash):
 async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
   const store = storeOf(env);
   const ids: string[] = [];
-  // A row stays while its bytes do, because it is what the sweep finds them by.
+  // A row is deleted only after its bytes, because the sweep finds the bytes by the row.
   for (const { id, fileId } of parts)
     await store.delete(fileId).then(
       () => ids.push(id),

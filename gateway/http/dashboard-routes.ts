@@ -1,5 +1,5 @@
 /**
- * Serves the dashboard's files with this gateway's headers. The host has the files: static assets on Workers, a
+ * Serves the dashboard's files with this gateway's headers. The host stores the files: static assets on Workers, a
  * directory on the Node host.
  */
 import { Hono } from 'hono';
@@ -15,12 +15,12 @@ const TYPES: Readonly<Record<string, string>> = {
   woff2: 'font/woff2',
 };
 
-/** The build writes a `.br` and a `.gz` file next to each of these. */
+/** Types of files next to which the build writes a `.br` and a `.gz` file. */
 const COMPRESSED: ReadonlySet<string> = new Set(['js', 'mjs', 'css', 'svg']);
 
 /**
- * Nothing from other origins, nothing inline. Images in a chat are the user's own, held by the page; its only worker
- * reads PDFs.
+ * Content security policy: nothing from other origins, nothing inline. Images in a chat are the user's own, held by the
+ * page; the only worker reads PDFs.
  */
 const POLICY = [
   "default-src 'none'",
@@ -40,13 +40,16 @@ const POLICY = [
 export const dashboardRoutes = new Hono<{ Bindings: Env }>();
 
 dashboardRoutes.get('/', (c) => dashboardPage(c.env));
-// Their names change with their content.
+// Files below /assets may be cached forever, because their names change with their content.
 dashboardRoutes.get('/assets/:name{[\\w.-]{1,100}}', (c) => {
   const encodings = c.req.header('accept-encoding') ?? null;
   return file(c.env, `assets/${c.req.param('name')}`, 'public, max-age=31536000, immutable', encodings);
 });
 
-/** The page, which also shows the API reference at `/docs`. @throws ApiError 404 if this gateway has no dashboard */
+/**
+ * Returns the page, which also shows the API reference at `/docs`.
+ * @throws ApiError 404 if this gateway has no dashboard
+ */
 export function dashboardPage(env: Pick<Env, 'ASSETS'>): Promise<Response> {
   return file(env, 'index.html', 'no-cache', null);
 }
@@ -79,8 +82,8 @@ async function file(env: Pick<Env, 'ASSETS'>, path: string, caching: string, acc
 const SUFFIX = { br: 'br', gzip: 'gz' } as const;
 
 /**
- * The smaller encoding that the browser accepts (RFC 9110 §12.5.3; with two encodings, weights other than 0 do not
- * matter).
+ * Returns the smaller encoding that the browser accepts (RFC 9110 §12.5.3; with two encodings, weights other than 0 do
+ * not matter).
  */
 function encodingOf(accepted: string | null): keyof typeof SUFFIX | undefined {
   const takes = (name: string) =>

@@ -1,12 +1,13 @@
-/** A request to models and its response, as each host has them. */
+/** A request to the gateway and its response, in the form that all hosts provide. */
 
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**
- * A stream whose writes finish when the reader has taken them: nothing is buffered between the two ends. workerd has
- * one that runs without JavaScript for each chunk; elsewhere it is a standard TransformStream.
+ * Returns a stream whose writes finish when the reader has taken the bytes: nothing is buffered between the two ends.
+ * workerd has such a stream that runs without JavaScript for each chunk; on other hosts it is a standard
+ * TransformStream.
  */
 function pipe(): { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> } {
   const native: unknown = Reflect.get(globalThis, 'IdentityTransformStream');
@@ -14,19 +15,22 @@ function pipe(): { readable: ReadableStream<Uint8Array>; writable: WritableStrea
   return Reflect.construct(native, []) as TransformStream<Uint8Array, Uint8Array>;
 }
 
-/** The members of a request that are read. The runtime's Request is one. */
+/** The members of a request that the gateway reads. The runtime's Request has them. */
 export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | 'signal' | 'arrayBuffer'> {
   readonly headers: Pick<Headers, 'get'>;
-  /** The whole body, if it arrived with the head. `body` is then null. */
+  /** The whole body, if it arrived with the head; `body` is then null. */
   readonly whole?: Uint8Array | undefined;
   /**
-   * Set by a host that reports the client's disconnect itself. Then `signal`, an expensive object of the runtime, is
-   * only created on demand.
+   * Set by a host that reports the client's disconnect itself. Then `signal`, which is expensive to create, is only
+   * created on demand.
    */
   readonly client?: ClientDisconnect;
   /** True if the host writes offloaded responses (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;
-  /** Called when the request's key is valid, with its holder: the connection no longer counts as unauthenticated. */
+  /**
+   * Called with the key's holder when the request's key is valid. The connection then no longer counts as
+   * unauthenticated.
+   */
   readonly accepted?: (holder: string) => void;
   /**
    * The body as the host has it, to be read instead of `body`: Fetch's streams cost as much as the rest of an upload.

@@ -23,18 +23,18 @@ type State = z.infer<typeof stateSchema>;
 
 /** What a granted request adds to each of its meters, in tokens. */
 export interface ReservedTokens {
-  /** Counted against the limits per minute. */
+  /** Tokens that count against the limits per minute. */
   counted: number;
   /** The part of `counted` that is only estimated. */
   estimated: number;
-  /** The part of `counted` that is not booked for a month yet. */
+  /** The part of `counted` that is not yet in the month's sum. */
   unbooked: number;
 }
 
 interface NewHold extends TokenForecast {
   keyId: string;
   meters: readonly string[];
-  /** The estimate, in tokens. */
+  /** Estimated tokens that were reserved when the request was granted. */
   reserved: number;
   concurrent: boolean;
 }
@@ -46,26 +46,29 @@ interface UsedByAttempt extends UsedTokens {
 
 interface Use {
   tokens: number;
-  /** The part of `tokens` that is in the month's sum. */
+  /** The part of `tokens` that is already in the month's sum. */
   booked: number;
 }
 
 /**
- * One granted request. While it runs, it counts with its estimate or with the usage of its attempts, whichever is more.
- * When it is over, it counts with the usage. It is over if an attempt was complete, or if the caller has said how many
- * attempts to expect and all of them have been reported. Pure: times are milliseconds of the limiter's clock.
+ * One granted request. While it runs, it counts with its estimate or with the usage of its attempts, whichever is
+ * larger. When it is over, it counts with the usage. It is over if an attempt was complete, or if the caller has stated
+ * how many attempts to expect and all of them have been reported. Pure: times are milliseconds of the limiter's clock.
  */
 export class GrantedRequest {
   readonly keyId: string;
-  /** Ids of the meters that count it. */
+  /** Ids of the meters that count this request. */
   readonly meters: readonly string[];
   readonly forecast: TokenForecast;
-  /** True if a limit of concurrent requests applies. Then the caller reports when its client has the whole response. */
+  /**
+   * True if a limit on concurrent requests applies. Then the caller calls `release` when its client has the whole
+   * response.
+   */
   readonly concurrent: boolean;
   readonly at: number;
-  /** True while it counts as one of the concurrent requests. */
+  /** True while this request counts as one of the concurrent requests. */
   running = true;
-  /** When the caller released it; before that, when an attempt was complete. */
+  /** Time at which the caller released the request, or before that, at which an attempt was complete. */
   since: number | undefined;
   #reserved: number;
   #expected: number | undefined;
@@ -81,12 +84,12 @@ export class GrantedRequest {
     this.#reserved = reserved;
   }
 
-  /** True if nothing is reserved any more: the usage is final. */
+  /** True if the usage is final and nothing is reserved any more. */
   get isOver(): boolean {
     return this.#isComplete || (this.#expected !== undefined && this.#uses.size >= this.#expected);
   }
 
-  /** True if it is over, booked completely, and no further call will name it. */
+  /** True if the request is over, its tokens are in the month's sum, and no further call will name it. */
   get isDone(): boolean {
     return this.isOver && !(this.running && this.concurrent) && [...this.#uses.values()].every(isBooked);
   }
@@ -99,18 +102,18 @@ export class GrantedRequest {
     return { counted, estimated: counted - used, unbooked: counted - booked };
   }
 
-  /** True if some usage is known. */
+  /** True if the usage of at least one attempt is known. */
   get isKnown(): boolean {
     return this.#uses.size > 0;
   }
 
-  /** The caller has finished and expects reports of this many attempts. */
+  /** The caller has finished, and expects usage reports of this many attempts. */
   release(attempts: number, now: number): void {
     this.#expected = attempts;
     this.since = now;
   }
 
-  /** Sets the total usage of one attempt. A repeated report replaces the previous one. */
+  /** Sets the total usage of one attempt. A repeated report of an attempt replaces the previous one. */
   report({ attempt, prompt, completion, isComplete }: UsedByAttempt, now: number): Use {
     const use = this.#entryOf(attempt);
     use.tokens = prompt + completion;
@@ -126,7 +129,7 @@ export class GrantedRequest {
     use.booked = use.tokens;
   }
 
-  /** From now on only booked tokens count. */
+  /** Removes the estimate. From now on only tokens in the month's sum count. */
   drop(): void {
     this.#reserved = 0;
     for (const [attempt, { booked }] of this.#uses) this.#uses.set(attempt, { tokens: booked, booked });
@@ -161,7 +164,7 @@ export class GrantedRequest {
     };
   }
 
-  /** The granted request that `state` describes; undefined if `state` is not valid. */
+  /** Restores a granted request from `state`; undefined if `state` is not valid. */
   static of(state: unknown, now: number): GrantedRequest | undefined {
     const { data } = stateSchema.safeParse(state);
     if (data === undefined) return undefined;

@@ -1,4 +1,6 @@
-/** A request's reservation of its limits: made before a node is asked, settled when the response has ended. */
+/**
+ * A request's reservation of its limits. It is made before a node is called, and settled when the response has ended.
+ */
 
 import type { ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
 import { responseTokenBound } from '../../../shared/attempts/token-bound.ts';
@@ -14,7 +16,7 @@ import type { LimitRefusal, LimitVerdict } from './limiter.ts';
 import { limitsConcurrency } from './limits.ts';
 import type { TokenForecast } from './token-estimator.ts';
 
-/** Maximum number of tokens in the response, for a body that the gateway does not read. */
+/** Header with the maximum number of tokens of the response, for a body that the gateway does not read. */
 const MAX_TOKENS_HEADER = 'x-otela-max-tokens';
 const MAX_TOKENS_DIGITS = 9;
 
@@ -53,16 +55,19 @@ interface Context {
 
 interface LimitedRequest {
   forecast: TokenForecast;
-  /** Also the name in streams and usage records. */
+  /** Internal id of the request, which streams and usage records also contain. */
   name: string;
-  /** The requested model. If another model answers in its place, the limits of this one count it. */
+  /** The requested model. Its limits count the request even if another model answers in its place. */
   model: string;
   client: ClientDisconnect;
-  /** Attempts that may have reached an engine. Their nodes report usage. */
+  /** Returns how many attempts may have reached an engine. Their nodes report usage. */
   attempts(): number;
 }
 
-/** @throws ApiError 429; 503 if the limits object does not answer, because unknown does not mean unlimited */
+/**
+ * @throws ApiError 429 if a limit is reached; 503 if the limits object does not answer, because an unknown limit must
+ * not count as no limit
+ */
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
@@ -82,9 +87,9 @@ export class LimitReservation implements Reservation {
   readonly #subject: string;
   readonly #name: string;
   readonly #verdict: Promise<LimitVerdict>;
-  /** True if a limit of concurrent requests applies: other requests may wait for this one to end. */
+  /** True if a limit on concurrent requests applies: other requests may wait for this one to end. */
   readonly concurrent: boolean;
-  /** Rate-limit headers: what remains of the limits. */
+  /** Rate-limit headers of the response: the remaining amounts of the limits. */
   headers: Readonly<Record<string, string>> = {};
   #finished = false;
 
@@ -109,16 +114,16 @@ export class LimitReservation implements Reservation {
     this.headers = verdict.headers;
   }
 
-  /** The response has ended, or there will not be one. Idempotent. */
+  /** Called when the response has ended, or when there will be none. Idempotent. */
   release({ attempts, isComplete }: RequestResult): void {
     if (this.#finished) return;
     this.#finished = true;
-    // No request waits for this one, and its single report ends it.
+    // No other request waits for this one, and its single usage report ends it in the limits object.
     if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, attempts),
     );
-    this.#context.ctx.waitUntil(released.catch(() => {})); // if this fails, its settlement or its lease ends it
+    this.#context.ctx.waitUntil(released.catch(() => {})); // if this call fails, the settlement or the lease ends the request
   }
 }
 

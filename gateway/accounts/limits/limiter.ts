@@ -1,9 +1,8 @@
 /**
  * Counts requests against limits: those of one project with its users and keys, or of one user's keys, or of one key.
- * Pure: the caller passes in times and stored counts, so a test uses virtual time.
- *
- * A request reserves an estimate (`reserve`). `correct` replaces it by an attempt's usage as soon as that is known,
- * `settle` books the usage for its month, and `release` ends the request's place among the concurrent ones.
+ * Pure: the caller passes in times and stored counts, so a test uses virtual time. `reserve` counts a request with an
+ * estimate. `correct` replaces the estimate by an attempt's usage as soon as it is known, `settle` adds the usage to
+ * the month's sum, and `release` ends the request's place among the concurrent ones.
  */
 import { GrantedRequest } from './granted-request.ts';
 import { limitsConcurrency } from './limits.ts';
@@ -29,7 +28,7 @@ import {
 import { TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
 export interface Reservation extends TokenForecast, LimitSet {
-  /** Of the request. */
+  /** Internal id of the request. */
   name: string;
 }
 
@@ -38,64 +37,68 @@ export type LimitVerdict = { granted: true; headers: Record<string, string> } | 
 export interface LimitRefusal {
   granted: false;
   scope: LimitScope;
-  /** Set if only this model is limited. */
+  /** The model whose limit applies; undefined: the limit is for all models. */
   model?: string | undefined;
   shortage: LimitShortage;
   /**
-   * Milliseconds until the request fits all limits, if no other request arrives; 0 if that depends only on the end of
+   * Milliseconds until the request fits all limits if no other request arrives; 0 if this depends only on the end of
    * running requests.
    */
   waitMs: number;
-  /** True if it may fit within moments, when running requests end. */
+  /** True if the request may fit within moments, when running requests end. */
   soon: boolean;
   headers: Record<string, string>;
 }
 
-/** The state that outlives the limiter, by the id of a meter. */
+/** State that outlives the limiter, by the id of a meter. */
 export interface LimiterStore {
   minute(id: string): unknown;
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
-  /** What `changedHolds` returned and did not remove later, and how long ago it was saved. */
+  /**
+   * The running requests that `changedHolds` returned and did not remove later, with the milliseconds since they were
+   * saved.
+   */
   holds(): readonly { name: string; state: unknown; savedMsAgo: number }[];
 }
 
 /** The usage of one attempt. */
 export interface AttemptUse extends UsedTokens {
-  /** Of the request. */
+  /** Internal id of the request. */
   name: string;
   /** The attempt's number, unique within the request. */
   attempt: number;
-  /** True if the engine's response was complete and without an error: no other attempt follows. */
+  /** True if the engine's response was complete and without an error, so that no other attempt follows. */
   isComplete: boolean;
 }
 
 export interface SettledUse extends AttemptUse, LimitSubject {
   /** GPU time in milliseconds. */
   gpuMs: number;
-  /** An earlier settlement of the same attempt, by estimate. */
+  /** Usage of an earlier settlement of the same attempt, which was an estimate. */
   before?: UsedTokens | undefined;
   /**
-   * True if `reserve` counted the request. Lines of batches are not reserved: limits per minute do not apply to them.
+   * True if `reserve` counted the request. Lines of batches are not reserved, because limits per minute do not apply to
+   * them.
    */
   isReserved: boolean;
-  /** When the attempt ended: how long ago, and in which month. */
+  /** When the attempt ended: how many milliseconds ago, and in which month. */
   ageMs: number;
   month: string;
 }
 
 /**
- * A request counts for at most this long. It bounds what a request holds if both its isolate and its node died before
- * it was released or settled.
+ * Maximum time for which a request counts. It bounds the reservation of a request whose isolate and node both died
+ * before it was released or settled.
  */
 const LEASE_MS = 60 * 60_000;
 /**
- * A released request reserves nothing after this time, even if some attempts are not reported: an attempt may have been
- * cancelled before its node received it.
+ * A released request reserves nothing after this time, even if reports of attempts are missing: an attempt may have
+ * been cancelled before its node received it.
  */
 const REPORTS_MS = 5 * 60_000;
 /**
- * A request with a complete response that is not released, because its isolate died, no longer counts as concurrent
+ * A request with a complete response that was not released, because its isolate died, no longer counts as concurrent
  * after this time.
  */
 const RELEASE_MS = 60_000;
@@ -111,7 +114,7 @@ interface Subject {
 export class Limiter {
   readonly #store: LimiterStore;
   readonly #subjects = new Map<string, Subject>();
-  /** Oldest first. At most RUNNING_MAX. */
+  /** Running requests, oldest first. At most RUNNING_MAX. */
   readonly #holds = new Map<string, GrantedRequest>();
   /** Names of requests with changes that are not saved. At most as many as there are granted and saved requests. */
   readonly #unsaved = new Set<string>();
@@ -133,7 +136,7 @@ export class Limiter {
     }
   }
 
-  /** Reserves the estimate of a request, or returns why it is refused. */
+  /** Reserves the estimate of a request, or returns why the request is refused. */
   reserve(asked: Reservation, now: MeterTime): LimitVerdict {
     this.#sweep(now);
     const tokens = this.#estimate(asked, now);
@@ -171,7 +174,7 @@ export class Limiter {
     return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
   }
 
-  /** The usage of an attempt is known, but not yet stored. */
+  /** Counts the usage of an attempt that is known but not yet stored. */
   correct(use: AttemptUse, now: MeterTime): void {
     const hold = this.#holds.get(use.name);
     if (hold === undefined) return;
@@ -179,7 +182,7 @@ export class Limiter {
     this.#change(use.name, hold, now, () => hold.report(use, now.ms));
   }
 
-  /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
+  /** Ends a request. `attempts`: how many of its attempts will be settled; 0: the request never reached an engine. */
   release(name: string, attempts: number, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;
@@ -188,7 +191,7 @@ export class Limiter {
     this.#change(name, hold, now, () => hold.release(attempts, now.ms));
   }
 
-  /** Books the usage of one attempt. @returns the meters that counted it */
+  /** Adds the usage of one attempt to the month's sum. @returns the meters that counted it */
   settle(settled: SettledUse, now: MeterTime): readonly string[] {
     const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
     const hold = this.#holds.get(name);
@@ -196,7 +199,8 @@ export class Limiter {
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
-      // Unknown request: the object lost it, or it was over. The minute in which the attempt ended counts it.
+      // The request is unknown: the object lost it, or it had ended. Its tokens count at the time when the attempt
+      // ended.
       if (hold === undefined && isReserved && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);
@@ -209,7 +213,7 @@ export class Limiter {
   }
 
   /**
-   * Adds what another gateway booked this month for one meter: milliseconds if `id` begins with GPU_METER_PREFIX,
+   * Adds what another gateway counted this month for one meter: milliseconds if `id` begins with GPU_METER_PREFIX,
    * otherwise tokens.
    */
   bookElsewhere(id: string, more: number, now: MeterTime): void {
@@ -218,7 +222,9 @@ export class Limiter {
     else this.#subject(id, now).meter.book(more, now.month, now);
   }
 
-  /** The current usage of each limit. Includes the models that the limits name, and `asked.model`. */
+  /**
+   * Returns the current usage of each limit, including those of the models that the limits name and of `asked.model`.
+   */
   uses(asked: LimitSet, now: MeterTime): Record<LimitScope, LimitUse[]> {
     const uses: Record<LimitScope, LimitUse[]> = { project: [], user: [], key: [] };
     for (const { scope, id, limits } of limitParties({ ...asked, model: undefined })) {
@@ -231,7 +237,7 @@ export class Limiter {
     return uses;
   }
 
-  /** The state to save of each meter. Idle meters are removed from memory. */
+  /** Returns the state of each meter that must be saved. Idle meters are removed from memory. */
   *states(now: MeterTime): Generator<{ id: string; minute: object | undefined; estimator: object }> {
     for (const [id, { meter, estimator }] of this.#subjects) {
       const idle = meter.idle(now);
@@ -241,8 +247,8 @@ export class Limiter {
   }
 
   /**
-   * Requests that changed since the last call; `state` is undefined if the request was removed. A request that was
-   * granted and removed between two calls is left out.
+   * Returns the requests that changed since the last call; `state` is undefined if the request was removed. A request
+   * that was granted and removed between two calls is omitted.
    */
   *changedHolds(now: MeterTime): Generator<{ name: string; state: object | undefined }> {
     for (const name of this.#unsaved) {
@@ -255,8 +261,8 @@ export class Limiter {
   }
 
   /**
-   * The process that served the running requests has ended, and their clients are disconnected. Reports of their
-   * attempts may still arrive.
+   * Ends all running requests, because the process that served them has ended and their clients are disconnected.
+   * Reports of their attempts may still arrive.
    */
   interrupt(now: MeterTime): void {
     for (const [name, hold] of this.#holds) {
@@ -266,7 +272,7 @@ export class Limiter {
     }
   }
 
-  /** Applies `change` to a granted request, and the difference in its counts to all of its meters. */
+  /** Applies `change` to a granted request, and adds the difference of its counts to all of its meters. */
   #change(name: string, hold: GrantedRequest, now: MeterTime, change: () => void): void {
     const before = hold.counted;
     change();
@@ -285,14 +291,14 @@ export class Limiter {
     for (const { estimator } of this.#subjectsOf(hold.keyId, now)) estimator.learn(hold.forecast, used);
   }
 
-  /** It no longer counts as concurrent. */
+  /** Ends the request's place among the concurrent requests. */
   #stop(hold: GrantedRequest, now: MeterTime): void {
     if (!hold.running) return;
     hold.running = false;
     for (const id of hold.meters) this.#subject(id, now).meter.release();
   }
 
-  /** Removes it. From now on only its booked tokens count. */
+  /** Removes a request. From now on only its tokens in the month's sum count. */
   #forget(name: string, now: MeterTime): void {
     const hold = this.#holds.get(name);
     if (hold === undefined) return;
@@ -342,7 +348,7 @@ export class Limiter {
   }
 }
 
-/** Milliseconds until a shortage ends without other events; 0 if that depends only on running requests. */
+/** Milliseconds until a shortage ends if nothing else happens; 0 if this depends only on running requests. */
 function lasts(shortage: LimitShortage): number {
   switch (shortage.kind) {
     case 'answer':

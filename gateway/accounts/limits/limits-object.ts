@@ -8,7 +8,7 @@ import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './parties.ts
 import { StoredLimits } from './stored-limits.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
-/** The usage of one attempt, as the object of its node or of its batch settles it. */
+/** The usage of one attempt, as the tunnel object of its node, or the object of its batch, settles it. */
 export interface AttemptSettlement extends AttemptUse, LimitSubject {
   /** GPU time in milliseconds; absent: unknown. */
   gpuMs?: number | undefined;
@@ -16,13 +16,13 @@ export interface AttemptSettlement extends AttemptUse, LimitSubject {
   at: number;
   /** True if `reserve` counted the request. */
   isReserved: boolean;
-  /** An earlier settlement of the same attempt, by estimate. */
+  /** Usage of an earlier settlement of the same attempt, which was an estimate. */
   before?: UsedTokens | undefined;
 }
 
 /**
- * What a gateway booked in one month for one meter: milliseconds for a GPU meter, otherwise tokens. `origin`: the
- * gateway; empty: this one.
+ * What one gateway counted in one month for one meter: milliseconds for a GPU meter, otherwise tokens. `origin`: the
+ * gateway's id; empty: this gateway.
  */
 export interface MonthCount {
   origin: string;
@@ -31,21 +31,21 @@ export interface MonthCount {
 }
 
 /**
- * Time that a request waits for a concurrent one to end: a client that sends its next request at the last byte of a
- * response is faster than the release of the previous request.
+ * Maximum wait for a concurrent request to end. A client that sends its next request at the last byte of a response is
+ * faster than the release of the previous request.
  */
 const SLOT_WAIT_MS = 250;
 /**
- * Time that a request waits for tokens. What a running request reserved too much is known soon after its end, so this
- * waits for responses of a second or less.
+ * Maximum wait for tokens. The surplus of a reservation is known soon after the request's end, so a wait helps if
+ * running responses take a second or less.
  */
 const TOKENS_WAIT_MS = 2_000;
 const WAITING_MAX = 1_000;
-/** Counts of the current minute are written this long after they change, because a write delays responses. */
+/** Counts of the current minute are saved this long after they change, because each write delays responses. */
 const SAVE_MS = 1_000;
 /**
- * A settlement older than this is booked for the current month, because the sums of a closed month stay as they were
- * reported.
+ * A settlement of an attempt that ended longer ago counts for the current month, because the sums of a closed month
+ * must not change.
  */
 const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
 /**
@@ -59,18 +59,19 @@ interface Waiting {
 }
 
 /**
- * All limits of one project with its users and keys, or of one user or one key without a project. The counts are exact,
- * because one thread counts all requests. After an eviction of this object the month's usage is complete, because it is
- * written immediately. The current minute, the running requests and the estimators lose at most the last second.
+ * The limits object: all limits of one project with its users and keys, or of one user or one key without a project.
+ * The counts are exact, because one thread counts all requests. The month's usage is written immediately, so an
+ * eviction of this object loses none of it. Of the current minute, the running requests and the estimators, an eviction
+ * loses at most the last second.
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
   readonly #store: StoredLimits;
-  /** Windows and leases use it. With the machine's clock they would stall if that clock was set back. */
+  /** Clock of windows and leases. With the machine's clock they would stall if that clock was set back. */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<Waiting>();
   #saving: (() => void) | undefined;
-  /** Counts of other gateways are stored from this month on. */
+  /** First month for which counts of other gateways are stored, as `YYYY-MM`. */
   #elsewhereFrom = '';
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -85,7 +86,8 @@ export class LimitsObject extends GatewayObject {
   }
 
   /**
-   * Reserves limits for a request, or returns why it is refused. May wait first, up to SLOT_WAIT_MS or TOKENS_WAIT_MS.
+   * Reserves limits for a request, or returns why the request is refused. May wait first, up to SLOT_WAIT_MS or
+   * TOKENS_WAIT_MS.
    */
   async reserve(asked: Reservation): Promise<LimitVerdict> {
     const from = this.#clock.now();
@@ -105,15 +107,18 @@ export class LimitsObject extends GatewayObject {
     return soon && this.#clock.now() < until && this.#waiting.size < WAITING_MAX;
   }
 
-  /** The request is over. `attempts`: how many of its attempts will be settled; 0: it never reached an engine. */
+  /** Ends a request. `attempts`: how many of its attempts will be settled; 0: the request never reached an engine. */
   release(name: string, attempts: number): void {
-    // A follower of an earlier version sends a boolean: whether there were any.
+    // A follower of an earlier version sends a boolean that says whether there were attempts.
     this.#limiter.release(name, Number(attempts), this.#now());
     this.#changed();
     this.#save();
   }
 
-  /** The usage of requests as soon as it is known. If this is lost, the settlement that follows corrects it. */
+  /**
+   * Counts the usage of requests as soon as it is known. If this call is lost, the settlement that follows corrects the
+   * counts.
+   */
   correct(items: readonly AttemptUse[]): void {
     const now = this.#now();
     for (const item of items) this.#limiter.correct(item, now);
@@ -122,8 +127,9 @@ export class LimitsObject extends GatewayObject {
   }
 
   /**
-   * Settlements from a node's object, which repeats them until they are acknowledged; `position` numbers them. Durable
-   * when this returns. `origin`: the gateway of the node, if it is another gateway.
+   * Settles attempts of one source, which is a tunnel object or a batch. The source repeats a settlement until it is
+   * acknowledged; `position` numbers its settlements. Durable when this returns. `origin`: the gateway of the node, if
+   * it is another gateway.
    */
   settle(source: string, items: readonly { position: number; settlement: AttemptSettlement }[], origin?: string): void {
     const { sql } = this.ctx.storage;
@@ -150,18 +156,18 @@ export class LimitsObject extends GatewayObject {
     this.#save();
   }
 
-  /** The current usage of each limit. */
+  /** Returns the current usage of each limit. */
   uses(asked: LimitSet): ReturnType<Limiter['uses']> {
     return this.#limiter.uses(asked, this.#now());
   }
 
-  /** What each meter counted in a month such as `2026-11`. */
+  /** Returns what each meter counted in a month such as `2026-11`. */
   used(month: string): { id: string; used: number }[] {
     const query = 'SELECT id, used FROM months WHERE month = ?';
     return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
   }
 
-  /** What each gateway booked in a month, as far as this gateway knows: for all meters, or for `ids`. */
+  /** Returns what each gateway counted in a month, as far as this gateway knows: for all meters, or for `ids`. */
   counts(month: string, ids?: readonly string[]): MonthCount[] {
     const { sql } = this.ctx.storage;
     const named = ids === undefined ? '' : 'AND id IN (SELECT value FROM json_each(?))';
@@ -179,7 +185,7 @@ export class LimitsObject extends GatewayObject {
     return counts;
   }
 
-  /** Stores what other gateways booked. A repeated count has no effect, because each count only grows. */
+  /** Stores the counts of other gateways. A repeated call has no effect, because each count only grows. */
   hearCounts(month: string, counts: readonly MonthCount[]): void {
     const now = this.#now();
     if (month !== now.month) return;
@@ -196,8 +202,9 @@ export class LimitsObject extends GatewayObject {
 
   #writeElsewhere(origin: string, id: string, month: string, more: number): void {
     const { sql } = this.ctx.storage;
-    // Once a month, because each deletion reads all counts of all meters. The previous month still receives late
-    // counts.
+    // Deletes old months once a month, because each deletion reads all counts of all meters. The previous month stays:
+    // it
+    // still receives late counts.
     const from = monthOf(Date.now() - 31 * 24 * 60 * 60_000);
     if (this.#elsewhereFrom !== from) sql.exec('DELETE FROM elsewhere WHERE month < ?', from);
     this.#elsewhereFrom = from;
@@ -215,12 +222,12 @@ export class LimitsObject extends GatewayObject {
     return { ms: this.#clock.now(), month: monthOf(Date.now()) };
   }
 
-  /** Waiting requests may fit now. They try again in the order in which they arrived. */
+  /** Wakes waiting requests, which may fit now. They try again in the order in which they arrived. */
   #changed(): void {
     for (const waiting of this.#waiting) waiting.again();
   }
 
-  /** Resolves when something changed, or at `until`. */
+  /** Resolves when a count changed, or at `until`. */
   #change(until: number): Promise<void> {
     return new Promise((resolve) => {
       const waiting: Waiting = {
@@ -238,14 +245,14 @@ export class LimitsObject extends GatewayObject {
   #save(): void {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
-      // Limits continue in memory: the next save includes what could not be written.
+      // Storage cannot be written: limits continue in memory, and the next save includes these counts.
       if (this.ctx.health.failure !== undefined) return this.#save();
       this.#store.save(this.#limiter, this.#now());
     });
   }
 }
 
-/** A month in UTC such as `2026-11`. @param at milliseconds since the epoch */
+/** Formats a month in UTC, such as `2026-11`. @param at milliseconds since the epoch */
 function monthOf(at: number): string {
   return new Date(at).toISOString().slice(0, 7);
 }

@@ -12,16 +12,16 @@ const counted = {
   tokens_per_month: count,
 };
 
-/** Bounds the meters: each model has a meter in the limits object. */
+/** Maximum models with a limit, because each needs a meter in the limits object. */
 const MODELS_MAX = 20;
-/** Replaces a model's name: each model that is not named, separately. */
+/** Stands for each model that is not named; each of them is counted separately. */
 export const EVERY_OTHER_MODEL = '*';
 
 export const limitsSchema = z.strictObject({
   ...counted,
-  /** By calendar month, UTC; see shared/usage/gpu-share.ts. Lines of batches use none. */
+  /** GPU seconds by calendar month, UTC; see shared/usage/gpu-share.ts. Lines of batches are not counted. */
   gpu_seconds_per_month: count,
-  /** Of one response; see reasoning.ts. */
+  /** Maximum reasoning tokens of one response; see reasoning.ts. */
   reasoning_tokens_per_request: count,
   /** Limits of one model, in addition to those above; `*`: of each model that is not named. */
   models: boundedRecord(z.string().min(1).max(256), z.strictObject(counted), MODELS_MAX).optional(),
@@ -29,23 +29,23 @@ export const limitsSchema = z.strictObject({
 
 export type Limits = z.infer<typeof limitsSchema>;
 
-/** True if a key has any limit. */
+/** True if at least one limit is set. */
 export function isLimited({ limits }: { limits: Limits | null }): boolean {
   return limits !== null && Object.keys(limits).length > 0;
 }
 
-/** True if any of these limits the number of concurrent requests. */
+/** True if at least one of these sets limits the number of concurrent requests. */
 export function limitsConcurrency(sets: readonly (Limits | undefined)[]): boolean {
   const all = sets.flatMap((set) => (set === undefined ? [] : [set, ...Object.values(set.models ?? {})]));
   return all.some(({ concurrent_requests }) => concurrent_requests !== undefined);
 }
 
-/** The limits of one model. The model's name comes from a client, so it may be `__proto__`. */
+/** Returns the limits of one model. The model's name comes from a client, so it may be `__proto__`. */
 export function limitsOfModel(limits: Limits | undefined, model: string): Limits | undefined {
   const { models } = limits ?? {};
   if (models === undefined) return undefined;
   return Object.hasOwn(models, model) ? models[model] : models[EVERY_OTHER_MODEL];
 }
 
-/** The setting with the limits of each user without individual limits. */
+/** Name of the setting with the limits of each user without individual limits. */
 export const USER_LIMITS = 'user_limits';

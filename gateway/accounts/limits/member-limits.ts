@@ -1,4 +1,4 @@
-/** What a user may use in one project, as operators and the project's leads set it. Pure. */
+/** Computes what a user may use in one project from the limits that operators and the project's leads set. Pure. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
 type Counted = Omit<Limits, 'models'>;
@@ -16,17 +16,17 @@ const NAMES = [
 interface Words {
   /** Individual limits of the user, set by operators. Empty: no limits. */
   own: Limits | null;
-  /** Set by operators for each user without individual limits. */
+  /** Limits of each user without individual limits, set by operators. */
   ofAll: Limits | undefined;
-  /** Of the user in this project, set by its leads. */
+  /** Limits of the user in this project, set by the project's leads. */
   ofMember: Limits | null;
   project: Limits | null;
 }
 
 /**
- * What all keys of the user share in the project. A lead's limit replaces that of `ofAll` if the project has the same
- * limit, because operators gave that amount to the project. Otherwise both apply, as they do with `own`: a lead cannot
- * widen a limit.
+ * Returns the limits that all keys of the user share in the project. A lead's limit replaces that of `ofAll` if the
+ * project has the same kind of limit, because operators gave that amount to the project. Otherwise both apply. `own`
+ * always applies: a lead cannot widen a limit.
  */
 export function personLimits({ own, ofAll, ofMember, project }: Words): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;
@@ -36,7 +36,7 @@ export function personLimits({ own, ofAll, ofMember, project }: Words): Limits |
   return narrower(kept, ofMember);
 }
 
-/** Limits that satisfy both. */
+/** Returns limits that satisfy both sets. */
 function narrower(one: Limits, other: Limits): Limits {
   const named = [one, other].flatMap(({ models }) => Object.keys(models ?? {}));
   const models = [...new Set(named)].map((model) => [
@@ -55,7 +55,7 @@ function lower(one: Counted, other: Counted): Counted {
   );
 }
 
-/** The first of a member's limits that is above the project's: its path, and the project's value. */
+/** Finds the first of a member's limits that is above the project's limit. Returns its path and the project's value. */
 export function limitAboveProject(
   limits: Limits,
   project: Limits | null,

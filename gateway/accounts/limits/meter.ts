@@ -3,33 +3,33 @@ import type { ReservedTokens } from './granted-request.ts';
 import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
-/** What a request reserves before it runs, in tokens. */
+/** Tokens that a request reserves before it runs. */
 interface TokenClaim {
-  /** Estimated; corrected when the usage is known. */
+  /** Estimated tokens of the request. Corrected when the usage is known. */
   tokens: number;
-  /** The bound that the request sets for its response. */
+  /** The maximum tokens that the request sets for its response; undefined: it sets none. */
   maxTokens: number | undefined;
 }
 
 /** A time, by two clocks. */
 export interface MeterTime {
-  /** Milliseconds of a clock that never goes back. */
+  /** Milliseconds of a clock that is never set back. */
   ms: number;
   /** Calendar month in UTC such as `2026-11`. */
   month: string;
 }
 
 export type LimitShortage =
-  /** `running`: it would fit without the reservations of running requests, and they may turn out to need less. */
+  /** `running`: the request would fit without the reservations of running requests, which may turn out to use less. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
-  /** It would not fit even into an empty minute. */
+  /** The request would not fit even into an empty minute. */
   | { kind: 'answer'; limit: number; maxTokens: number }
   | { kind: 'concurrent'; limit: number }
-  /** `running`: the month is not used up, but running requests reserve the rest. */
+  /** `running`: the month is not used up, but running requests reserve the rest of it. */
   | { kind: 'month'; limit: number; running: boolean }
   | { kind: 'gpu-month'; limit: number };
 
-/** Usage by month, in tokens or in GPU milliseconds. It outlives the meter. */
+/** Stored usage by month, in tokens or in GPU milliseconds. */
 export interface MonthLedger {
   used(month: string): number;
   write(month: string, used: number): void;
@@ -39,16 +39,16 @@ const window = z.array(z.tuple([z.number(), z.number()]));
 const stateSchema = z.object({ at: z.number(), requests: window, tokens: window });
 type State = z.infer<typeof stateSchema>;
 
-/** The usage of one key, user or project, for all models or for one. Pure. */
+/** Counts the usage of one key, user or project, for all models or for one. Pure. */
 export class LimitMeter {
   readonly #ledger: MonthLedger;
   readonly #gpuLedger: MonthLedger;
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
-  /** Tokens of requests without known usage. */
+  /** Tokens of requests whose usage is not known yet. */
   #estimated = 0;
-  /** Tokens of requests that are not booked for a month yet, estimated or known. */
+  /** Tokens of requests that are not in the month's sum yet, estimated or known. */
   #unbooked = 0;
   #month = '';
   #used = 0;
@@ -66,8 +66,8 @@ export class LimitMeter {
   }
 
   /**
-   * All reasons why a claim does not fit. A claim above a limit fits if nothing else is counted; otherwise it would
-   * never fit.
+   * Returns all reasons why a claim does not fit. If nothing else is counted, a claim above a limit fits; otherwise it
+   * would never fit.
    */
   shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
@@ -86,7 +86,7 @@ export class LimitMeter {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
     }
-    // A request that counts no tokens fits any limit of tokens.
+    // A request that counts no tokens fits any token limit.
     if (tokens_per_minute !== undefined && tokens > 0) {
       const wanted = Math.min(tokens, tokens_per_minute);
       const waitMs = this.#tokens.waitFor(wanted, tokens_per_minute, now.ms);
@@ -110,21 +110,21 @@ export class LimitMeter {
     this.running = Math.max(0, this.running - 1);
   }
 
-  /** Changes the counts of a request by these differences. `countedAt`: when it was counted. */
+  /** Adds these differences to the counts of a request. `countedAt`: when the request was counted first. */
   change({ counted, estimated, unbooked }: ReservedTokens, countedAt: number, now: MeterTime): void {
     this.#estimated = Math.max(0, this.#estimated + estimated);
     this.#unbooked = Math.max(0, this.#unbooked + unbooked);
     this.#tokens.correct(counted, countedAt, now.ms);
   }
 
-  /** Adds a request that was counted before this meter was created: the saved windows already contain it. */
+  /** Adds a request that was counted before this meter was created. The saved windows already contain it. */
   resume({ estimated, unbooked }: ReservedTokens, isRunning: boolean): void {
     if (isRunning) this.running++;
     this.#estimated += estimated;
     this.#unbooked += unbooked;
   }
 
-  /** Tokens were used in `month`, which may be an earlier month. Below 0 if an estimate was too high. */
+  /** Adds tokens to the sum of `month`, which may be an earlier month. Negative if an estimate was too high. */
   book(tokens: number, month: string, now: MeterTime): void {
     this.#turn(now);
     const before = month === this.#month ? this.#used : this.#ledger.used(month);
@@ -133,7 +133,7 @@ export class LimitMeter {
     this.#ledger.write(month, used);
   }
 
-  /** GPU time of one attempt in milliseconds. Nothing is reserved of it. */
+  /** Adds the GPU time of one attempt in milliseconds. GPU time is not reserved. */
   bookGpu(ms: number, month: string, now: MeterTime): void {
     if (ms <= 0) return;
     this.#turn(now);
@@ -143,7 +143,7 @@ export class LimitMeter {
     this.#gpuLedger.write(month, used);
   }
 
-  /** The values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
+  /** Returns the values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
   left(limits: Limits | undefined, now: MeterTime): RateLimits {
     this.#turn(now);
     const ofMonth = (limit: number | undefined, used: number) =>
@@ -160,7 +160,7 @@ export class LimitMeter {
     };
   }
 
-  /** The current usage of each limit, for the dashboard. */
+  /** Returns the current usage of each limit, for the dashboard. */
   uses(limits: Limits | undefined, now: MeterTime): LimitUse[] {
     if (limits === undefined) return [];
     this.#turn(now);
@@ -187,8 +187,8 @@ export class LimitMeter {
   }
 
   /**
-   * Reads the ledger again when the month changes: if a clock was fast at the end of a month, the meter returns to that
-   * month's usage.
+   * Reads the ledger again if the month changed. If a clock was fast at the end of a month, the meter thus returns to
+   * that month's usage.
    */
   #turn({ month }: MeterTime): void {
     if (month === this.#month) return;
@@ -198,7 +198,7 @@ export class LimitMeter {
   }
 }
 
-/** A sum above the largest exact integer would be stored wrong. */
+/** Adds two counts, at most up to the largest exact integer, above which a sum would be stored wrong. */
 function sum(before: number, more: number): number {
   return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + more));
 }
@@ -216,21 +216,21 @@ export interface LimitUse {
   limit: (typeof LIMIT_NAMES)[number];
   allowed: number;
   used: number;
-  /** Set if only this model is limited. */
+  /** The model whose limit this is; absent: the limit is for all models. */
   model?: string;
 }
 
 interface Left {
   limit: number;
   remaining: number;
-  /** Undefined: the first of the next month, UTC. */
+  /** Milliseconds until the limit is reset; undefined: it is reset on the first of the next month, UTC. */
   resetMs: number | undefined;
 }
 
 const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
 type RateLimits = Record<(typeof REMAINING_HEADERS)[number], Left | undefined>;
 
-/** The headers of several meters: for each kind those of the tightest meter. */
+/** Returns the headers of several meters: for each kind of limit, those of the meter with the least left. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const kind of REMAINING_HEADERS) {

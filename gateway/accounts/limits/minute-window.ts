@@ -1,23 +1,23 @@
 const MINUTE_MS = 60_000;
-/** Width of a slot. There are at most 241 slots, and a count leaves the window at most this much too late. */
+/** Width of a slot. A window has at most 241 slots, and a count leaves it at most this much too late. */
 const SLOT_MS = 250;
 const SLOTS_MAX = MINUTE_MS / SLOT_MS + 1;
 
 interface Slot {
-  /** When the newest count was added to it, in milliseconds. */
+  /** When the newest count was added to the slot, in milliseconds. */
   at: number;
   count: number;
 }
 
 /**
- * `[milliseconds before the state was taken, count]`, oldest first. Ages, because the clock of another process has
- * another zero.
+ * Pairs `[milliseconds before the state was taken, count]`, oldest first. Ages and not times, because clocks of two
+ * processes have different zeros.
  */
 type MinuteState = [age: number, count: number][];
 
 /**
- * A count over the last 60 s: no interval of 60 s, wherever it begins, contains more than was allowed. Pure: times are
- * passed in, in milliseconds of one clock that never goes back.
+ * Counts over the last 60 s: no interval of 60 s, wherever it begins, contains more than the limit. Pure: times are
+ * passed in, as milliseconds of one clock that is never set back.
  */
 export class MinuteWindow {
   /** Oldest first. */
@@ -46,7 +46,10 @@ export class MinuteWindow {
     } else this.#slots.push({ at: now, count });
   }
 
-  /** Changes the count that was added at `then`. If that has left the window, only an increase counts, from now on. */
+  /**
+   * Changes the count that was added at `then`. If that count has left the window, only an increase is counted, at
+   * `now`.
+   */
   correct(difference: number, then: number, now: number): void {
     this.#expire(now);
     const slot = this.#slots.findLast(({ at }) => slotOf(at) === slotOf(then));
@@ -57,7 +60,7 @@ export class MinuteWindow {
     } else if (difference > 0) this.add(difference, now);
   }
 
-  /** Milliseconds until `count` more fit under `limit`, if nothing else is added; 0 if they fit now. */
+  /** Milliseconds until `count` more fit below `limit` if nothing else is added; 0 if they fit now. */
   waitFor(count: number, limit: number, now: number): number {
     this.#expire(now);
     let over = this.#sum + count - limit;

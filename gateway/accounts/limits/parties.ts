@@ -1,7 +1,7 @@
-/** Which meters count a request, and which limits apply to each. */
+/** Decides which meters count a request, and which limits apply to each meter. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
 
-/** The owner and model of a request, as far as limits count them. Absent: not counted. */
+/** The owner and model of a request. Members that no limit counts are absent. */
 export interface LimitSubject {
   keyId: string;
   userId?: string | undefined;
@@ -11,15 +11,15 @@ export interface LimitSubject {
 export interface LimitSet extends LimitSubject {
   key: Limits | undefined;
   project: Limits | undefined;
-  /** What all keys of the user share, counted by the meter of `userId`. */
+  /** Limits that all keys of the user share, counted by the meter of `userId`. */
   user?: Limits | undefined;
 }
 
 export type LimitScope = 'project' | 'user' | 'key';
 
 /**
- * Ids of meters. The project's: empty. A key's: its id. A user's: `user:…`. Of one model: one of these, a newline and
- * the model. Of GPU time: GPU_METER_PREFIX and one of these.
+ * Ids of meters. The project's is empty, a key's is its id, a user's is `user:…`. A meter of one model appends a
+ * newline and the model. A meter of GPU time begins with GPU_METER_PREFIX.
  */
 export const PROJECT_METER = '';
 export const GPU_METER_PREFIX = 'gpu\n';
@@ -32,13 +32,13 @@ export function modelMeter(id: string, model: string): string {
   return `${id}\n${model}`;
 }
 
-/** The meters of a request, whichever limits are set. */
+/** Returns the ids of all meters of a request, whichever limits are set. */
 export function meterIds({ keyId, userId, model }: LimitSubject): string[] {
   const ids = [PROJECT_METER, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
   return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
 }
 
-/** One set of limits that a request counts against. */
+/** One set of limits that applies to a request, and the meter that counts for it. */
 interface LimitParty {
   scope: LimitScope;
   id: string;
@@ -60,7 +60,7 @@ export function limitParties({ keyId, userId, model, key, project, user }: Limit
   return parties;
 }
 
-/** The models that `limits` names, and `asked` if the limit for all other models applies to it. */
+/** Returns the models that `limits` names, and also `asked` if the limit for all other models applies to it. */
 export function limitedModels(
   limits: Limits | undefined,
   asked: string | undefined,

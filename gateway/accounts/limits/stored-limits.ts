@@ -10,7 +10,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
 `;
 
-/** The stored state of a limiter. Months are written when they change, the rest by `save`. */
+/** The stored state of a limiter. Sums of months are written when they change, everything else by `save`. */
 export class StoredLimits implements LimiterStore {
   readonly #sql: Sql;
 
@@ -50,8 +50,8 @@ export class StoredLimits implements LimiterStore {
   }
 
   /**
-   * True if the saved requests ran in another process, which has therefore ended. `id` absent: requests run in many
-   * processes, so false.
+   * True if the saved requests ran in a process that has ended. `id` absent: requests run in many processes (Workers),
+   * so the result is false.
    */
   isOtherProcess(id: string | undefined): boolean {
     if (id === undefined) return false;

@@ -3,34 +3,35 @@
  */
 import * as z from 'zod';
 
-/** The rule of thumb for text, until the key's own prompts give a better value. */
+/** Assumed tokens per byte of a prompt, until the key's own prompts give a better value. */
 const TOKENS_PER_BYTE = 1 / 4;
-/** Estimate for a body of unknown length. */
+/** Estimated prompt tokens of a body of unknown length. */
 const UNKNOWN_PROMPT_TOKENS = 1_024;
 /**
- * Longer contexts are rare, and larger bodies contain images. Without this bound one large request would reserve the
- * minute of a whole project.
+ * Maximum estimated prompt tokens. Longer contexts are rare, and larger bodies contain images. Without this bound one
+ * large request would reserve the minute of a whole project.
  */
 const PROMPT_MAX_TOKENS = 131_072;
 
 /**
- * The response of a key without history, if the request sets no bound: this share of the minute, within these bounds.
+ * Estimated response tokens of a key without history, if the request sets no maximum: this share of the limit per
+ * minute, between the two bounds below.
  */
 const FIRST_ANSWER_SHARE = 1 / 16;
 const FIRST_ANSWER_MIN_TOKENS = 256;
 const FIRST_ANSWER_MAX_TOKENS = 1_024;
 
-/** Number of responses from which their mean is used. With fewer, the first guess is included as one more response. */
+/** Number of responses from which their mean is used. With fewer, the first guess counts as one more response. */
 const ANSWERS_FOR_MEAN = 3;
-/** Older responses fade after about this many, because a key's usage changes. */
+/** Responses that are older than about this many fade, because a key's usage changes. */
 const REMEMBERED_ANSWERS = 32;
 
 export interface TokenForecast {
-  /** Bytes of the body; undefined: unknown. */
+  /** Bytes of the request's body; undefined: unknown. */
   bodyBytes: number | undefined;
-  /** Maximum tokens of all choices of the response together; undefined: the request does not say. */
+  /** Maximum tokens of all choices of the response together; undefined: the request does not set it. */
   maxTokens: number | undefined;
-  /** `nothing`: tokens are not counted; `prompt`: no text is generated. */
+  /** Which tokens are estimated. `nothing`: none; `prompt`: only the prompt, because no text is generated. */
   counts: 'nothing' | 'prompt' | 'answer';
 }
 
@@ -43,7 +44,7 @@ export interface UsedTokens {
 const stateSchema = z.object({
   answers: z.number(),
   completion: z.number(),
-  /** Of the responses with a bound: the sum of their tokens, and the sum of their bounds. */
+  /** Of the responses whose requests set a maximum: the sum of their tokens, and the sum of their maximums. */
   bounded: z.number(),
   bound: z.number(),
   promptTokens: z.number(),
@@ -53,7 +54,7 @@ type State = z.infer<typeof stateSchema>;
 
 const NOTHING: State = { answers: 0, completion: 0, bounded: 0, bound: 0, promptTokens: 0, promptBytes: 0 };
 
-/** The estimator of one key, or of all keys of a project. Pure. */
+/** Estimates the tokens of the requests of one key, or of all keys of a project. Pure. */
 export class TokenEstimator {
   #state: State;
 
@@ -62,7 +63,7 @@ export class TokenEstimator {
     this.#state = stateSchema.safeParse(state).data ?? { ...NOTHING };
   }
 
-  /** True if its own mean is better than the mean of its project. */
+  /** True if this estimator has enough responses to be preferred to the project's. */
   get believed(): boolean {
     return this.#state.answers >= ANSWERS_FOR_MEAN;
   }
@@ -78,14 +79,14 @@ export class TokenEstimator {
     return Math.min(prompt, PROMPT_MAX_TOKENS) + Math.ceil(answer);
   }
 
-  /** Never more than the request's bound. */
+  /** Estimates the response's tokens, at most `maxTokens`. */
   #answer(maxTokens: number | undefined, tokensPerMinute: number): number {
     const { answers, completion, bounded, bound } = this.#state;
     const most = maxTokens ?? Number.POSITIVE_INFINITY;
     const share = tokensPerMinute * FIRST_ANSWER_SHARE;
     const first = maxTokens ?? Math.min(FIRST_ANSWER_MAX_TOKENS, Math.max(FIRST_ANSWER_MIN_TOKENS, share));
     if (answers < ANSWERS_FOR_MEAN) return Math.min(most, (completion + first) / (answers + 1));
-    // A request that allows ten times as many tokens as the others may well use ten times as many.
+    // A request whose maximum is ten times that of others may well use ten times as many tokens.
     const byBound = maxTokens === undefined || bound === 0 ? 0 : maxTokens * (bounded / bound);
     return Math.min(most, Math.max(completion / answers, byBound));
   }

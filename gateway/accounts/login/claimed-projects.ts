@@ -1,6 +1,6 @@
 /**
- * Projects that a user's claims give. Each sign-in adds and removes memberships as the claims say; memberships granted
- * here stay.
+ * Sets a user's memberships in projects by the claims of the identity provider. Each sign-in adds and removes the
+ * memberships that claims decide; memberships that this gateway's operators or leads granted stay.
  */
 import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
@@ -13,12 +13,12 @@ import type { MappedProjects } from './oidc-config.ts';
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;
 type Store = Pick<Env, 'DB'>;
 
-/** Statements of one transaction. D1 runs at most a thousand in one call. */
+/** Maximum statements per transaction. D1 runs at most a thousand in one call. */
 const BATCH = 200;
 
 /**
- * The project in which a user's keys are created. A project that operators assigned stays, unless the claims decide
- * about it.
+ * Returns the project in which a user's keys are created. A project that operators assigned stays, unless the claims
+ * decide it.
  */
 export function homeProject({ projectId }: User, claimed: MappedProjects | undefined): string | null {
   if (claimed === undefined) return projectId;
@@ -26,9 +26,9 @@ export function homeProject({ projectId }: User, claimed: MappedProjects | undef
 }
 
 /**
- * Sets the memberships that the claims give. Call it before the user's home project is written. Keys end in projects
- * that the user has left. Returns true if something changed.
- * @throws ApiError 503 if D1 cannot be asked
+ * Sets the memberships that the claims give. Call this before the user's home project is written. Keys in projects that
+ * the user has left are revoked. Returns true if something changed.
+ * @throws ApiError 503 if D1 cannot be reached
  */
 export async function syncMemberships(
   env: Store,
@@ -48,7 +48,7 @@ export async function syncMemberships(
   const left = new Set(lapsed.map(({ projectId }) => projectId));
   if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
   for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
-  // Keys first: if this stops halfway, the next sign-in still finds the membership, and through it the remaining keys.
+  // Keys are revoked first: if this stops halfway, the next sign-in still finds the membership, and so the other keys.
   const writes = [...left].map((projectId) =>
     leaveProject(db, { userId: user.id, projectId }, { actor: 'login', now }),
   );
@@ -62,7 +62,7 @@ export async function syncMemberships(
     if (local.has(projectId) || known?.lead === lead) continue;
     const row = { id: `${projectId}/${user.id}`, projectId, userId: user.id, lead, claimed: true, createdAt: now };
     const target = projectMembers.id;
-    // A membership that was granted here meanwhile stays as it is.
+    // A membership that an operator or a lead granted meanwhile stays as it is.
     const write = { target, set: { lead }, setWhere: eq(projectMembers.claimed, true) };
     writes.push([
       db.insert(projectMembers).values(row).onConflictDoUpdate(write),
@@ -76,7 +76,7 @@ export async function syncMemberships(
   return writes.length > 0;
 }
 
-/** Groups writes into transactions. A write and its line in the audit log stay in the same transaction. */
+/** Groups writes into transactions. A write and its line in the audit log are always in the same transaction. */
 function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): BatchItem<'sqlite'>[][] {
   const all: BatchItem<'sqlite'>[][] = [[]];
   for (const one of writes) {
@@ -87,7 +87,7 @@ function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): Batc
   return all;
 }
 
-/** The projects among those that the claims name that exist and are not disabled. */
+/** Returns those of the projects named by claims that exist and are not disabled. */
 async function existing(env: Store, members: MappedProjects['members']): Promise<Map<string, { lead: boolean }>> {
   const ids = [...members.keys()];
   const there = new Map<string, { lead: boolean }>();

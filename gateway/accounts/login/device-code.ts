@@ -1,17 +1,17 @@
 /**
  * Codes for logins on machines without a browser (RFC 8628). The device code contains, encrypted, everything that the
- * gateway must remember, so a flood of started logins fills no store. Only an approval is stored.
+ * gateway must remember, so a flood of started logins does not fill a store. Only an approval is stored.
  */
 import * as z from 'zod';
 import { CONTROL_FREE } from '../../http/schema-parts.ts';
 import { decryptText, encryptText } from '../encrypt-text.ts';
 import { sha256Hex } from '../secrets.ts';
 
-/** RFC 8628 §6.1: without vowels, so that codes form no words. */
+/** Letters without vowels, so that codes form no words (RFC 8628 §6.1). */
 const ALPHABET = 'BCDFGHJKLMNPQRSTVWXZ';
 /**
- * 20^8 codes, and only a few are valid in any ten minutes: a client that requests many device codes does not hit
- * another user's code.
+ * There are 20^8 codes, and few are valid at one time, so a client that requests many device codes does not hit another
+ * user's code.
  */
 const RANDOM_LETTERS = 8;
 const GROUP = 3;
@@ -22,7 +22,7 @@ export const INTERVAL_S = 5;
 const deviceSchema = z.object({ userCode: z.string(), name: z.string(), until: z.number() });
 type PendingDeviceLogin = z.infer<typeof deviceSchema>;
 
-/** The machine's name for itself, shown in the list of keys. */
+/** The machine's name as its client sent it, shown in the list of keys. */
 export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);
 
 /** @param random returns this many uniformly distributed bytes */
@@ -31,25 +31,25 @@ export function newUserCode(secret: string, random: (bytes: number) => Uint8Arra
   while (letters.length < RANDOM_LETTERS) {
     for (const byte of random(RANDOM_LETTERS)) {
       if (letters.length === RANDOM_LETTERS) break;
-      // 240 is a multiple of 20. Bytes above it would favor some letters.
+      // 240 is a multiple of 20. Larger bytes are skipped, because they would favor some letters.
       if (byte < 240) letters += ALPHABET.charAt(byte % ALPHABET.length);
     }
   }
   return letters + checkLetter(secret, letters);
 }
 
-/** The last letter detects 19 of 20 mistyped codes without a query to a store. */
+/** Computes the last letter of a code. It detects 19 of 20 mistyped codes without a query to a store. */
 function checkLetter(secret: string, letters: string): string {
   const digest = Number.parseInt(sha256Hex(`otela-device-check\n${secret}\n${letters}`).slice(0, 8), 16);
   return ALPHABET.charAt(digest % ALPHABET.length);
 }
 
-/** `WDJ-BMJ-HTK` */
+/** Formats a code for people: `WDJ-BMJ-HTK`. */
 export function formatUserCode(code: string): string {
   return (code.match(new RegExp(`.{${GROUP}}`, 'g')) ?? []).join('-');
 }
 
-/** The code in the form that is stored, from what a user typed; undefined if this gateway cannot have issued it. */
+/** Returns the stored form of a code that a user typed; undefined if this gateway cannot have issued it. */
 export function readUserCode(secret: string, typed: string): string | undefined {
   const letters = typed.toUpperCase().replace(/[^A-Z]/g, '');
   if (letters.length !== RANDOM_LETTERS + 1) return undefined;
@@ -58,11 +58,11 @@ export function readUserCode(secret: string, typed: string): string | undefined 
 }
 
 /**
- * Bounds the remembered logins. Their machines' names are shown to the user before the approval. In this process only,
- * and a flood of logins evicts the oldest.
+ * Maximum remembered logins, whose machine names are shown to the user before the approval. They are only in this
+ * process, and a flood of logins evicts the oldest.
  */
 const PENDING_LOGINS_MAX = 10_000;
-/** By the hash of the user code, oldest first. */
+/** Logins in progress by the hash of the user code, oldest first. */
 const begun = new Map<string, { name: string; at: number }>();
 
 export function rememberDevice(code: string, name: string, now: number): void {
@@ -71,7 +71,7 @@ export function rememberDevice(code: string, name: string, now: number): void {
   if (oldest !== undefined) begun.delete(oldest);
 }
 
-/** The machine that started the login with this code; undefined: unknown here. */
+/** Returns the machine that started the login with this code; undefined: this process does not know it. */
 export function deviceOf(code: string, now: number): { name: string; at: number } | undefined {
   const known = begun.get(sha256Hex(code));
   return known !== undefined && now - known.at < DEVICE_MS ? known : undefined;
@@ -81,7 +81,7 @@ export function sealDevice(secret: string, login: PendingDeviceLogin): Promise<s
   return encryptText(secret, 'device', JSON.stringify(login));
 }
 
-/** Undefined if this gateway did not issue it, or if it has expired. */
+/** Decrypts a device code; undefined if this gateway did not issue it, or if it has expired. */
 export async function openDevice(secret: string, sealed: string, now: number): Promise<PendingDeviceLogin | undefined> {
   const text = await decryptText(secret, 'device', sealed);
   const login = text === undefined ? undefined : deviceSchema.safeParse(JSON.parse(text)).data;

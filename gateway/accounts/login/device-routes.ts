@@ -1,5 +1,5 @@
 /**
- * `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). A user approves it in
+ * `POST /login/device` and `/login/device/token`: the device authorization grant (RFC 8628). Users approve logins in
  * admin/people/device-logins.ts.
  */
 import { randomBytes } from 'node:crypto';
@@ -33,10 +33,14 @@ type DeviceContext = Context<{ Bindings: Env }>;
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /**
- * Scopes of a machine's key if a logged-in user approved it. If a key approved it, only those of them that the key has.
+ * Scopes of a machine's key if a logged-in user approved it. If a key approved it, the machine's key has only those of
+ * these scopes that the approving key has.
  */
 const SCOPES: readonly AccountScope[] = ['inference', 'registry', 'usage'];
-/** Scratch space of a login node is kept for about as long in many computing centers. */
+/**
+ * How long a machine's key is valid. Many computing centers keep files in the scratch space of login nodes for about as
+ * long.
+ */
 const KEY_MS = 30 * 24 * 60 * 60_000;
 /** Bounds the polls that this isolate remembers to detect clients that poll too often. */
 const POLLS_MAX = 10_000;
@@ -72,8 +76,8 @@ deviceRoutes.post('/login/device', async (c) => {
 });
 
 /**
- * The page for the user: it asks for the code. No link fills the code in, because an attacker could send such a link,
- * and a click would approve the attacker's machine (RFC 8628 §5.4).
+ * The page on which the user types the code. No link fills the code in, because an attacker could send such a link, and
+ * a click would approve the attacker's machine (RFC 8628 §5.4).
  */
 deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
 
@@ -105,7 +109,7 @@ interface MachineKey {
   expiresAt: number;
 }
 
-/** Keys that this isolate returned recently: a machine that lost the response polls again and gets the same key. */
+/** Keys that this isolate returned recently: a machine that lost the response polls again, and gets the same key. */
 const answered = new Map<string, { at: number; key: MachineKey }>();
 const ANSWERED_MS = 60_000;
 const ANSWERED_MAX = 100;
@@ -117,12 +121,12 @@ function granted(c: DeviceContext, { plaintext, expiresAt }: MachineKey, now: nu
 
 type Refusal = 'unsupported_grant_type' | 'expired_token' | 'slow_down' | 'authorization_pending' | 'access_denied';
 
-/** RFC 6749 §5.2: OAuth clients read this form and no other. */
+/** Returns an error in the form of RFC 6749 §5.2, the only form that OAuth clients read. */
 function refused(c: DeviceContext, error: Refusal): Response {
   return c.json({ error }, 400, { 'cache-control': 'no-store' });
 }
 
-/** By the hash of the device code, oldest first. */
+/** Time of the last poll by the hash of the device code, oldest first. */
 const polls = new Map<string, number>();
 
 function comesTooSoon(code: string, now: number): boolean {
@@ -133,7 +137,7 @@ function comesTooSoon(code: string, now: number): boolean {
   return false;
 }
 
-/** Adds an entry; if the map is full, the oldest one is dropped. */
+/** Adds an entry. If the map has `most` entries, the oldest one is dropped. */
 function remember<T>(map: Map<string, T>, name: string, value: T, most: number): void {
   map.delete(name);
   map.set(name, value);
@@ -154,9 +158,9 @@ async function end(env: Env, { hash }: Row): Promise<number> {
 }
 
 /**
- * Creates the machine's key and deletes the approval in one transaction: after a failure nothing has changed, and the
- * next poll repeats it. Undefined: the user, or the key that approved, may not give a key any more (ended, limited,
- * removed from the project, too many keys), or another poll got the key.
+ * Creates the machine's key and deletes the approval in one transaction. If it fails, nothing has changed, and the next
+ * poll repeats it. Undefined: another poll got the key, or the approving user or key may no longer give one (ended,
+ * limited, removed from the project, too many keys).
  */
 async function makeKey(
   env: Env,
@@ -191,7 +195,7 @@ async function makeKey(
     createdAt: now,
     expiresAt,
   };
-  // A new login on a machine replaces the previous one.
+  // A new login on a machine replaces the key of its previous login.
   const former = and(
     eq(apiKeys.userId, userId),
     eq(apiKeys.name, name),
@@ -201,7 +205,7 @@ async function makeKey(
   const before = await queryOrUnavailable(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  // Checked in the statement itself, because at this moment the key that approved may be revoked, or the user removed
+  // Checked in the statement itself, because at this moment the approving key may be revoked, or the user removed
   // from the project.
   const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
@@ -223,14 +227,17 @@ async function makeKey(
   return { plaintext, expiresAt };
 }
 
-/** True if the statement failed because the name was NULL. */
+/**
+ * True if the statement failed because the key's name was NULL, which nameIfBelowLimit and similar checks return to
+ * refuse it.
+ */
 function isRefusedName(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause)
     if (/NOT NULL constraint failed: api_keys\.name/.test(at.message)) return true;
   return false;
 }
 
-/** The restrictions of the key that approved apply to the new key as well. */
+/** Returns the restrictions of the approving key, which also apply to the new key. */
 function restrictionsOf({ models, endpoints, trustedProviders, regions, tiers }: typeof apiKeys.$inferSelect) {
   return { models, endpoints, trustedProviders, regions, tiers };
 }

@@ -16,7 +16,7 @@ const COOKIE_MAX_CHARS = 1024;
 
 const sealedSchema = z.object({ key: z.string(), until: z.number() });
 
-/** The cookie's value. If the key is revoked, the session ends too. */
+/** Returns the cookie's value. If the key is revoked, the session ends too. */
 export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, secure: boolean): Promise<string> {
   const text = JSON.stringify({ key, until: now + SESSION_MS });
   return PREFIX + (await encryptText(await installationSecret(env), purposeOf(secure), text));
@@ -25,8 +25,8 @@ export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number, se
 const purposeOf = (secure: boolean) => (secure ? 'key' : 'key without TLS');
 
 /**
- * The key in a request's session cookie; undefined if the session is of another kind or has ended.
- * @throws ApiError 403 if another site made the browser send the cookie; 503 if D1 cannot be asked
+ * Returns the key in a request's session cookie; undefined if the session is not of this kind, or has ended.
+ * @throws ApiError 403 if another site made the browser send the cookie; 503 if D1 cannot be reached
  */
 export async function keyOfSession(
   env: Pick<Env, 'DB'>,

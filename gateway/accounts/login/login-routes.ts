@@ -31,11 +31,11 @@ import { findOrCreateUser } from './sign-in.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 
-/** Two names, as for sessions: a value encrypted for one is not valid in the other. */
+/** Names of the login cookie with and without TLS. A value encrypted for one is not valid in the other. */
 const LOGIN_COOKIES = { login: '__Host-otela-login', 'login without TLS': 'otela-login' } as const;
 const placeOf = (secure: boolean): keyof typeof LOGIN_COOKIES => (secure ? 'login' : 'login without TLS');
 const LOGIN_MS = 10 * 60_000;
-/** Paths to return to are shorter than this on all pages. */
+/** Maximum characters of the path to which a browser returns after the login. Those of all pages are shorter. */
 const RETURN_MAX = 512;
 
 const loginSchema = z.object({
@@ -56,7 +56,7 @@ export const loginRoutes = new Hono<{ Bindings: Env }>();
 loginRoutes.get('/login', begin);
 loginRoutes.get('/login/callback', end);
 loginRoutes.get('/login/callback/:issuer', end);
-/** The institutions at which a browser may log in, for the login page. Public, like the list at `/login`. */
+/** `GET /login/providers`: the institutions at which a browser may log in. Public, like the list at `/login`. */
 loginRoutes.get('/login/providers', async (c) => {
   const { oidc } = await readGatewaySettings(c.env, Date.now());
   const data = oidc.map(({ issuer, name }) => ({ issuer, name }));
@@ -114,7 +114,7 @@ async function begin(c: LoginContext): Promise<Response> {
   return redirect(url.href, [cookie]);
 }
 
-/** The browser returns from the provider. The login is over, successful or not, so its cookie is deleted. */
+/** Handles the browser's return from the provider. The login is over, successful or not, so its cookie is deleted. */
 async function end(c: LoginContext): Promise<Response> {
   const secure = await isSecure(c);
   const cookie = cookieText(LOGIN_COOKIES[placeOf(secure)], '', 0, secure);
@@ -139,8 +139,8 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
   if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
   const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
-  // RFC 9207 §2.4: refuses a response from a provider that was not asked, and a response without the `iss` that this
-  // provider always sends.
+  // RFC 9207 §2.4: refuses a response from a provider to which this login did not go, and a response without the `iss`
+  // that this provider always sends.
   if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
   const secret = clientSecret(c.env, config);
   const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };
@@ -160,7 +160,8 @@ function foreign(): ApiError {
 }
 
 /**
- * The login that this browser began. The browser keeps it, encrypted, so a flood of requests to /login fills no store.
+ * Returns the login that this browser began. The browser keeps it, encrypted, so a flood of requests to /login does not
+ * fill a store.
  */
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
   const place = cookieOf(c.req.raw, LOGIN_COOKIES.login) === undefined ? 'login without TLS' : 'login';
@@ -176,7 +177,7 @@ function redirect(location: string, cookies: string[]): Response {
   return new Response(null, { status: 302, headers });
 }
 
-/** The page to choose an identity provider: plain links, no script. */
+/** Returns the page on which the user chooses an identity provider: plain links, no script. */
 function choice(c: LoginContext, issuers: readonly OidcIssuer[]): Response {
   const returnTo = encodeURIComponent(localPath(c.req.query('return_to')));
   const links = issuers.map(({ issuer, name }) => {
@@ -198,7 +199,9 @@ function localPath(text: string | undefined): string {
   return text;
 }
 
-/** The address to which a provider sends the browser back. With `own`, no other provider has the same address. */
+/**
+ * Returns the address to which a provider sends the browser back. With `own`, no other provider has the same address.
+ */
 function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIssuer | undefined): string {
   const origin = (publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '');
   return `${origin}/login/callback${own === undefined ? '' : `/${sha256Hex(own.issuer).slice(0, 16)}`}`;
@@ -209,7 +212,9 @@ async function isSecure(c: LoginContext): Promise<boolean> {
   return (publicUrl ?? c.req.url).startsWith('https:');
 }
 
-/** Secrets of confidential clients, from the environment: `{"https://issuer": "secret"}`. */
+/**
+ * Returns the client secret of an issuer from the environment variable, which is JSON: `{"https://issuer": "secret"}`.
+ */
 function clientSecret(env: Pick<Env, 'OIDC_CLIENT_SECRETS'>, { issuer }: OidcIssuer): string | undefined {
   if (env.OIDC_CLIENT_SECRETS === undefined) return undefined;
   try {

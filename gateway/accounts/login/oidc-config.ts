@@ -12,27 +12,27 @@ import { ROLES, type Role } from '../schema.ts';
 const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;
 /**
- * Bounds the values of one claim. Larger directories give their users some hundred groups, and each value is looked up
- * at each sign-in.
+ * Maximum values of one claim. Large directories give a user some hundred groups, and each value is looked up at each
+ * sign-in.
  */
 const CLAIM_VALUES_MAX = 2_000;
 const text = z.string().min(1).max(256);
 const projectIdSchema = z.string().min(1).max(64);
-/** The form after `group:` in access lists, so that a group cannot be mistaken for a key, a user or a project. */
+/** A group's name as access lists contain it after `group:`. */
 const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
 
 const issuerSchema = z.strictObject({
-  /** Exactly as in its tokens, character by character. */
+  /** The issuer exactly as its tokens contain it, character by character. */
   issuer: secureUrlSchema,
-  /** The name on the login page. */
+  /** Name of the provider on the login page. */
   name: text,
   client_id: text,
-  /** `aud` of tokens that the API accepts; null: it accepts none. */
+  /** The `aud` of tokens that the API accepts; null: the API accepts no tokens of this provider. */
   audience: text.nullable().default(null),
   scope: z.string().max(512).default('openid profile email'),
   /**
-   * Admitted users. `everybody`: all that can log in at the issuer. `mapped`: those with a value that is mapped below.
-   * `known`: those that exist here.
+   * Which users are admitted. `everybody`: all that can log in at the issuer. `mapped`: those with a claim value that
+   * is mapped below. `known`: those that already exist at this gateway.
    */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
   /** The claim that decides about roles, e.g. `groups` or `realm_access.roles`; null: operators assign roles. */
@@ -51,8 +51,8 @@ const issuerSchema = z.strictObject({
   /** From values of that claim to projects that the user leads. */
   leads: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
   /**
-   * Keys of a user lapse until the next login if the provider has not confirmed the user for this many days; null: they
-   * do not lapse.
+   * A user's keys stop working if the provider has not confirmed the user for this many days, until the next login;
+   * null: they keep working.
    */
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
   /** The claim that contains groups for the access lists of models. */
@@ -69,34 +69,35 @@ export type Claims = Readonly<Record<string, unknown>>;
 export interface MappedProjects {
   own: string | undefined;
   /**
-   * The user's other projects, and whether the user leads them. Contains the home project only if the user leads it.
+   * Projects in which the user is a member, and whether the user leads them. Contains the home project only if the user
+   * leads it.
    */
   members: ReadonlyMap<string, { lead: boolean }>;
-  /** All projects that this issuer's claims decide about. */
+  /** All projects whose members this issuer's claims decide. */
   decided: ReadonlySet<string>;
 }
 
-/** The mapped claims of a user. */
+/** A user's claims as this gateway understands them. */
 export interface MappedClaims {
-  /** Undefined: not in the claims; access tokens rarely have it. */
+  /** The user's name; undefined: the claims do not contain it, which is usual for access tokens. */
   name: string | undefined;
   email: string | null | undefined;
-  /** Undefined: not decided by the claims. */
+  /** The user's role; undefined: the claims do not decide it. */
   role: Role | undefined;
   provider: string | undefined;
-  /** Undefined: not decided by the claims. */
+  /** The user's projects; undefined: the claims do not decide them. */
   projects: MappedProjects | undefined;
-  /** Sorted. Undefined: not decided by the claims. */
+  /** The user's groups, sorted; undefined: the claims do not decide them. */
   groups: string[] | undefined;
-  /** True if any value of the claims is mapped. */
+  /** True if at least one value of the claims is mapped. */
   matches: boolean;
 }
 
 const NAME_MAX = 200;
 
 /**
- * @param signIn true if a user signs in: then a missing claim has no values. If a program sends a token, a missing
- * claim decides nothing.
+ * @param signIn true if a user signs in: a missing claim then means that there are no values. False if a program sent a
+ * token: a missing claim then decides nothing.
  * @throws ApiError 403 if a configured claim is not a list of texts, or has too many values
  */
 export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): MappedClaims {
@@ -131,7 +132,7 @@ function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): Mapped
   return { own, members, decided: new Set([...Object.values(projects), ...Object.values(leads)]) };
 }
 
-/** Maps a value. The value comes from the provider and may be `__proto__`. */
+/** Maps a value. The value comes from the provider, so it may be `__proto__`. */
 function named(map: Readonly<Record<string, string>>, value: string): string | undefined {
   return Object.hasOwn(map, value) ? map[value] : undefined;
 }
@@ -146,26 +147,26 @@ function nameOf({ name, preferred_username, email }: Claims): string | undefined
   return typeof given === 'string' ? displayName(given) : undefined;
 }
 
-/** A user's name in the form that is shown: one line of a terminal. */
+/** Returns a user's name as it is shown: one line, without characters that affect a terminal. */
 export function displayName(text: string): string {
   const plain = text
     .replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
     // Invisible characters, and characters that change the direction of text, can make one name look like another.
-    // Joiners belong to letters, so they stay.
+    // Joiners are part of letters in some scripts, so they stay.
     .replace(/(?![\u200c\u200d])\p{Cf}/gu, '')
     .trim()
     .slice(0, NAME_MAX);
   return plain === '' ? 'somebody' : plain;
 }
 
-/** The texts at a path of the claims: one, or a list. */
+/** Returns the texts at a path of the claims, which may be one text or a list. */
 function valuesOf(claims: Claims, path: string | null): string[] {
   if (path === null) return [];
   const found = claimAt(claims, path) ?? [];
   const values: unknown[] = Array.isArray(found) ? found : [found];
   if (values.length > CLAIM_VALUES_MAX)
     throw wrongClaim(path, `has ${values.length} values, and ${CLAIM_VALUES_MAX} are read: have it send fewer`);
-  // Ignoring the claim would remove rights that the user had.
+  // If the malformed claim were ignored, the user would lose rights.
   if (!values.every((value) => typeof value === 'string')) throw wrongClaim(path, 'is no list of texts');
   return values;
 }
@@ -180,7 +181,7 @@ function isTold(claims: Claims, path: string): boolean {
 }
 
 function claimAt(claims: Claims, path: string): unknown {
-  // Some providers have claims with dots in their names.
+  // Some providers have claims whose names contain dots.
   return Object.hasOwn(claims, path) ? claims[path] : path.split('.').reduce(memberOf, claims as unknown);
 }
 

@@ -1,4 +1,4 @@
-/** OpenID Connect as far as a relying party needs it: discovery, keys, codes and tokens. */
+/** OpenID Connect for a relying party: discovery, keys, codes and tokens. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { isRecent } from '../../../shared/collections/is-recent.ts';
@@ -10,7 +10,7 @@ import { waitClock } from '../../platform/wait-clock.ts';
 import { unauthorized } from '../account.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 
-/** Only asymmetric algorithms: neither `none` nor a signature with a secret that clients know. */
+/** Only asymmetric algorithms are accepted: neither `none` nor a signature with a secret that clients know. */
 const ALGORITHMS = [
   'RS256',
   'RS384',
@@ -30,7 +30,7 @@ const answers = new AdaptiveTimeout(FETCH);
 const ANSWER_MAX_BYTES = 512 * 1024;
 const DISCOVERY_CACHE_MS = 60 * 60_000;
 const KEYS_CACHE_MS = 10 * 60_000;
-/** A token with an unknown key causes another request for the keys, at most once in this time. */
+/** A token with an unknown key makes the gateway read the issuer's keys again, at most once in this time. */
 const KEYS_COOLDOWN_MS = 10_000;
 
 const endpoint = z.url({ protocol: /^https?$/ });
@@ -39,7 +39,7 @@ const discoverySchema = z.looseObject({
   authorization_endpoint: endpoint,
   token_endpoint: endpoint,
   jwks_uri: endpoint,
-  /** RFC 9207 §3: every authorization response contains `iss`. */
+  /** True if every authorization response contains `iss` (RFC 9207 §3). */
   authorization_response_iss_parameter_supported: z.boolean().default(false),
 });
 type Discovery = z.infer<typeof discoverySchema>;
@@ -51,27 +51,30 @@ interface Kept<T> {
   at: number;
 }
 
-/** Results, never promises, because a promise belongs to the I/O of one request. By issuer, at most 16. */
+/**
+ * Cached discovery documents by issuer, at most 16. Results and not promises, because a promise belongs to the I/O of
+ * one request.
+ */
 const discoveries = new Map<string, Kept<Discovery>>();
 const keySets = new Map<string, Kept<JSONWebKeySet>>();
 
 /**
- * Until a slow provider answers, each token with an unknown key requests its keys: at most this many concurrently per
- * issuer. `keyQuestions` has only issuers with a running request.
+ * Maximum concurrent requests for the keys of one issuer: until a slow provider answers, each token with an unknown key
+ * causes one. `keyQuestions` contains only issuers with a running request.
  */
 const KEY_QUESTIONS_MAX = 8;
 const keyQuestions = new Map<string, number>();
-/** If no keys are known yet, further requests check this often whether they have arrived. */
+/** If no keys are known yet, further requests check at this interval whether they have arrived. */
 const KEYS_POLL_MS = 50;
 
 /**
- * After a failure a provider is not asked for this long. Any unauthenticated client can send tokens that name it, and
- * each may wait for five seconds or longer.
+ * After a failure, a provider is not called for this time. Any unauthenticated client can send tokens that name the
+ * provider, and each could wait for five seconds or longer.
  */
 const FAILURE_CACHE_MS = 1_000;
 const failures = new Map<string, Kept<ApiError>>();
 
-/** @throws ApiError 503 */
+/** Calls `ask` unless the last call to this issuer failed recently. @throws ApiError 503 */
 async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T>): Promise<T> {
   const failed = failures.get(issuer);
   if (failed !== undefined && isRecent(FAILURE_CACHE_MS, failed.at, now)) throw failed.value;
@@ -93,9 +96,9 @@ export async function discover({ issuer }: OidcIssuer, now: number): Promise<Dis
   return value;
 }
 
-/** @throws ApiError 503 */
+/** @throws ApiError 503 if the document is not this issuer's */
 function checked(value: Discovery, issuer: string): Discovery {
-  // OpenID Connect Discovery 1.0 §4.3: otherwise one provider could act for another.
+  // OpenID Connect Discovery 1.0 §4.3: without this check one provider could act for another.
   if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
   for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
     if (issuer.startsWith('https:') && !target.startsWith('https:')) throw unavailable('it has endpoints without TLS');
@@ -152,7 +155,7 @@ export async function verifyToken(
     jwtVerify(token, createLocalJWKSet(await keysOf(config, now, maxAgeMs)), options);
   try {
     const { payload } = await verify(KEYS_CACHE_MS).catch((error: unknown) => {
-      // The issuer may have a new key.
+      // The issuer may have published a new key.
       if (error instanceof errors.JWKSNoMatchingKey) return verify(KEYS_COOLDOWN_MS);
       throw error;
     });
@@ -174,7 +177,7 @@ interface CodeExchange {
   code: string;
   verifier: string;
   redirectUri: string;
-  /** Set for a confidential client. */
+  /** Client secret of a confidential client; undefined: a public client. */
   secret: string | undefined;
 }
 
@@ -218,7 +221,7 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   }
 }
 
-/** The body; undefined if it is longer than ANSWER_MAX_BYTES. Then the rest is not read. */
+/** Reads the body; undefined if it is longer than ANSWER_MAX_BYTES. The rest is then not read. */
 async function boundedText(response: Response): Promise<string | undefined> {
   const decoder = new TextDecoder();
   let text = '';

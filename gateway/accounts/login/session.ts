@@ -10,15 +10,21 @@ import { findUser } from '../find-key.ts';
 import { sessions } from '../schema.ts';
 import { newInstallationSecret, sha256Hex } from '../secrets.ts';
 
-/** For browsers that use TLS: the prefix prevents other hosts of the domain from setting it (RFC 6265bis §4.1.3.2). */
+/**
+ * Name of the cookie for browsers that use TLS. The prefix prevents other hosts of the domain from setting it (RFC
+ * 6265bis §4.1.3.2).
+ */
 export const SESSION_COOKIE = '__Host-otela-session';
-/** For a gateway without TLS, for example on a laptop. A token of one name is never valid under the other. */
+/**
+ * Name of the cookie at a gateway without TLS, for example on a laptop. A token of one name is never valid under the
+ * other.
+ */
 const PLAIN_SESSION_COOKIE = 'otela-session';
-/** A working day. */
+/** Duration of a session: a working day. */
 export const SESSION_MS = 12 * 60 * 60_000;
 const TOKEN = /^[\w-]{43}$/;
 
-/** Whether a browser uses TLS decides which cookie contains its session. */
+/** A session's cookie. Its name depends on whether the browser uses TLS. */
 interface SessionCookie {
   value: string;
   secure: boolean;
@@ -66,9 +72,9 @@ export function hasSession(request: HttpRequest): boolean {
 }
 
 /**
- * The account of a request's session cookie, from D1.
- * @throws ApiError 401 unknown or ended; 403 if another site made the browser send the cookie; 503 if D1 cannot be
- * asked
+ * Reads the account of a request's session cookie from D1.
+ * @throws ApiError 401 if the session is unknown or ended; 403 if another site made the browser send the cookie; 503 if
+ * D1 cannot be reached
  */
 export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest, now: number): Promise<Account> {
   const token = tokenOf(request);
@@ -86,8 +92,9 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest,
 }
 
 /**
- * Refuses a change that another site caused. Browsers send the headers that prove the origin; a request without them
- * does not come from our pages. @throws ApiError 403
+ * Refuses a change that another site caused. Browsers always send headers that prove the origin, so a request without
+ * them does not come from our pages.
+ * @throws ApiError 403
  */
 export function requireSameOrigin(request: HttpRequest): void {
   if (request.method === 'GET' || request.method === 'HEAD') return;
@@ -101,7 +108,7 @@ export function requireSameOrigin(request: HttpRequest): void {
   throw new ApiError('permission_denied', 'A session may change things from this site alone.');
 }
 
-/** Without the scheme, because a proxy may terminate TLS. */
+/** Compares hosts without the scheme, because a proxy may terminate TLS. */
 function hostOf(origin: string): string | undefined {
   return URL.canParse(origin) ? new URL(origin).host : undefined;
 }
@@ -114,7 +121,7 @@ export function cookieOf(request: HttpRequest, name: string): string | undefined
   return undefined;
 }
 
-/** `secure`: the browser uses TLS. A gateway on a laptop may have none. */
+/** Formats a cookie. `secure`: the browser uses TLS. */
 export function cookieText(name: string, value: string, maxAgeMs: number, secure: boolean): string {
   const age = Math.floor(maxAgeMs / 1000);
   return `${name}=${value}; Path=/; Max-Age=${age}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;

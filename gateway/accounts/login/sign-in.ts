@@ -20,9 +20,10 @@ interface SignIn {
 }
 
 /**
- * The account that `claims` describe. Creates it if the issuer admits the user, and updates it if the claims say more.
- * `signIn`: a user signs in. Otherwise a program sent a token, and missing claims change nothing.
- * @throws ApiError 403 if the user is not admitted or is disabled; 503 if D1 cannot be asked
+ * Returns the account that `claims` describe. Creates the user if the issuer admits it, and updates it if the claims
+ * contain more than is stored. `signIn`: a user signs in; otherwise a program sent a token, and missing claims change
+ * nothing.
+ * @throws ApiError 403 if the user is not admitted or is disabled; 503 if D1 cannot be reached
  */
 export async function findOrCreateUser(
   env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
@@ -41,24 +42,25 @@ export async function findOrCreateUser(
     found = await findUser(env, identity);
     if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
   } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
-    // An older token is still valid, and must not restore rights that a newer one has removed.
+    // A token that is older than the last one is still valid, but must not restore rights that a newer one has removed.
     const placed = await syncMemberships(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);
-      // The user's rights have changed, so every isolate must learn it.
+      // The user's rights have changed, so every isolate must read the account again.
       const { REGISTRY } = env;
       if (REGISTRY !== undefined) await notifyRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
     }
   }
-  // The user was mapped once and is not any more. By now their keys have lost the rights that the claims gave.
+  // The claims of this user were mapped at an earlier login and are not any more. The user's keys have already lost the
+  // rights that the claims gave.
   if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
 }
 
 /**
- * When the claims were made, in milliseconds since the epoch. Without `iat` (which RFC 9068 §2.2 requires) the time of
- * a sign-in is now, and that of a token is 0.
+ * Returns when the claims were made, in milliseconds since the epoch. Without `iat` (which RFC 9068 §2.2 requires) the
+ * result is `now` for a sign-in and 0 for a token.
  */
 function madeAt({ iat }: Claims, now: number, signIn: boolean): number {
   if (typeof iat === 'number' && iat > 0) return Math.min(now, iat * 1_000);
@@ -97,7 +99,7 @@ async function create(
   );
 }
 
-/** Claims replace stored values, as far as they decide. Returns true if that changed the user's rights. */
+/** Replaces stored values by those that the claims decide. Returns true if that changed the user's rights. */
 async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
   const told = {
     role: claimed.role ?? user.role,

@@ -16,7 +16,9 @@ export function isToken(key: string): boolean {
   return key.length <= TOKEN_MAX_CHARS && JWT.test(key);
 }
 
-/** @throws ApiError 401 invalid token or user not admitted; 503 if the issuer or D1 cannot be asked */
+/**
+ * @throws ApiError 401 if the token is invalid or its user is not admitted; 503 if the issuer or D1 cannot be reached
+ */
 export async function tokenAccount(
   env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
   issuers: readonly OidcIssuer[],
@@ -37,7 +39,10 @@ export async function tokenAccount(
   }
 }
 
-/** Not verified here: only selects the issuer that is then checked. */
+/**
+ * Reads the issuer from a token that is not verified yet. Only used to select the issuer with which the token is then
+ * verified.
+ */
 function issuerOf(token: string): string | undefined {
   try {
     return decodeJwt(token).iss;

@@ -1,4 +1,4 @@
-/** Descriptions of models: operators write them, everyone reads them in the catalog. Routing does not use them. */
+/** Model cards: descriptions of models that operators write and the catalog shows. Routing does not use them. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { hasAccess } from '../../accounts/catalogue.ts';
@@ -11,7 +11,7 @@ import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { ModelRows, modelRowSchema } from './model-rows.ts';
 
-/** Bounds the cards, because the catalog reads all of them in one query. */
+/** Maximum number of cards, because the catalog reads all of them in one query. */
 const CARDS_MAX = 500;
 const DESCRIPTION_MAX_CHARS = 4_000;
 
@@ -26,13 +26,13 @@ const putSchema = z.strictObject({
   /** Number of parameters, for example "8B" or "235B, 22B active". */
   size: line.default(''),
   context_length: z.number().int().min(1).max(1_000_000_000).nullable().default(null),
-  /** Modalities that it reads. */
+  /** Modalities that the model reads. */
   input: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
-  /** Modalities that it writes. */
+  /** Modalities that the model writes. */
   output: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
-  /** True if it can call tools. */
+  /** True if the model can call tools. */
   tools: z.boolean().nullable().default(null),
-  /** True if it reasons before it answers. */
+  /** True if the model reasons before it answers. */
   reasoning: z.boolean().nullable().default(null),
   /** Link to more information. */
   url: z

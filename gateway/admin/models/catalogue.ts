@@ -19,7 +19,7 @@ import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
-/** Bounds an access list, because every isolate stores all of them. */
+/** Maximum entries of an access list, because every isolate stores all lists. */
 const ACCESS_MAX = 100;
 
 const ACCESS = /^(?:(?:key|user|proj)_[\w-]{1,60}|group:[a-z0-9][a-z0-9._-]{0,59})$/;
@@ -28,23 +28,23 @@ const date = z.iso.datetime({ offset: true }).nullable();
 
 const patchSchema = z
   .strictObject({
-    /** Id of the user that is responsible for it. */
+    /** Id of the user that is responsible for the model. */
     owner_id: z.string().max(64).nullable(),
     /**
-     * Ids of the keys, users and projects, and `group:NAME`s, that may see and use it; null: everyone, []: only
+     * Ids of keys, users and projects, and `group:NAME`s, that may see and use the model; null: everyone, []: only
      * operators.
      */
     access: z
       .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group: and the name of one'))
       .max(ACCESS_MAX)
       .nullable(),
-    /** Requests wait for it if no node serves it, because its owner keeps it running. */
+    /** True if requests wait for the model when no node serves it, because its owner keeps it running. */
     always_on: z.boolean(),
-    /** From this time on new work should not use it; responses say so. */
+    /** From this time on, new work should not use the model, and responses say so. */
     deprecated_at: date,
-    /** From this time on its requests get 404. */
+    /** From this time on, requests for the model get 404. */
     sunset_at: date,
-    /** The model that replaces it. */
+    /** Name of the model that replaces this one. */
     successor: modelRowSchema.nullable(),
   })
   .partial();
@@ -53,9 +53,9 @@ const entrySchema = z.object({
   object: z.literal('catalogue_entry'),
   id: z.string(),
   owner_id: z.string().nullable(),
-  /** Null if the caller is not an operator. */
+  /** The access list; null if the caller is not an operator. */
   access: z.array(z.string()).nullable(),
-  /** True if it has an access list. */
+  /** True if the model has an access list. */
   restricted: z.boolean(),
   always_on: z.boolean(),
   deprecated_at: z.iso.datetime().nullable(),
@@ -145,7 +145,7 @@ const NOTHING = {
   successor: null,
 };
 
-/** RFC 9745 §4: the sunset is never before the deprecation. @throws ApiError 422 */
+/** The sunset must not be before the deprecation (RFC 9745 §4). @throws ApiError 422 */
 function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
   if (deprecatedAt !== null && sunsetAt !== null && sunsetAt < deprecatedAt)
     throw new ApiError('unprocessable_content', 'sunset_at: is before deprecated_at.', { param: 'sunset_at' });
@@ -154,8 +154,8 @@ function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
 }
 
 /**
- * Adds the new key to the access lists that contain `old`, which it replaces. Removes the key that `old` replaced, so
- * that lists do not grow.
+ * Adds a new key to the access lists that contain `old`, the key that it replaces. Removes the key that `old` replaced,
+ * so that lists do not grow.
  */
 export function extendAccessLists(
   env: AdminCall['env'],

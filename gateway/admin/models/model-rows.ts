@@ -1,4 +1,4 @@
-/** Tables with one row per model: how their routes list, find, write and delete rows. */
+/** List, find, write and delete routes for tables with one row per model. */
 import { asc, count, eq, ne } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -27,8 +27,9 @@ export class ModelRows<T extends ModelTable> {
   readonly #view: (row: Row<T>, account: Account) => object;
 
   /**
-   * `kind`: the audit log has `KIND.update` and `KIND.delete`. `max`: maximum number of rows. `view`: a row as this
-   * caller may see it.
+   * @param kind prefix of the audit log's actions, `KIND.update` and `KIND.delete`
+   * @param max maximum number of rows
+   * @param view converts a row for this caller
    */
   constructor(table: T, kind: string, max: number, view: (row: Row<T>, account: Account) => object) {
     this.#table = table;
@@ -37,7 +38,7 @@ export class ModelRows<T extends ModelTable> {
     this.#view = view;
   }
 
-  /** Rows of the models for which `keep` returns true, by name. */
+  /** Returns the rows of the models for which `keep` returns true, sorted by name. */
   async list({ env, account }: AnyCall, keep: (model: string) => boolean = () => true): Promise<object> {
     const { model } = this.#table;
     const query = database(env)
@@ -58,7 +59,7 @@ export class ModelRows<T extends ModelTable> {
     return row;
   }
 
-  /** True if other models use all rows. */
+  /** True if the maximum number of rows is in use by other models. */
   async isFull({ env }: { env: Pick<Env, 'DB'> }, model: string): Promise<boolean> {
     const others = database(env)
       .select({ n: count() })
@@ -79,7 +80,10 @@ export class ModelRows<T extends ModelTable> {
     return after;
   }
 
-  /** Returns whether there was a row. A repetition also notifies a registry that could not be reached before. */
+  /**
+   * Deletes a model's row; false if there was none. A repetition also notifies a registry that could not be reached
+   * before.
+   */
   async delete(call: AnyCall, model: string): Promise<boolean> {
     const before = await this.find(call, model);
     if (before === undefined) {

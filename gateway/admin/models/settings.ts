@@ -1,4 +1,4 @@
-/** How each model is routed, waited for and traced. */
+/** Settings of models: routing, waiting and tracing. */
 import { and, isNotNull, ne } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -18,9 +18,9 @@ import { ModelRows, modelRowSchema } from './model-rows.ts';
 const putSchema = z.strictObject({
   first_byte_ms: timeoutSchema.nullable().default(null),
   stall_ms: timeoutSchema.nullable().default(null),
-  /** Selects the gateway's timeouts if the two above are null. */
+  /** The class selects the gateway's timeouts if the two above are null. */
   class: z.enum(MODEL_CLASSES).default('standard'),
-  /** How its nodes are chosen; null: the gateway's setting. */
+  /** The routing policy; null: the gateway's setting. */
   policy: policySchema.nullable().default(null),
   /** Other names of the model. */
   aliases: aliasesSchema.default([]),
@@ -29,11 +29,11 @@ const putSchema = z.strictObject({
   /** Attempts after the first; null: the gateway's setting. */
   max_retries: maxRetriesSchema.nullable().default(null),
   /**
-   * How long requests wait while it is being started, if neither they nor their keys say; milliseconds. Null: not at
-   * all.
+   * Milliseconds for which requests wait while the model is being started, unless the request or its key sets a time.
+   * Null: they do not wait.
    */
   start_wait_ms: startWaitSchema.nullable().default(null),
-  /** Whether its name is hashed in the trace export. */
+  /** True if the model's name is hashed in the trace export. */
   private: z.boolean().default(false),
 });
 

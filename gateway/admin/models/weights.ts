@@ -1,4 +1,4 @@
-/** The shares of a model's requests that its nodes get, by kind of request if the model has kinds. */
+/** Routing weights: which share of a model's requests each node gets, by kind of request if the model has kinds. */
 import * as z from 'zod';
 import { findGpuClass } from '../../../shared/hardware/gpu-classes.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -82,7 +82,7 @@ async function put(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> 
       'unprocessable_content',
       `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`,
     );
-  // The name that nodes publish: `h100` and `NVIDIA H100 80GB HBM3` become H100.
+  // Converts a GPU's name to the one that nodes publish: `h100` and `NVIDIA H100 80GB HBM3` become H100.
   const weights = call.body.weights.map((rule) =>
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
   );

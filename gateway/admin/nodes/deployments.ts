@@ -26,11 +26,11 @@ import {
 
 const PATH = '/nodes/:session/deployment';
 
-/** How long running requests may finish, unless the order says otherwise. */
+/** Default time in which running requests may finish before a deployment stops. */
 const DRAIN_MS = 60_000;
 
 const putSchema = z.strictObject({
-  /** Chosen by the caller, to find the session that follows; absent: created here. */
+  /** Id of the deployment, chosen by the caller to find the session that follows; absent: the gateway creates one. */
   id: deploymentIdSchema.optional(),
   template: templateNameSchema,
   parameters: parametersSchema.default({}),
@@ -40,7 +40,7 @@ const deleteSchema = z.strictObject({ drain_ms: z.coerce.number().int().min(0).m
 const answered = z.object({
   object: z.literal('deployment'),
   session: z.string(),
-  /** The deployment that runs, is about to start, or failed last. */
+  /** The deployment that runs, is about to start, or failed last; null: none. */
   deployment: deploymentStateSchema.nullable(),
 });
 
@@ -85,7 +85,7 @@ async function readDeployment(call: AdminCall): Promise<object> {
   const { account } = call;
   const reply = await signOrderFor(call, session);
   const provider = 'provider' in reply ? reply.provider : undefined;
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (account.role !== 'operator' && account.provider !== provider) throw unknown(session);
   const { deployment = null, offers } = describedIn(await send(call, session, reply));
   return { object: 'deployment', session, deployment, offers };
@@ -128,7 +128,7 @@ async function obey(
   return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
 }
 
-/** @throws ApiError unless the agent accepts */
+/** @throws ApiError unless the agent accepts the order */
 async function send(call: AdminCall<unknown, unknown>, session: string, reply: OrderReply): Promise<AcceptedAnswer> {
   if (reply.kind !== 'signed') throw unsigned(session, reply);
   return sendOrder(call, session, reply.order, codeOf);

@@ -1,4 +1,4 @@
-/** Drains a node through its gateway, like `otela-agent drain` on its machine. */
+/** Drains a node by an order that its gateway sends, like `otela-agent drain` on its machine. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { RATE_FRAME } from '../../../shared/wire/protocol-constants.ts';
@@ -7,7 +7,10 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { SESSION_PARAM, sessionOf } from '../session.ts';
 import { answerNotUnderstoodError, sendOrder, signOrderFor, type UnsignedReply } from './orders.ts';
 
-/** The first agents that obey an order to drain also read this frame and report that they do. */
+/**
+ * Lowest number of frame types that an agent must report to read: the first agents that obey a drain order also read
+ * RATE frames.
+ */
 export const DRAIN_FRAMES_MIN = RATE_FRAME;
 
 export const drainRoutes: readonly AdminRoute[] = [
@@ -23,7 +26,7 @@ export const drainRoutes: readonly AdminRoute[] = [
       object: z.literal('node'),
       session: z.string(),
       draining: z.literal(true),
-      /** Running requests that it waits for. */
+      /** Running requests that the node finishes before it ends. */
       running: z.number().int().min(0),
     }),
     run: drainNode,
@@ -34,7 +37,7 @@ async function drainNode(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const { account, env } = call;
   const reply = await signOrderFor(call, session, { action: 'drain' });
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
@@ -54,8 +57,8 @@ export function agentTooOldError(session: string): ApiError {
 }
 
 /**
- * False for an older agent, which would close its tunnel if it received an order. @throws ApiError if the tunnel is not
- * open here
+ * False for an older agent, which would close its tunnel if it received an order.
+ * @throws ApiError if the node has no tunnel to this gateway
  */
 export async function acceptsOrders(env: AdminCall['env'], session: string): Promise<boolean> {
   const status = await env.TUNNEL.getByName(session).status();
@@ -63,7 +66,7 @@ export async function acceptsOrders(env: AdminCall['env'], session: string): Pro
   return status.reads >= DRAIN_FRAMES_MIN;
 }
 
-/** The error for an order that cannot be sent to a session. */
+/** Returns the error for an order that cannot be sent to a session. */
 export function orderRefusal(session: string, reply: UnsignedReply): ApiError {
   switch (reply.kind) {
     case 'unknown':

@@ -25,11 +25,11 @@ const eventSchema = z.object({
   cluster: z.string(),
   event: z.enum(NODE_EVENTS),
   reason: z.string().nullable(),
-  /** For `left`: the category of its reason. */
+  /** For a `left` event: the category of its reason. */
   cause: z.enum(DEPARTURE_CAUSES).nullable(),
 });
 
-/** Must be registered before `/nodes/:session`, which would match the same path. */
+/** Must be registered before `/nodes/:session`, which also matches this path. */
 export const nodeHistoryRoutes: readonly AdminRoute[] = [
   route({
     role: 'provider',

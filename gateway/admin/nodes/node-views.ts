@@ -1,5 +1,6 @@
 /**
- * Sessions as operators and their providers see them: the registry's entry, and state that is valid for seconds only.
+ * Sessions as operators and their providers see them: the registry's entry, and live state that is valid for seconds
+ * only.
  */
 import * as z from 'zod';
 import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure-cause.ts';
@@ -22,21 +23,21 @@ export const nodeSchema = z.looseObject({
   connected: z.boolean(),
   /** For a session that has left: the category of its reason. */
   cause: z.enum(DEPARTURE_CAUSES).nullable(),
-  /** The reason for its end, from its agent or this gateway. */
+  /** Why the session ends, as reported by its agent or this gateway; absent: it does not end. */
   leaving: z.string().optional(),
   provider: z.string(),
   cluster: z.string(),
-  /** Weights on its disk, or being copied to it; absent: it stores none. */
+  /** Weights that are on the node's disk or being copied to it; absent: none. */
   weights: z.array(z.object({ name: z.string(), percent: z.number() })).optional(),
-  /** Requests of this gateway that run there; null: no report within 5 s, as from idle nodes. */
+  /** Requests of this gateway that run on the node; null: no report within 5 s, as from idle nodes. */
   in_flight: count.nullable(),
-  /** The engine's last report; null: older than 5 s. */
+  /** The engine's load as last reported; null: the report is older than 5 s. */
   load: z
     .object({
       running: count,
       waiting: count,
       kv_use: z.number().nullable(),
-      /** Tokens that the engine generates for all clients; null: it does not report it. */
+      /** Tokens per second that the engine generates for all clients; null: the engine does not report it. */
       tokens_per_second: z.number().nullable(),
       age_ms: count,
     })
@@ -44,24 +45,26 @@ export const nodeSchema = z.looseObject({
   breaker: z.object({
     state: z.enum(['closed', 'open', 'half-open']),
     since: z.iso.datetime().nullable(),
-    /** True if its engine accepted requests and answered none. */
+    /** True if the engine accepted requests and answered none of them. */
     hangs: z.boolean(),
   }),
 });
 export const oneNodeSchema = nodeSchema.extend({
-  /** Null if its tunnel is not open here, or if its object cannot be called. */
+  /**
+   * State of the node's tunnel to this gateway; null: the tunnel is not open, or its tunnel object cannot be called.
+   */
   tunnel: z
     .object({
       connected_at: z.iso.datetime(),
-      /** Time of the last frame or heartbeat; agents send one every 15 s. */
+      /** Time of the last frame or heartbeat on the tunnel; agents send one at least every 15 s. */
       heard_at: z.iso.datetime(),
-      /** True if its agent obeys `POST /admin/nodes/{session}/drain`. */
+      /** True if the node's agent obeys `POST /admin/nodes/{session}/drain`. */
       drains: z.boolean(),
-      /** Usage records that wait to be passed on. */
+      /** Usage records that wait to be passed on to the usage objects. */
       outbox: count,
     })
     .nullable(),
-  /** Newest first, at most 20, since its object woke. */
+  /** Errors since the tunnel object woke, newest first, at most 20. */
   last_errors: z.array(
     z.object({ at: z.iso.datetime(), code: z.string(), status: z.number(), request_id: z.string() }),
   ),
@@ -75,7 +78,7 @@ export const querySchema = z.strictObject({
   after: z.string().max(64).optional(),
 });
 
-/** All sessions for operators, otherwise those of the caller's provider, ordered by session. */
+/** Lists sessions, ordered by id: all for operators, otherwise those of the caller's provider. */
 export async function listNodes(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;
   const provider = account.role === 'operator' ? undefined : (account.provider ?? '');
@@ -88,11 +91,11 @@ export async function readNode(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { nodes } = await askRegistry(env, (registry) => registry.look({ session, limit: 1 }));
   const [found] = nodes;
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (found === undefined || (account.role !== 'operator' && found.entry.provider !== account.provider))
     throw new ApiError('not_found', `Session ${session} is not known here.`);
   const shown = view(found.entry, found.live, now);
-  // A call with any name creates an object, so only the object of a connected agent is called.
+  // Only the tunnel object of a connected agent is called, because a call with any other name would create an object.
   const status = found.entry.connected ? await statusOf(env, session) : undefined;
   return {
     ...shown,

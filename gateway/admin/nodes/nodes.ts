@@ -1,4 +1,4 @@
-/** Sessions of nodes: reading the last log of a failed one, and ending one. */
+/** Routes about single nodes: the last log of a failed node, and ending a session. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER } from '../../../shared/routing/trusted-providers.ts';
@@ -52,13 +52,14 @@ async function readLogs(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const tail = await askRegistry(call.env, (registry) => registry.log(session));
   const { role, provider } = call.account;
-  // A log of another provider is answered as if it did not exist, because even its existence is information.
+  // For a log of another provider, the response is the same as for a missing log, because even its existence is
+  // information.
   if (tail === null || (role !== 'operator' && tail.provider !== provider))
     throw new ApiError('not_found', `No log of session ${session} is kept.`);
   return call.c.body(tail.text, 200, {
     'cache-control': 'no-store',
     'last-modified': new Date(tail.at).toUTCString(),
-    // The text comes from an engine, so a browser must never render it as a page.
+    // The text comes from an engine, so a browser must not render it as a page.
     'content-type': 'text/plain; charset=utf-8',
     'x-content-type-options': 'nosniff',
     'x-otela-provider': tail.provider,

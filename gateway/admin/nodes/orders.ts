@@ -1,4 +1,4 @@
-/** Orders to one node: the registry object signs them, the tunnel object sends them, and the agent answers. */
+/** Sends orders to one node: the registry object signs an order, the tunnel object sends it, and the agent answers. */
 
 import type { RefusalCode } from '../../../shared/deployment/deployment-error.ts';
 import type { DeploymentRequest } from '../../../shared/deployment/deployment-order.ts';
@@ -11,7 +11,7 @@ import { askRegistry } from '../session.ts';
 export type AcceptedAnswer = Exclude<DeploymentAnswer, { kind: 'refused' }>;
 export type UnsignedReply = Exclude<OrderReply, { kind: 'signed' }>;
 
-/** The type is asserted, because both ends of a call between objects are this program. @throws ApiError 503 */
+/** The type is asserted and not checked: both ends of a call between objects are this program. @throws ApiError 503 */
 export function signOrderFor(
   { env }: Pick<AdminCall, 'env'>,
   session: string,
@@ -20,7 +20,7 @@ export function signOrderFor(
   return askRegistry(env, async (registry) => (await registry.order(session, request)) as OrderReply);
 }
 
-/** @throws ApiError unless the agent accepts. `codeOf`: the error code for an agent's refusal */
+/** @param codeOf returns the error code for an agent's refusal @throws ApiError unless the agent accepts the order */
 export async function sendOrder(
   { env }: Pick<AdminCall, 'env'>,
   session: string,
@@ -41,11 +41,11 @@ async function sent(env: AdminCall['env'], session: string, order: Uint8Array): 
   try {
     return await env.TUNNEL.getByName(session).deploy(order);
   } catch {
-    return null; // the object is restarting: as if the tunnel were closed
+    return null; // the object is restarting, which is treated like a closed tunnel
   }
 }
 
-/** @throws ApiError 502: an agent's answer is checked like any input */
+/** Parses an agent's answer, which is checked like any input. @throws ApiError 502 */
 function read(json: string): DeploymentAnswer {
   try {
     return deploymentAnswerSchema.parse(JSON.parse(json));

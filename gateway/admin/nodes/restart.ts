@@ -1,4 +1,4 @@
-/** Restarts an agent with the version that is installed on its machine. A rollout does this node by node. */
+/** Restarts an agent with the version that is installed on its machine. A rollout restarts one node after another. */
 import * as z from 'zod';
 import { recordIntent } from '../change.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
@@ -7,7 +7,7 @@ import { acceptsOrders, agentTooOldError, orderRefusal } from './drain.ts';
 import { answerNotUnderstoodError, sendOrder, signOrderFor } from './orders.ts';
 
 const bodySchema = z.strictObject({
-  /** The version that must be installed there. */
+  /** The version that must be installed on the node's machine. */
   version: z.string().min(1).max(64),
 });
 
@@ -25,10 +25,10 @@ export const restartRoutes: readonly AdminRoute[] = [
       object: z.literal('node'),
       session: z.string(),
       restarting: z.literal(true),
-      /** The version that runs until then. */
+      /** The version that runs until the restart. */
       from: z.string(),
       version: z.string(),
-      /** Running requests that it waits for. */
+      /** Running requests that the node finishes before it restarts. */
       running: z.number().int().min(0),
     }),
     run: restartNode,
@@ -40,7 +40,7 @@ async function restartNode(call: AdminCall<z.infer<typeof bodySchema>>): Promise
   const { account, env, body } = call;
   const { version } = body;
   const reply = await signOrderFor(call, session, { action: 'restart', version });
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);

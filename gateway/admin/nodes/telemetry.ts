@@ -1,4 +1,4 @@
-/** The output of a node's engine and the use of its GPUs, requested from its agent now. */
+/** The output of a node's engine and the use of its GPUs, requested from its agent for each call. */
 import * as z from 'zod';
 import { inspectedSchema } from '../../../shared/deployment/order-reply.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -29,7 +29,7 @@ async function readTelemetry(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
   const { account } = call;
   const reply = await signOrderFor(call, session, { action: 'inspect' });
-  // A node of another provider is answered as if it did not exist.
+  // For a node of another provider, the response is the same as for a node that does not exist.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);

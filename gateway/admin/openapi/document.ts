@@ -1,4 +1,4 @@
-/** `/openapi.json` and `/docs`, generated from the same tables as the routes, so that they always match. */
+/** `/openapi.json` and `/docs`. Both are generated from the tables that define the routes, so they always match. */
 import { Hono } from 'hono';
 import { ApiError, ERROR_KINDS } from '../../../shared/openai/api-errors.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
@@ -209,7 +209,7 @@ const STYLE = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2r
 h2{margin:2rem 0 .5rem}dt{font-family:ui-monospace,monospace;margin-top:.75rem}dt b{display:inline-block;min-width:4.5rem;text-transform:uppercase}
 dd{margin:0 0 0 4.5rem}small{opacity:.7}code{font-size:.95em}`;
 
-/** Without scripts and external resources. */
+/** Returns a list of all operations as a page without scripts and external resources. */
 function page(): string {
   const tags = new Map<string, Operation[]>();
   for (const one of allOperations()) tags.set(one.tag, [...(tags.get(one.tag) ?? []), one]);

@@ -1,4 +1,4 @@
-/** Parts of an OpenAPI document, generated from zod schemas. */
+/** Builds parts of an OpenAPI document from zod schemas. */
 import * as z from 'zod';
 import type { RouteDescription } from '../../http/route-description.ts';
 import type { AdminRoute } from '../route.ts';
@@ -8,7 +8,7 @@ export interface Operation {
   path: string;
   tag: string;
   summary: string;
-  /** The required role and scope, as a text. */
+  /** The required role and scope, as a sentence. */
   needs: string;
   operation: object;
 }
@@ -22,7 +22,7 @@ export function schemaOf(schema: z.ZodType, io: 'input' | 'output'): object {
   return made;
 }
 
-/** The path with parameters in OpenAPI's form: `{id}`. */
+/** Converts a path to OpenAPI's form of parameters: `{id}`. */
 export function openPath(path: string): string {
   return path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}');
 }

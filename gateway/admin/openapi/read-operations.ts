@@ -71,7 +71,7 @@ interface Read {
   tag: string;
   needs?: string;
   query?: object[];
-  /** Absent: server-sent events. */
+  /** Schema of the response; absent: the response is server-sent events. */
   answer?: object;
 }
 
@@ -134,7 +134,7 @@ export function readOperations(): Operation[] {
       answer: listOf(MODEL),
     }),
     read('/v1/models/{id}', 'Return one model.', { ...models, answer: MODEL }),
-    // See docs/design/sealed-wire.md.
+    // For the format see docs/design/sealed-wire.md.
     read(
       '/v1/otela/seal',
       'List the nodes that can decrypt requests for a model, in the order in which a request would try them now.',

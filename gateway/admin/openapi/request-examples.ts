@@ -1,4 +1,4 @@
-/** An example body for each endpoint of /v1, for readers of the API description. Engines define all other fields. */
+/** An example body for each endpoint of /v1. Engines define all other fields. */
 const MODEL = 'Qwen/Qwen3-8B';
 
 export const REQUEST_EXAMPLES: Readonly<Record<string, object>> = {

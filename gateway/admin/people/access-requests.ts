@@ -1,4 +1,7 @@
-/** Requests of users for a project or a model. The project's leads, the model's owner or operators decide. */
+/**
+ * Access requests: a user asks for membership in a project or for a model. The project's leads, the model's owner or an
+ * operator decides.
+ */
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -17,13 +20,13 @@ import { isProjectLead } from './members.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 
-/** Bounds the requests of one user: open ones, and all within a day. */
+/** Maximum requests of one user: open ones, and all within a day. */
 const OPEN_MAX = 10;
 const DAILY_MAX = 20;
 const DAY_MS = 86_400_000;
-/** Decided requests can be read for this long after they were made; the audit log keeps them. */
+/** How long decided requests can be read after they were made. The audit log keeps them for longer. */
 const RETENTION_MS = 90 * DAY_MS;
-/** The same bound as in models/catalogue.ts. */
+/** Maximum entries of an access list, the same as in models/catalogue.ts. */
 const ACCESS_MAX = 100;
 
 const createSchema = z.strictObject({
@@ -128,7 +131,11 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
   });
 }
 
-/** Does not reveal whether project and model exist; the users that decide see it. @throws ApiError 429 */
+/**
+ * Checks only the number of requests. An error about the project or model would reveal whether it exists; the people
+ * that decide see what was asked.
+ * @throws ApiError 429
+ */
 async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Promise<void> {
   const db = database(env);
   const mine = eq(accessRequests.userId, userId);
@@ -187,7 +194,7 @@ async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Prom
   return view(after);
 }
 
-/** @throws ApiError 422 */
+/** @throws ApiError 422 if the request was already decided */
 function requireOpen({ status }: Row): void {
   if (status !== 'open') throw new ApiError('unprocessable_content', `This request was ${status} already.`);
 }
@@ -196,7 +203,7 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
-  // Users may withdraw their own requests. Otherwise undecided requests would block new ones.
+  // Users may withdraw their own requests. Otherwise undecided requests would count against OPEN_MAX.
   if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return isProjectLead(call, row.projectId);
   const [entry] = await queryOrUnavailable(
@@ -209,8 +216,8 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
 }
 
 /**
- * The statements that an approval adds to its transaction. @throws ApiError 422 if there is nothing to grant, and as
- * `requireProject`
+ * Returns the statements that an approval adds to its transaction.
+ * @throws ApiError 422 if there is nothing to grant, and as `requireProject`
  */
 async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, model }: Row) {
   const db = database(env);
@@ -225,7 +232,7 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
   if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model is kept for nobody.');
   if (entry.access.length >= ACCESS_MAX)
     throw new ApiError('unprocessable_content', `Its list has ${ACCESS_MAX} names: give a project access instead.`);
-  // In the statement itself, so that of two concurrent approvals neither overwrites the other.
+  // The list is changed within the statement, so that of two concurrent approvals neither overwrites the other.
   const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
   return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];
 }

@@ -1,4 +1,4 @@
-/** A user approves the login of a machine without a browser: the second half of accounts/login/device-routes.ts. */
+/** Approval of the login of a machine without a browser: the second half of accounts/login/device-routes.ts. */
 import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -15,21 +15,24 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { requireKeysBelowLimit } from './keys.ts';
 import { findMember } from './members.ts';
 
-/** Bounds one user's approvals for which no machine has fetched its key. */
+/** Maximum approvals of one user for which no machine has fetched its key. */
 const OPEN_MAX = 5;
 
 const bodySchema = z.strictObject({
-  /** As the machine shows it; case and dashes do not matter. */
+  /** The code that the machine shows; case and dashes are ignored. */
   user_code: z.string().min(1).max(32),
-  /** false: the client with the code gets a refusal. */
+  /** False: the login is refused, and its client is informed. */
   approve: z.boolean().default(true),
-  /** The project for the machine's key: one of the user's. Absent: that of the login or key that approves. */
+  /**
+   * The project for the machine's key, which must be one of the user's. Absent: the project of the approving login or
+   * key.
+   */
   project_id: z.string().max(64).optional(),
 });
 
 const machineSchema = z.object({
   object: z.literal('device'),
-  /** The machine's name for itself; null: this gateway does not remember a login with this code. */
+  /** Name of the machine as its client sent it; null: this gateway does not remember a login with this code. */
   name: z.string().nullable(),
   began_at: z.iso.datetime().nullable(),
 });
@@ -82,7 +85,8 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
     throw new ApiError('rate_limit_exceeded', message);
   };
   await requireRoom();
-  // In the statement itself: of many concurrent approvals those above the bound write NULL as the user, and fail.
+  // Counted within the statement: of many concurrent approvals, those above the maximum write NULL as the user and
+  // fail.
   const taken = sql`(SELECT count(*) FROM ${deviceLogins} WHERE ${open})`;
   const row = {
     hash,
@@ -111,14 +115,14 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
   return call.c.json({ object: 'device_login', approved: body.approve }, 202, { 'cache-control': 'no-store' });
 }
 
-/** @throws ApiError 422 */
+/** @throws ApiError 422 if this gateway did not issue the code */
 async function codeOf(env: Env, typed: string): Promise<string> {
   const code = readUserCode(await installationSecret(env), typed);
   if (code !== undefined) return code;
   throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
 }
 
-/** A key passes on only its own project. @throws ApiError 403 */
+/** Returns the project for the machine's key. A key can only pass on its own project. @throws ApiError 403 */
 async function projectOf(
   { env, account, login }: AdminCall<unknown>,
   wanted: string | undefined,
@@ -131,7 +135,10 @@ async function projectOf(
   return wanted;
 }
 
-/** Limits of a key count for that key only, so another key would get the same amount again. @throws ApiError 403 */
+/**
+ * Refuses a key with limits: they count for that key only, so the machine's key would get the same amount again.
+ * @throws ApiError 403
+ */
 async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Promise<void> {
   const free = or(isNull(apiKeys.limits), eq(apiKeys.limits, {}));
   const [row] = await queryOrUnavailable(

@@ -1,4 +1,7 @@
-/** Join tokens, with which agents join. Operators create them for any provider, other users for their own provider. */
+/**
+ * Join tokens, with which agents register nodes. Operators create them for any provider, other users for their own
+ * provider.
+ */
 import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
@@ -18,13 +21,16 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
 
-/** Larger than most job arrays of a lab, but a leaked token cannot fill the registry. */
+/**
+ * Default maximum of nodes with one token: larger than most job arrays of a lab, but a leaked token cannot fill the
+ * registry.
+ */
 const NODES_DEFAULT = 1_000;
 
 const createSchema = z.strictObject({
-  /** Default for users with the role provider: their own provider. */
+  /** Absent: the user's own provider, if the user has the role provider. */
   provider: idSchema.optional(),
-  /** Null: the agent may name any cluster of this provider. */
+  /** The only cluster that agents may join with the token; null: any. */
   cluster: idSchema.nullable().default(null),
   name: displayNameSchema.optional(),
   /** Maximum concurrent nodes with this token; null: the provider's maximum. */
@@ -39,9 +45,9 @@ const joinTokenSchema = z.object({
   provider: z.string(),
   cluster: z.string().nullable(),
   max_nodes: z.number().nullable(),
-  /** Current number. */
+  /** Number of current nodes with this token. */
   nodes: z.number(),
-  /** Total number ever. */
+  /** Number of nodes that ever joined with this token. */
   joined: z.number(),
   prefix: z.string(),
   created_at: z.iso.datetime(),
@@ -138,7 +144,10 @@ async function revokeToken(call: AdminCall): Promise<object> {
   return after;
 }
 
-/** Safe to repeat; a repetition also reaches a registry that could not be reached before. */
+/**
+ * Ends the sessions of a revoked token. Safe to repeat; a repetition also reaches a registry that could not be reached
+ * before.
+ */
 async function endSessions(call: AdminCall, token: string): Promise<void> {
   await notifyRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }
@@ -169,7 +178,7 @@ async function present(env: Env, row: JoinToken): Promise<z.infer<typeof joinTok
   return view(row, nodes);
 }
 
-/** Number of current nodes with each of `tokens`. @throws ApiError 503 if the registry cannot be asked */
+/** Returns the number of current nodes with each of `tokens`. @throws ApiError 503 if the registry cannot be reached */
 async function places(env: Env, tokens: string[]): Promise<number[]> {
   try {
     return await env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).places(tokens);

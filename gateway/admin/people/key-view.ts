@@ -3,7 +3,7 @@ import { ACCOUNT_SCOPES, type apiKeys, ROLES } from '../../accounts/schema.ts';
 import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
 import { rfc3339 } from '../list.ts';
 
-/** The stored row. */
+/** The key's row in D1. */
 export type KeyRow = typeof apiKeys.$inferSelect;
 
 export const keySchema = restrictionsView.extend({
@@ -23,7 +23,7 @@ export const keySchema = restrictionsView.extend({
   revoked_at: z.iso.datetime().nullable(),
 });
 
-/** The part of a key that may be shown repeatedly: never its hash. */
+/** Returns the members of a key that may be shown, which never include its hash. */
 export function keyView(row: KeyRow): z.infer<typeof keySchema> {
   return {
     object: 'key',

@@ -1,6 +1,6 @@
 /**
- * API keys. Operators see and create all; logged-in users see and create their own, never with more rights than they
- * have.
+ * API keys. Operators see and create all keys. Logged-in users see and create their own, never with more rights than
+ * they have.
  */
 
 import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
@@ -55,7 +55,7 @@ const createSchema = changeable
   })
   .strict();
 const rotateSchema = z.strictObject({
-  /** How long the old key remains valid; 0 ends it now. */
+  /** Seconds for which the old key remains valid; 0: it ends now. */
   overlap_seconds: z
     .number()
     .int()
@@ -181,7 +181,7 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     ...(check && { check }),
   });
   if (await isMember()) return made;
-  // The user was removed from the project meanwhile, maybe before this key existed and could be revoked.
+  // The user was removed from the project meanwhile, perhaps before this key existed, so its revocation missed the key.
   await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,
@@ -268,8 +268,9 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
 }
 
 /**
- * Refuses a key that has ended, that was already rotated, or that was changed meanwhile: the new key would inherit its
- * end. @throws ApiError 404, 409, 422
+ * Refuses to rotate a key that has ended, was already rotated, or was changed meanwhile: the new key would inherit its
+ * end.
+ * @throws ApiError 404, 409, 422
  */
 async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow): Promise<void> {
   const { env, now } = call;
@@ -289,7 +290,7 @@ async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow)
   throw new ApiError('unprocessable_content', message);
 }
 
-/** D1 first: even if a later step fails, no reader of D1 sees the key as valid. */
+/** D1 is changed first: even if a later step fails, no reader of D1 sees the key as valid. */
 async function revokeKey(call: AdminCall): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
@@ -305,8 +306,8 @@ async function revokeKey(call: AdminCall): Promise<object> {
 }
 
 /**
- * Keys of machines end with the key that approved them, because it may have leaked. A repeated revocation completes a
- * previous one that failed halfway.
+ * Revokes the keys of machines whose logins this key approved, because it may have leaked. A repeated call completes
+ * one that failed halfway.
  */
 async function endGranted(
   call: AdminCall<unknown>,
@@ -317,7 +318,7 @@ async function endGranted(
   const later = 'revokedAt' in end ? undefined : or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, end.expiresAt));
   const working = and(eq(apiKeys.grantedBy, id), isNull(apiKeys.revokedAt), later);
   const action = 'revokedAt' in end ? 'key.revoke' : 'key.update';
-  // The query no longer returns keys that have ended.
+  // The query does not return keys that were already revoked, so the loop ends.
   for (;;) {
     const rows = await queryOrUnavailable(db.select().from(apiKeys).where(working).limit(OWN_KEYS_MAX));
     if (rows.length === 0) return;
@@ -338,7 +339,7 @@ export async function requireKeysBelowLimit(
   throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys that work: revoke some first${or}.`);
 }
 
-/** Refuses fields that only operators may set. */
+/** Refuses fields that only operators may set. @throws ApiError 403 */
 function refuseGrants({ account }: AdminCall<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
   if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
   throw denied('limits and no_track are set by operators.');

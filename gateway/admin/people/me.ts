@@ -9,9 +9,9 @@ import { limitUseSchema, readLimitUse } from './own-usage.ts';
 
 const meSchema = z.object({
   object: z.literal('me'),
-  /** The key, or the logged-in user. */
+  /** Id of the key, or of the logged-in user. */
   id: z.string(),
-  /** Name of the user, otherwise of the key. The operator key from the environment has none. */
+  /** Name of the user, otherwise of the key. Null for the operator key in the environment. */
   name: z.string().nullable(),
   role: z.enum(ROLES),
   login: z.boolean(),
@@ -20,8 +20,8 @@ const meSchema = z.object({
   provider: z.string().nullable(),
   scopes: z.array(z.string()).nullable(),
   /**
-   * Current usage of the limits of the key, of the user in this project, and of the project. Null: unknown at this
-   * moment.
+   * Current usage of the limits of the key, of the user in this project, and of the project. Null: the limits object
+   * cannot be reached at this moment.
    */
   limits: limitUseSchema.nullable(),
 });

@@ -1,4 +1,4 @@
-/** Users that work in a project, as members or because it is their home project, as responses show them. */
+/** Responses about users that work in a project, as members or because it is their home project. */
 import { and, asc, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -11,7 +11,7 @@ import { rfc3339 } from '../list.ts';
 export type MemberRow = typeof projectMembers.$inferSelect;
 type Store = Pick<Env, 'DB'>;
 
-/** Bounds the members of a project, and one page; larger than a lab's largest group. */
+/** Maximum members of a project, and of one page; larger than a lab's largest group. */
 export const MEMBERS_MAX = 1_000;
 
 export const memberSchema = z.object({
@@ -19,13 +19,13 @@ export const memberSchema = z.object({
   project_id: z.string(),
   user_id: z.string(),
   name: z.string(),
-  /** True if they may add and remove members and set their limits. */
+  /** True if the user may add and remove members and set their limits. */
   lead: z.boolean(),
-  /** True if their claims gave the membership; each sign-in renews it. */
+  /** True if an identity provider's claims gave the membership; each sign-in renews it. */
   claimed: z.boolean(),
-  /** True if it is the project of their keys that name no project. */
+  /** True if this is the user's home project, in which their keys are created if they name no project. */
   home: z.boolean(),
-  /** Set by the project's leads, for all keys of the user in it. Null: none. */
+  /** Limits for all keys of the user in this project, set by its leads. Null: none. */
   limits: limitsSchema.nullable(),
   created_at: z.iso.datetime(),
 });
@@ -34,7 +34,7 @@ export function memberId(projectId: string, userId: string): string {
   return `${projectId}/${userId}`;
 }
 
-/** A user that works in a project; `member` undefined: it is only their home project. */
+/** A user that works in a project. `member` undefined: the project is only the user's home project. */
 interface ProjectWorker {
   projectId: string;
   userId: string;
@@ -45,7 +45,9 @@ interface ProjectWorker {
   since: number;
 }
 
-/** Members first, then users with it as home project. More than MEMBERS_MAX entries mean that the page has not all. */
+/**
+ * Returns members first, then users with it as home project. More than MEMBERS_MAX entries mean that some are missing.
+ */
 export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);
   const one = userId === undefined ? undefined : eq(users.id, userId);
@@ -99,7 +101,7 @@ export async function projectWorkers(env: Store, projectId: string, userId?: str
   return [...known, ...others];
 }
 
-/** @throws ApiError 404 */
+/** @throws ApiError 404 if the user does not work in the project */
 export async function requireProjectWorker(env: Store, projectId: string, userId: string): Promise<ProjectWorker> {
   const [worker] = await projectWorkers(env, projectId, userId);
   if (worker !== undefined) return worker;

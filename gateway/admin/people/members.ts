@@ -1,6 +1,6 @@
 /**
- * Users that work in a project, and their limits. Operators appoint leads; leads add, remove and limit members of the
- * project that they lead.
+ * Users that work in a project, and their limits. Operators appoint leads; leads add, remove and limit the members of
+ * their project.
  */
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
@@ -27,7 +27,7 @@ import {
 } from './member-view.ts';
 
 const putSchema = z.strictObject({
-  /** Only operators may set it. */
+  /** True if the user leads the project. Only operators may set it. */
   lead: z.boolean().optional(),
 });
 
@@ -36,7 +36,7 @@ const mineSchema = z.object({
   id: z.string(),
   name: z.string(),
   lead: z.boolean(),
-  /** True if it is the project of keys that name no project. */
+  /** True if this is the user's home project, in which keys are created if they name no project. */
   home: z.boolean(),
 });
 
@@ -135,7 +135,10 @@ async function myProjects({ env, account }: AdminCall): Promise<object> {
   return { object: 'list', data, has_more: known.length > MEMBERS_MAX };
 }
 
-/** The project of the path, if the caller leads it. @throws ApiError 404, also if the project exists */
+/**
+ * Returns the project in the path, if the caller leads it.
+ * @throws ApiError 404 otherwise, even if the project exists
+ */
 async function requireLead(call: AdminCall<unknown>): Promise<string> {
   const id = call.param('id');
   if (await isProjectLead(call, id)) return id;
@@ -180,7 +183,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
-  // Otherwise a lead could make a claimed membership permanent, above all their own.
+  // Without this check a lead could make a membership that claims gave permanent, above all their own.
   if (before?.claimed === true && account.role !== 'operator') return readMemberView(env, projectId, person.id);
   const row: MemberRow = {
     claimed: false,
@@ -192,7 +195,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   };
   const set = { claimed: false, ...(lead !== undefined && { lead }) };
   const write = db.insert(projectMembers).values(row).onConflictDoUpdate({ target: projectMembers.id, set });
-  // Without the user's name, because the audit log of a project outlives the user.
+  // The user's name is omitted, because the audit log of a project outlives the user.
   const was = before && { user_id: person.id, lead: before.lead };
   const after = { user_id: person.id, lead: row.lead };
   await applyChange(call, [write], { action: 'member.put', object: projectId, before: was, after });
@@ -248,7 +251,7 @@ async function deleteMember(call: AdminCall): Promise<object> {
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
-  // Users with this home project continue to work in it; only operators or their identity provider change that.
+  // Users with this home project continue to work in it: only operators or their identity provider change that.
   const [person] = await queryOrUnavailable(
     db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
   );

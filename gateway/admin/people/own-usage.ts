@@ -1,4 +1,6 @@
-/** What the caller used and may still use, for the page about their own usage. The usage of others is in usage.ts. */
+/**
+ * What the caller used and may still use, for the page about their own usage. See admin/usage for the usage of others.
+ */
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { queryOrUnavailable } from '../../accounts/database.ts';
@@ -14,7 +16,7 @@ import { rfc3339 } from '../list.ts';
 import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const HOUR_MS = 3_600_000;
-/** Each hour is an object that is called. */
+/** Maximum hours of records that are read. Each hour is an object that must be called. */
 const HOURS_MAX = 48;
 const REQUESTS_MAX = 200;
 
@@ -22,7 +24,7 @@ const useSchema = z.object({
   limit: z.enum(LIMIT_NAMES),
   allowed: z.number(),
   used: z.number(),
-  /** Set if only this model is limited. */
+  /** The model whose limit this is; absent: the limit is for all models. */
   model: z.string().optional(),
 });
 
@@ -37,7 +39,7 @@ const amountSchema = z.object({ allowed: z.number(), used: z.number() });
 const requestsQuery = z.strictObject({
   hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
   limit: z.coerce.number().int().min(1).max(REQUESTS_MAX).default(50),
-  /** `1`: only refused or failed requests. */
+  /** `1`: returns only refused or failed requests. */
   failed: z.enum(['0', '1']).default('0'),
 });
 
@@ -55,21 +57,21 @@ const requestSchema = z.object({
   request_id: z.string(),
   model: z.string(),
   key: z.string(),
-  /** Null: no node received it. */
+  /** Provider of the node; null: no node received the request. */
   provider: z.string().nullable(),
   node: z.string().nullable(),
-  /** Null: unknown. */
+  /** HTTP status of the response; null: unknown. */
   status: z.number().nullable(),
-  /** The gateway's error code; null: the gateway reported no error. */
+  /** The gateway's error code; null: the gateway returned no error. */
   error: z.string().nullable(),
   aborted: z.boolean(),
   prompt_tokens: z.number(),
   completion_tokens: z.number(),
-  /** Including waits. Null: there was no token. */
+  /** Milliseconds until the first token, including waits. Null: there was no token. */
   first_token_ms: z.number().nullable(),
   queue_ms: z.number(),
   total_ms: z.number().nullable(),
-  /** Number of equal refusals within a second, which are stored as one. */
+  /** How many equal refusals within a second this entry stands for. */
   times: z.number(),
 });
 
@@ -141,7 +143,7 @@ async function readLimits({ account, env }: AdminCall): Promise<object> {
   return { object: 'limits', ...(await readLimitUse(env, account)) };
 }
 
-/** @throws ApiError 503 if the limits object cannot be asked */
+/** @throws ApiError 503 if the limits object cannot be reached */
 export async function readLimitUse(
   env: Pick<Env, 'LIMITS'>,
   { limits, keyId }: Pick<Account, 'limits' | 'keyId'>,

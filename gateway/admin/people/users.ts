@@ -25,9 +25,9 @@ const createSchema = z.strictObject({
   role: z.enum(ROLES).default('consumer'),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
-  /** Shared by all of the user's keys; null: the setting user_limits applies, {}: no limits. */
+  /** Limits that all of the user's keys share; null: the setting user_limits applies, {}: no limits. */
   limits: limitsSchema.nullable().optional(),
-  /** Set both or none: the identity provider, and its name for the user. */
+  /** The identity provider, and its name for the user (`sub`). Set both or none. */
   issuer: identityText.nullable().optional(),
   subject: identityText.nullable().optional(),
 });
@@ -50,7 +50,7 @@ const userSchema = z.object({
   provider: z.string().nullable(),
   project_id: z.string().nullable(),
   limits: limitsSchema.nullable(),
-  /** From the user's latest claims. */
+  /** Groups from the user's latest claims. */
   groups: z.array(z.string()),
   issuer: z.string().nullable(),
   subject: z.string().nullable(),
@@ -143,7 +143,8 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
   await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
   const changesRights = role !== undefined || provider !== undefined || project_id !== undefined;
-  // Only given fields are written: changing a name must not enable a user that another request is disabling.
+  // Only given fields are written: a request that changes the name must not enable a user that another request
+  // disables.
   const set = {
     ...(name !== undefined && { name }),
     ...(email !== undefined && { email }),
@@ -151,16 +152,16 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
     ...(provider !== undefined && { provider }),
     ...(project_id !== undefined && { projectId: project_id }),
     ...(limits !== undefined && { limits }),
-    // Claims from before this change do not undo it.
+    // Claims that were made before this change must not undo it.
     ...(changesRights && { claimsAt: now }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };
   if (Object.keys(set).length === 0) return view(row);
   const db = database(env);
   const update = db.update(users).set(set).where(eq(users.id, row.id));
-  // A disabled user is logged out, and is still logged out if enabled again.
+  // A disabled user is logged out, and stays logged out when enabled again.
   const out = disabled ? [db.delete(sessions).where(eq(sessions.userId, row.id))] : [];
-  // The user no longer works in the previous home project, unless they are a member of it.
+  // The user no longer works in the previous home project, unless the user is a member of it.
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;

@@ -1,4 +1,4 @@
-/** `GET /admin/regions`: what this gateway knows of each region, for planners and for people. */
+/** `GET /admin/regions`: the nodes, load, prices and round-trip times of each region, for planners and people. */
 import * as z from 'zod';
 import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -13,19 +13,19 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 import { readPrices } from './prices.ts';
 
 /**
- * `stale`: older than the table allows, or from the future. `missing`: there is no table, or it does not name the
- * region.
+ * State of a region's price. `stale`: older than the table allows, or from the future. `missing`: there is no table, or
+ * it does not contain the region.
  */
 const PRICE_STATES = ['current', 'negative', 'stale', 'missing'] as const;
 type PriceState = (typeof PRICE_STATES)[number];
 
 const HOUR_MS = 3_600_000;
-/** Prices of a day are published the day before. A later date comes from a wrong clock. */
+/** Prices are published at most a day ahead. A later date comes from a wrong clock. */
 const AHEAD_MAX_MS = 36 * HOUR_MS;
 
 /**
- * The current price of a kilowatt-hour in a region. A stale price is returned too: the planner decides what to do with
- * it.
+ * Returns the current price of a kilowatt-hour in a region. A stale price is returned too; the planner decides what to
+ * do with it.
  */
 export function priceAt(
   table: PriceTable | undefined,
@@ -45,16 +45,16 @@ const count = z.number().int().min(0);
 
 const modelSchema = z.object({
   model: z.string(),
-  /** Nodes that serve it now. */
+  /** Nodes in the region that serve the model now. */
   replicas: count,
-  /** These nodes by hardware. `gpu`: the class; null: the node has no GPU. */
+  /** The same nodes by hardware. `gpu`: the GPU class; null: the node has no GPU. */
   kinds: z.array(z.object({ gpu: z.string().nullable(), gpus: count, replicas: count })),
-  /** In the engines, as reported within the last 5 s. */
+  /** Requests that run in the engines, as reported within the last 5 s. */
   running: count,
   waiting: count,
   /**
-   * Requests answered since the gateway began to count, and the seconds that engines took for them; null: the counters
-   * cannot be read.
+   * Responses since the gateway began to count, and the seconds that engines took for them; null: the counters cannot
+   * be read.
    */
   answered: count.nullable(),
   service_s: z.number().min(0).nullable(),
@@ -62,15 +62,15 @@ const modelSchema = z.object({
 
 const regionSchema = z.object({
   object: z.literal('region'),
-  /** As nodes name it; empty: nodes without a region. */
+  /** The region as nodes name it; empty: nodes without a region. */
   region: z.string(),
-  /** SERVING sessions. */
+  /** Number of SERVING sessions. */
   nodes: count,
-  /** Those of them that are suspected. */
+  /** Number of them that are suspected. */
   suspected: count,
   price: z.object({ usd_kwh: z.number().nullable(), state: z.enum(PRICE_STATES) }),
   /**
-   * Histogram of the round trips from this gateway to the nodes. Each count is the number of round trips up to its
+   * Histogram of the round-trip times from this gateway to the nodes. Each count is the number of round trips up to its
    * bound in seconds; the last count is for longer ones. Null: never measured.
    */
   round_trips: z.object({ at_most_s: z.array(z.number()), counts: z.array(count) }).nullable(),
@@ -130,8 +130,8 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
 }
 
 /**
- * The names of one region for each price: as written in the table, otherwise in the spelling of most nodes. A region
- * that has lost all its nodes is added, so that it is shown while it has a price.
+ * Returns, for each price, the name of its region: as written in the table, otherwise in the spelling of most nodes. A
+ * region that has lost all its nodes is included while it has a price.
  */
 function pricedRegions(
   table: PriceTable | undefined,
@@ -152,8 +152,8 @@ function pricedRegions(
 }
 
 /**
- * Ranks the regions of each provider by its number of nodes there, largest first. A region of several providers gets
- * its best rank.
+ * Ranks the regions of each provider by its number of nodes in them, largest first. A region with several providers
+ * gets its best rank.
  */
 function placesOf({ nodes }: RegistrySnapshot): Map<string, number> {
   const providers = new Map<string, Map<string, number>>();
@@ -196,8 +196,8 @@ function modelIn(models: Model[], id: string): Model {
 }
 
 /**
- * Only for regions with nodes. A model without a replica in a region keeps its counts, so that a planner's differences
- * stay right.
+ * Adds counts for regions with nodes. A model without a replica in a region keeps its counts, so that the differences
+ * that a planner computes stay right.
  */
 function addCounts(book: MetricStore, regions: ReadonlyMap<string, Region>): void {
   for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
@@ -222,7 +222,7 @@ const NOTHING = { answered: 0, service_s: 0 };
 async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
     const view = await snapshotCache.get(env, c.executionCtx, now, () => true);
-    // Otherwise loads that were reported during the last request would be used until the next request.
+    // Without this, loads that were reported during the last request would be used until the next one.
     view.nodes.live.expire(now);
     return view;
   } catch (cause) {
@@ -230,7 +230,7 @@ async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   }
 }
 
-/** Undefined if the counters cannot be read. Then no counts are returned, which is not the same as 0. */
+/** Reads the metrics. Undefined if they cannot be read; then no counts are returned, which is not the same as 0. */
 async function countedOf({ env }: AdminCall): Promise<MetricStore | undefined> {
   try {
     await metricsReporter.flush(env);

@@ -1,4 +1,4 @@
-/** The share of each model's requests that each region gets, from a planner's plan while it is valid. */
+/** The plan of a planner: the share of each model's requests that each region gets while the plan is valid. */
 import { eq, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -14,13 +14,13 @@ const ROW = 'region_plan';
 
 const planSchema = planBodySchema.extend({
   object: z.literal('region_plan'),
-  /** Empty and 0 if there is no plan. */
+  /** Name of the planner and number of its plan; empty and 0 if there is no plan. */
   planner: z.string(),
   sequence: z.int().min(0),
   holds_ms: z.int().min(0),
   taken_at: z.iso.datetime().nullable(),
   expires_at: z.iso.datetime().nullable(),
-  /** False: the plan has expired, and requests are routed without one. */
+  /** True if the plan is valid. False: it has expired, and requests are routed without a plan. */
   holds: z.boolean(),
 });
 
@@ -70,8 +70,8 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
 ];
 
 /**
- * Only one planner's plans are accepted until its plan expires: two planners have different data, and requests would
- * swing between their plans. The database decides, so that of two concurrent plans only one is accepted.
+ * Until a plan expires, only plans of the same planner are accepted: two planners have different data, and requests
+ * would alternate between their plans. The database decides, so that only one of two concurrent plans is accepted.
  */
 async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<object> {
   requirePrimary(call.env);
@@ -80,7 +80,7 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
   const before = await readPlan(call);
   const refusal = before === undefined ? undefined : refused(before, body, now);
   if (refusal !== undefined) throw refusal;
-  // Logs changes of the planner, not each plan: a plan every 45 s would hide what people did.
+  // Only changes of the planner are logged: an entry for a plan every 45 s would hide what people did.
   if (before?.planner !== body.planner)
     await recordIntent(call, {
       action: 'regions.plan',
@@ -128,13 +128,16 @@ async function remove(call: AdminCall): Promise<object> {
   return { object: 'region_plan', deleted: before !== undefined };
 }
 
-/** Undefined if no plan is stored, or none that this version understands. */
+/** Undefined if no plan is stored, or if this version does not understand it. */
 async function readPlan(call: Pick<AdminCall<unknown, unknown>, 'env'>): Promise<StoredPlan | undefined> {
   const [row] = await queryOrUnavailable(database(call.env).select().from(settings).where(eq(settings.name, ROW)));
   return storedPlanSchema.safeParse(row?.value).data;
 }
 
-/** If the expiry is too far ahead, the clock was set back since, and the plan is not valid. */
+/**
+ * True if the plan is valid. If the expiry is too far ahead, the clock was set back after the plan was stored, and the
+ * plan is not valid.
+ */
 function holds({ expires_at }: StoredPlan, now: number): boolean {
   return now < expires_at && expires_at - now <= PLAN_HOLDS_MAX_MS;
 }

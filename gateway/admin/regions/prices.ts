@@ -1,4 +1,4 @@
-/** The price of electricity in each region, as an operator sets it. */
+/** The price of electricity in each region, which an operator sets. */
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';

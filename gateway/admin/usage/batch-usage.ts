@@ -15,7 +15,7 @@ const DAY_MS = 86_400_000;
 const daySchema = z.iso.date();
 const filterText = z.string().max(256).optional();
 const querySchema = pageSchema.extend({
-  /** Days on which batches were created, UTC, both included. Default: the last 30. */
+  /** First and last day on which the batches were created, UTC, both included. Default: the last 30 days. */
   from: daySchema.optional(),
   to: daySchema.optional(),
   project: filterText,
@@ -27,13 +27,13 @@ const querySchema = pageSchema.extend({
 const usageSchema = z.object({
   object: z.literal('batch_usage'),
   id: z.string(),
-  /** When it was created. */
+  /** Day on which the batch was created, UTC. */
   day: z.iso.date(),
   status: z.string(),
   project: z.string(),
   key: z.string(),
   model: z.string(),
-  /** Lines with a result. */
+  /** Number of lines with a result. */
   requests: z.number(),
   failed: z.number(),
   prompt_tokens: z.number(),
@@ -42,7 +42,7 @@ const usageSchema = z.object({
   reasoning_tokens: z.number(),
 });
 
-/** Of the stored batch object. */
+/** The members of the stored batch object that are read. */
 const summarySchema = z.looseObject({
   status: z.string(),
   model: z.string().nullable(),
@@ -122,7 +122,7 @@ function own({ account: { role, userId, keyId }, env }: AdminCall): SQL | undefi
   return userId === undefined ? eq(batches.createdBy, keyId) : ofUser(env, userId);
 }
 
-/** A batch that was created in a login has the user's id in place of a key. */
+/** Selects a user's batches. A batch that was created in a login has the user's id in place of a key. */
 function ofUser(env: AdminCall['env'], user: string): SQL {
   const keys = reportDatabase(env).select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
   return sql`(${eq(batches.createdBy, user)} OR ${inArray(batches.createdBy, keys)})`;

@@ -5,18 +5,18 @@
 import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { ApiError, retryAfter } from '../../../shared/openai/api-errors.ts';
 
-/** Concurrent searches of all accounts, in this process or isolate. */
+/** Maximum concurrent searches of all accounts, in this process or isolate. */
 const RUNNING_MAX = 4;
-/** Searches of one account in PER_MS, sequentially. */
+/** Maximum searches of one account in PER_MS. They run one after another. */
 const STARTED_MAX = 12;
 const PER_MS = 60_000;
-/** Bounds the accounts that searched recently. If it is full, other accounts cannot search. */
+/** Maximum accounts that searched recently. If the map is full, other accounts cannot search. */
 const ACCOUNTS_MAX = 10_000;
 const RETRY_MS = 2_000;
 
 interface Account {
   running: boolean;
-  /** Start times of its searches within the last PER_MS, in milliseconds. */
+  /** Start times of the account's searches within the last PER_MS, in milliseconds. */
   started: number[];
 }
 
@@ -24,7 +24,10 @@ export class RecordSearches {
   readonly #accounts = new Map<string, Account>();
   #running = 0;
 
-  /** `now` in milliseconds. Returns a function that ends the search. @throws ApiError rate_limit_exceeded */
+  /**
+   * Starts a search. `now` is in milliseconds. Returns a function that ends the search.
+   * @throws ApiError rate_limit_exceeded
+   */
   begin(who: string, now: number): () => void {
     const account = this.#account(who, now);
     const [oldest = now] = account.started;

@@ -1,5 +1,5 @@
 /**
- * The timeline of one request: the records of the gateway, the queue, each attempt and the nodes, and a list of missing
+ * The timeline of one request: what the gateway, the queue, each attempt and the nodes recorded, and a list of missing
  * facts.
  */
 import * as z from 'zod';
@@ -20,14 +20,14 @@ import { askRegistry } from '../session.ts';
 import { RecordSearches } from './record-searches.ts';
 
 const HOUR_MS = 3_600_000;
-/** Each hour is an object that is called. */
+/** Maximum hours that are searched. Each hour is an object that must be called. */
 const HOURS_MAX = 48;
 /** A usage record arrives with its node's report, at most this long after the request's end. */
 const RECORD_LATE_MS = HOUR_MS;
-/** Events of a node are included up to this long after the request, because its loss is detected late. */
+/** Events of a node are included up to this long after the request, because the loss of a node is detected late. */
 const NODE_EVENTS_MS = 10 * 60_000;
 const NODE_EVENTS_MAX = 20;
-/** Bounds the nodes for which events are requested. */
+/** Maximum nodes for which events are read. */
 const NODES_MAX = 8;
 
 const querySchema = z.strictObject({
@@ -43,7 +43,7 @@ type TimelineStepJson = z.infer<typeof stepSchema>;
 const storySchema = z.object({
   object: z.literal('request_story'),
   request_id: z.string(),
-  /** The request's name in `/admin/usage`, the trace and nodes' errors. */
+  /** The request's internal id, which `/admin/usage`, the trace and nodes' errors contain. */
   usage_id: z.string(),
   steps: z.array(stepSchema),
   /** Facts that were not recorded anywhere. */
@@ -112,12 +112,12 @@ function whereElse({ env }: AdminCall): string {
   return `Records come with the node's report, a second or two after the answer; an older request is found with "to", a time soon after it.${elsewhere}`;
 }
 
-/** Searches the newest hour first, until one has records. */
+/** Reads the records of the request. Searches the newest hour first, until an hour has records. */
 async function rowsOf({ env }: AdminCall, name: string, from: number, to: number): Promise<UsageRow[]> {
   const rows: UsageRow[] = [];
   for (const shard of shardsBetween(from, to).reverse()) {
     rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).ofRequest(name))));
-    // Attempts of one request may be in two hours.
+    // Attempts of one request may be in two hours, so the hour before may have more.
     if (rows.length > 0 && rows.every((row) => row.at - (row.totalMs ?? 0) > Date.parse(`${shard}:00:00Z`))) break;
   }
   return rows.sort((a, b) => a.at - b.at);
@@ -152,7 +152,10 @@ async function tell(
   };
 }
 
-/** `inside`: includes the place in the gateway's code that failed, with the paths of its files. */
+/**
+ * Returns the steps that the gateway recorded. `inside`: includes the place in the gateway's code that failed, with the
+ * paths of its files.
+ */
 function ofGateway(
   timeline: RequestTimeline,
   inside: boolean,
@@ -228,8 +231,8 @@ function ofRecord(row: UsageRow): TimelineStepJson {
 }
 
 /**
- * What happened to a node while it had the request, or soon after. A provider's details are confidential: callers that
- * are not operators see only the category of a loss.
+ * Returns what happened to a node while it had the request, or soon after. A provider's details are confidential:
+ * callers that are not operators see only the category of a loss.
  */
 async function ofNode(
   { env, account }: AdminCall,
@@ -250,7 +253,9 @@ async function ofNode(
     });
 }
 
-/** The session without the suffix that a follower's records have; see hosts/node/replication/primary-server.ts. */
+/**
+ * Returns the session without the suffix that a follower's records have; see hosts/node/replication/primary-server.ts.
+ */
 const nodeOf = (session: string) => session.split('@')[0] ?? session;
 
 function notKnown(

@@ -1,4 +1,4 @@
-/** Usage totals, for every caller as far as they may see them, and the trace export for research. */
+/** Usage totals, as far as each caller may see them, and the trace export for research. */
 import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
@@ -16,17 +16,17 @@ type Group = (typeof GROUPS)[number];
 /** Groups that a provider may see: none that distinguish the users, keys and projects that it serves. */
 const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
 const ROWS_MAX = 10_000;
-/** About half a megabyte. */
+/** Rows of one page, about half a megabyte. */
 const PAGE_ROWS = 2_000;
 const DAY_MS = 86_400_000;
-/** A model's name may have 1,024 characters, and JSON may need six bytes for each. */
+/** Maximum characters of a cursor: a model's name may have 1,024 characters, and JSON may need six bytes for each. */
 const CURSOR_MAX = 12_288;
 
 const GROUP_LIST = new RegExp(`^(${GROUPS.join('|')})(,(${GROUPS.join('|')}))*$`);
 const daySchema = z.iso.date();
 const filterText = z.string().max(256).optional();
 const usageQuery = z.strictObject({
-  /** Days, UTC, both included. Default: the last 30. */
+  /** First and last day, UTC, both included. Default: the last 30 days. */
   from: daySchema.optional(),
   to: daySchema.optional(),
   group_by: z
@@ -36,7 +36,7 @@ const usageQuery = z.strictObject({
     .transform((text) => [...new Set(text.split(','))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
   limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
-  /** `next` of the previous page. */
+  /** The cursor `next` of the previous page. */
   after: z.string().max(CURSOR_MAX).optional(),
   project: filterText,
   user: filterText,
@@ -59,12 +59,12 @@ const totalSchema = z.object({
   completion_tokens: z.number(),
   cached_tokens: z.number(),
   reasoning_tokens: z.number(),
-  /** Over requests with a first token, as the client saw it, including waits in queues. Null: there are none. */
+  /** Mean over requests with a first token, as the client saw it, including waits in queues. Null: there are none. */
   mean_first_token_ms: z.number().nullable(),
-  /** The same from the moment when the node received the request. */
+  /** The same, measured from the moment when the node received the request. */
   mean_engine_first_token_ms: z.number().nullable(),
   mean_queue_ms: z.number(),
-  /** Over requests of known duration, which lines of batches do not have. Null: there are none. */
+  /** Mean over requests of known duration, which lines of batches do not have. Null: there are none. */
   mean_total_ms: z.number().nullable(),
 });
 
@@ -152,12 +152,12 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const cursorSchema = z.array(z.string());
 
-/** The cursor of a page: the values of its last group. */
+/** Returns the cursor of a page: the values of its last group. */
 function cursorOf(values: readonly string[]): string {
   return toBase64url(encoder.encode(JSON.stringify(values)));
 }
 
-/** Selects the rows after a page. @throws ApiError 422 for a cursor of another query */
+/** Selects the rows after a page. @throws ApiError 422 if the cursor is from another query */
 function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
   const values = readCursor(cursor);
   if (values?.length !== groups.length) {
@@ -176,7 +176,8 @@ function readCursor(cursor: string): string[] | undefined {
 }
 
 /**
- * Selects the rows that the caller may see. @throws ApiError 403 if the query would distinguish a provider's consumers
+ * Selects the rows that the caller may see.
+ * @throws ApiError 403 if the query would show a provider which consumers it serves
  */
 function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
   const { role, provider, userId, keyId } = account;
@@ -203,7 +204,7 @@ async function readTrace({ env, query }: AdminCall<unknown, z.infer<typeof trace
         .where(eq(modelSettings.private, true)),
     ),
   ]);
-  // A refused request may be recorded under the alias that it used.
+  // A refused request may be recorded under the alias that it used, so aliases of private models are hidden too.
   const privateModels = new Set(hidden.flatMap(({ model, aliases }) => [model, ...(aliases ?? [])]));
   const body = traceStream(env, { from, to, format: query.format, secret, privateModels });
   const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';

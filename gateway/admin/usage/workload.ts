@@ -1,4 +1,6 @@
-/** The workload, for the planner: rates and lengths by model, or counts by kind of request and time slot. */
+/**
+ * Statistics of the workload, for the planner: rates and lengths by model, or counts by kind of request and time slot.
+ */
 import { isNotNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -15,12 +17,12 @@ import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
-/** From 1 s to 7 days: 604,800 s, 10,080 min, 168 h. */
+/** A window from 1 s to 7 days: at most 604800s, 10080m, 168h or 7d. */
 const WINDOW =
   /^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$/;
 const SLOT = /^([1-9][0-9]{0,2}|[1-2][0-9]{3}|3[0-5][0-9]{2}|3600)s$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: HOUR_MS, d: DAY_MS };
-/** Two days of minutes. */
+/** Maximum slots of a response: two days of minutes. */
 const SLOTS_MAX = 2_880;
 /** Records are read in pieces of this length, because new records wait while a piece is read. */
 const PIECE_MS = 600_000;
@@ -36,42 +38,45 @@ const byModel = z.object({
   model: z.string(),
   requests: z.number(),
   requests_per_second: z.number(),
-  /** Refused because no node accepted them: demand that a placement without the model does not serve. */
+  /** Requests that were refused because no node accepted them: demand that the present placement does not serve. */
   unserved: z.number(),
   input: lengths,
   output: lengths,
 });
 const byKind = z.object({
   model: z.string(),
-  /** From the model's routing settings; empty: all requests count as one kind. */
+  /** Kinds from the model's routing settings; empty: all requests count as one kind. */
   kinds: z.array(kindSchema),
-  /** Finished requests by the time of their arrival. Slots without requests are left out. */
+  /** Finished requests by the time of their arrival. Slots without requests are omitted. */
   slots: z.array(
     z.object({
       at: z.iso.datetime(),
-      /** By kind, according to the actual lengths of prompt and response. */
+      /** Number of requests by kind, according to the actual lengths of prompt and response. */
       requests: z.array(z.number()),
       unserved: z.number(),
       p50_ms: z.number(),
       p99_ms: z.number(),
     }),
   ),
-  /** By kind of the requests. */
+  /** Latency by kind of request. */
   latency_ms: z.array(lengths),
-  /** Requests with a kind at arrival that did not match their actual lengths. */
+  /** Requests whose kind was predicted wrong when they arrived. */
   misjudged: z.object({
     requests: z.number(),
     wrong: z.number(),
-    /** `confusion[true][judged]` */
+    /** `confusion[actual][predicted]`: number of requests, by index of their kinds. */
     confusion: z.array(z.array(z.number())),
   }),
-  /** Lengths on a grid of four cells per factor of e, from which kinds can be fitted. */
+  /**
+   * Number of requests by length of prompt and response, on a grid of four cells per factor of e. Kinds can be fitted
+   * to it.
+   */
   lengths: z.array(z.object({ input: z.number(), output: z.number(), requests: z.number() })),
 });
 const answer = z.object({
   object: z.literal('list'),
   window_ms: z.number(),
-  /** With `by=kind`. */
+  /** Length of a slot; only with `by=kind`. */
   slot_ms: z.number().optional(),
   data: z.array(z.union([byModel, byKind])),
 });
@@ -161,7 +166,7 @@ async function readKinds({ env, query: { slot }, now }: AdminCall<unknown, Query
   return { object: 'list', window_ms: windowMs, slot_ms: slotMs, data };
 }
 
-/** Each piece is within the object of one hour; oldest first. */
+/** Splits a time span into pieces, each within the object of one hour; oldest first. */
 function* piecesOf(from: number, to: number): Iterable<[shard: string, from: number, to: number]> {
   for (const shard of shardsBetween(from, to)) {
     const begin = Date.parse(`${shard}:00:00Z`);
@@ -170,7 +175,7 @@ function* piecesOf(from: number, to: number): Iterable<[shard: string, from: num
   }
 }
 
-/** Leaves out requests before the first whole slot of the window, because their slot would be counted only partly. */
+/** Omits requests before the first whole slot of the window, because their slot would be counted only partly. */
 function view(model: string, counts: KindCounts, first: number, slotMs: number): z.infer<typeof byKind> {
   const { kinds, slots, latency, confusion } = counts;
   const judged = confusion.flat().reduce((sum, n) => sum + n, 0);

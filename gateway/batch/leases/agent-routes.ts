@@ -35,13 +35,14 @@ import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tic
 import { issuersView } from '../../registry/views/issuers-view.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './leasing.ts';
 
-/** Batch ids that this isolate knows to exist. */
+/** Maximum batch ids that this isolate remembers to exist. */
 const KNOWN_MAX = 10_000;
 const known = new Set<string>();
 
 /**
- * The object of a batch that an agent names; undefined: there is no such batch. Any name would create an object with a
- * file that stays: a node could fill the disk with names. @throws ApiError 503
+ * Returns the object of a batch that an agent names; undefined: there is no such batch. The check is needed because any
+ * name would create an object with a file that stays, so a node could fill the disk with names.
+ * @throws ApiError 503
  */
 export async function knownBatch(
   env: Pick<Env, 'DB' | 'BATCH'>,
@@ -60,9 +61,15 @@ export async function knownBatch(
 
 type Ctx = Context<{ Bindings: Env }>;
 
-/** Agents commit 1 MiB at a time, or one line: a response of 1 MiB is up to twice as long as JSON inside JSON. */
+/**
+ * Maximum bytes of a commit. Agents commit 1 MiB at a time, or one line: a response of 1 MiB is up to twice as long as
+ * JSON inside JSON.
+ */
 const BODY_MAX_BYTES = 4 * 1024 * 1024;
-/** Bound on how long an idle agent's request waits at the gateway, so that a new batch finds the agent immediately. */
+/**
+ * Maximum time for which an idle agent's request waits at the gateway. Because it waits, a new batch finds the agent
+ * immediately.
+ */
 const WAIT_MAX_MS = 25_000;
 
 const id = z.string().max(64);
@@ -70,7 +77,10 @@ const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).m
 const contexts = z.array(z.string().length(64)).max(64).default([]);
 const leaseSchema = z.object({
   models: z.array(z.string().min(1).max(256)).max(64),
-  /** For a node that runs functions: the owners that it serves (absent: all), and the contexts that it has. */
+  /**
+   * For a node that runs functions: the owners whose functions it runs (absent: all), and the contexts that it has
+   * loaded.
+   */
   functions: z
     .object({
       owners: z.array(z.string().max(128)).max(64).optional(),
@@ -137,7 +147,7 @@ batchAgentRoutes.post('/chunk', async (c) => {
   const { file, offset, length } = range;
   const content = await withStoreErrors(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
     async (error: unknown) => {
-      // Its lines wait for the store, not for this node.
+      // The lines wait for the file store, not for this node.
       await batch.inputFailed(
         refOf(node, given),
         error instanceof ApiError ? error.message : STORE_MESSAGES.unavailable,
@@ -182,7 +192,7 @@ batchAgentRoutes.post('/release', async (c) => {
   return c.body(null, 204);
 });
 
-/** @throws ApiError 409, 503 */
+/** Returns the object of a batch. @throws ApiError 409 if there is no such batch, 503 */
 async function batchOf(c: Ctx, id: string) {
   const batch = await knownBatch(c.env, id);
   if (batch === undefined) throw leaseOver();
@@ -202,7 +212,10 @@ interface Node {
   body: Uint8Array;
 }
 
-/** @throws ApiError 403 with this gateway's clock, 409, 429, 503 */
+/**
+ * Refuses a request whose stamp is old or was used before.
+ * @throws ApiError 403 with this gateway's clock, 409, 429, 503
+ */
 async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promise<void> {
   const verdict = await env.TUNNEL.getByName(session)
     .takeStamp(stamp)

@@ -3,17 +3,20 @@ import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { Grant } from '../../../shared/batch/lease-ledger.ts';
 import type { BatchFunction, BatchSpec } from '../batch-spec.ts';
 
-/** A lease ends after this long without a renewal. Nodes renew at a sixth of it. */
+/** A lease ends after this time without a renewal. Nodes renew at a sixth of it. */
 export const BATCH_LEASE_MS = 60_000;
 
-/** The requirements that a node must meet, for the caller that filters. */
+/** The requirements that a node must meet to get a lease of a batch. */
 export interface BatchAdmission {
   account: BatchSpec['account'];
   endpoint: string;
   demands: LineRequirements[];
 }
 
-/** @param model that the lines name; `made` is its function, if it is one */
+/**
+ * Builds the lease for a node.
+ * @param model name of the model in the lines; `made`: the function, if the model is one
+ */
 export function leaseOf(
   { id, endpoint, owner }: BatchSpec,
   { chunk, lease, open }: Grant,

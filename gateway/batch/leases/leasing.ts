@@ -16,16 +16,18 @@ import { startTimer } from '../../platform/start-timer.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 import type { BatchAdmission } from './lease.ts';
 
-/** Batches that are tried for one lease. */
+/** Maximum batches that are tried for one lease request. */
 const TRIED_MAX = 8;
 /**
- * A node that asks for a model which the registry does not yet list for it waits at most this long, then asks again.
+ * Maximum wait of a node that asks for a model which the registry does not list for it yet. Then the node asks again.
  */
 const UNKNOWN_WAIT_MS = 2_000;
-/** The queue of all batches of functions: a node takes any of them from the owners that it allows. */
+/**
+ * Name of the queue that all batches of functions share. A node may run a function if it admits the function's owner.
+ */
 const FUNCTION_QUEUE = 'function:';
 
-/** The queue in which a batch offers its lines of this model. */
+/** Returns the name of the queue in which a batch offers its lines of this model. */
 export function queueOf(endpoint: string, model: string): string {
   return endpoint === FUNCTIONS_ENDPOINT ? FUNCTION_QUEUE : model;
 }
@@ -37,7 +39,7 @@ interface LeasingNode {
 
 /** The lease request of a node that runs functions. */
 export interface FunctionLeaseRequest {
-  /** Owners whose functions run there. Undefined: all. */
+  /** Owners whose functions the node runs; undefined: all. */
   owners: readonly string[] | undefined;
   held: NodeContexts;
 }
@@ -68,7 +70,7 @@ export async function leaseOfModels(
   return undefined;
 }
 
-/** A node without an engine is in state JOIN and serves no model, but it still runs functions. */
+/** A node without an engine is in state JOIN and serves no model, but it runs functions. */
 export async function leaseOfFunctions(
   env: Env,
   node: LeasingNode,
@@ -101,8 +103,8 @@ export async function waitForOffer(
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTION_QUEUE];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
-  // Any name would create a queue, which stays for minutes. A model that the node started to serve just now is in the
-  // registry soon.
+  // Any name would create a queue object, which stays for minutes. So the wait only bridges the time until the registry
+  // lists a model that the node started to serve just now.
   if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
   await Promise.race(waits);
 }
@@ -125,7 +127,7 @@ async function granted(
   return { ...lease, ...(reasoningTokens !== undefined && { reasoningTokens }) };
 }
 
-/** Indexes of the batch's demands that this node meets. */
+/** Returns the indexes of the batch's demands that this node meets. */
 function allowedDemands(
   { account, endpoint, demands }: BatchAdmission,
   entry: RegistryEntry,
@@ -144,7 +146,7 @@ function meets(
   entry: RegistryEntry,
   view: RegistrySnapshot,
 ): boolean {
-  // A batch lives for days: the model may have been reserved for others since, or retired.
+  // A batch lives for days: meanwhile the model may have got an access list, or been retired.
   if (!isAllowed(account, model, view)) return false;
   const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
   if (trustedProviders !== undefined && list === undefined) return false;

@@ -1,17 +1,15 @@
 import type { Ledger } from '../../../shared/batch/lease-ledger.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
-/** A disconnected node keeps its leases for this long, because it usually reconnects with the results. */
+/** The leases of a disconnected node are kept for this time, because the node usually reconnects with results. */
 const LOST_MS = 15_000;
 
-/**
- * At most this much time counts between two checks: a gateway that was stalled has not seen which nodes reconnected.
- */
+/** Maximum time that counts between two checks: a gateway that was stalled has not seen which nodes reconnected. */
 const CHECK_GAP_MAX_MS = 5_000;
 
-/** Nodes with leases that the registry does not see connected. */
+/** Tracks nodes that have leases and are not connected according to the registry. */
 export class LostNodes {
-  /** How long each session has been lost, in milliseconds. At most as many as there are leases. */
+  /** Milliseconds for which each session has been lost. At most as many entries as leases. */
   readonly #lost = new Map<string, number>();
   #checkedMs: number | undefined;
 
@@ -23,8 +21,9 @@ export class LostNodes {
     this.#checkedMs = nowMs;
     for (const node of holders) {
       const entry = view.nodes.get(node);
-      // A starting registry does not know all sessions, so an unknown session counts as present. JOIN is a node without
-      // an engine, which runs functions.
+      // An unknown session counts as present, because a starting registry does not know all sessions. JOIN is the state
+      // of a
+      // node without an engine, which runs functions.
       const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
       const present = entry === undefined || (entry.connected && !entry.suspected && works);
       if (present) {

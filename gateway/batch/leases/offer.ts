@@ -7,12 +7,12 @@ import { queueOf } from './leasing.ts';
 /** The announcement of a batch to the queues of its models. */
 interface Offer {
   contender: QueuedBatch;
-  /** Sessions that run lines of the batch. */
+  /** Sessions that currently run lines of the batch. */
   nodes: string[];
   queues: string[];
 }
 
-/** Undefined: no line is open. */
+/** Returns the announcement; undefined: the batch has no open line. */
 export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Offer | undefined {
   const { ledger, state, demands } = record;
   const { open, waiting } = ledger;
@@ -33,7 +33,7 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
   };
 }
 
-/** Best effort: the batch announces it again at its next check. */
+/** Sends an announcement to the queues. Failures are ignored: the batch announces again at its next check. */
 export async function notifyQueues(
   env: Env,
   { contender: queued, nodes, queues }: Offer,

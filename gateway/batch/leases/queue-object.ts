@@ -7,19 +7,19 @@ import type { BacklogDemand } from '../../factory/demand-signals.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { FunctionLeaseRequest } from './leasing.ts';
 
-/** Batches that want nodes of one model. */
+/** Maximum batches in one queue. */
 const CONTENDERS_MAX = 10_000;
-/** Nodes that wait for a batch concurrently. */
+/** Maximum nodes that wait for a batch concurrently. */
 const WAITING_MAX = 4_096;
-/** Busy nodes that are reported to an autoscaler. */
+/** Maximum busy nodes that are reported to an autoscaler. */
 const NODES_MAX = 2_000;
 
 interface Entry {
   contender: QueuedBatch;
   until: number;
-  /** Sessions that run lines of the batch. */
+  /** Sessions that currently run lines of the batch. */
   nodes: readonly string[];
-  /** When a node last leased lines of the batch, or when the batch first asked for a node. */
+  /** When a node last leased lines of the batch, or when the batch first needed a node; milliseconds. */
   servedMs: number;
 }
 
@@ -30,13 +30,13 @@ interface WaitingNode {
 }
 
 /**
- * The batches that want nodes of one model, or that run functions. In memory: each batch repeats its offer every few
- * seconds while it has open lines, and an offer that is not repeated is dropped.
+ * The queue of batches that need nodes of one model, or that run functions. Only in memory: each batch repeats its
+ * offer every few seconds while it has open lines, and an offer that is not repeated is dropped.
  */
 export class BatchQueueObject extends GatewayObject {
   readonly #contenders = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
-  /** Announces the demand to autoscalers, which may have to start nodes for these batches. */
+  /** Notifies autoscalers of the demand, because they may have to start nodes for these batches. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: this.ctx.clock,
@@ -44,7 +44,7 @@ export class BatchQueueObject extends GatewayObject {
     lasts: () => this.#contenders.size > 0,
   });
 
-  /** @param nodes sessions that run lines of the batch */
+  /** Adds or renews the offer of a batch. @param nodes sessions that run lines of the batch */
   offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
     const known = this.#contenders.get(queued.id);
     if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
@@ -59,7 +59,10 @@ export class BatchQueueObject extends GatewayObject {
     for (const node of [...this.#waiting]) this.#wakeNodes(node, queued);
   }
 
-  /** Better placed nodes are woken first, and have asked before the others are woken. */
+  /**
+   * Nodes of a better tier, or with the right context, are woken first, so that they ask before the other nodes are
+   * woken.
+   */
   #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
     const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
     const delayMs = offerDelayMs(leaseRank(warmth, tier));
@@ -67,11 +70,14 @@ export class BatchQueueObject extends GatewayObject {
     else this.ctx.clock.after(delayMs, wake);
   }
 
-  /** @param skip batches that had nothing for this node just now */
+  /**
+   * Returns the id of the batch from which a node gets lines next.
+   * @param skip batches that had nothing for this node just now
+   */
   next(skip: readonly string[]): string | null {
     const now = this.ctx.clock.now();
     const waitingBatches = this.#waitingBatches(skip, now);
-    // A batch without waiting lines may still have a late chunk that a second node can run.
+    // A batch without waiting lines may still have a late chunk, which a second node can run in parallel.
     const found = nextBatch(waitingBatches, now) ?? waitingBatches.find(({ leased }) => leased > 0);
     return found?.id ?? null;
   }
@@ -109,7 +115,7 @@ export class BatchQueueObject extends GatewayObject {
     };
   }
 
-  /** Records a lease until the batch reports it itself. */
+  /** Records a lease until the batch itself reports it in its next offer. */
   leased(id: string, lines: number): void {
     const entry = this.#contenders.get(id);
     if (entry === undefined) return;

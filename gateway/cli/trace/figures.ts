@@ -1,25 +1,25 @@
-/** The figures that describe a serving trace, as numbers and as charts. One pass over lines in any order. */
+/** Computes the figures that describe a serving trace, as numbers and as charts. One pass over lines in any order. */
 import * as z from 'zod';
 import type { Chart, Series } from '../../../shared/text/svg-chart.ts';
 import { Histogram } from '../../usage/histogram.ts';
 import type { TraceLine } from '../trace-stats.ts';
 import { PREDICTION_RULES, Predictability } from './predict.ts';
 
-/** The output of `trace sample`: one line per node and time. */
+/** A line that `trace sample` printed: one node at one time. */
 export const sampleSchema = z.object({
   timestamp: z.iso.datetime({ offset: true }),
   session: z.string(),
   gpus: z.number().min(0),
-  /** True if its engine has requests. */
+  /** True if the node's engine had requests. */
   busy: z.boolean(),
   kv_use: z.number().min(0).max(1).nullable(),
-  /** Power of all its GPUs; null: unknown. */
+  /** Power of all GPUs of the node in watts; null: unknown. */
   power_w: z.number().min(0).nullable(),
 });
 export type NodeSample = z.infer<typeof sampleSchema>;
 
 interface Figure {
-  /** Name of its file. */
+  /** Name of the figure's file. */
   name: string;
   charts: Chart[];
   /** Single numbers by name. */
@@ -29,12 +29,12 @@ interface Figure {
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 const CLASSES = ['reasoning', 'other'] as const;
-/** Minutes that are counted separately, over all models: a year of ten models. */
+/** Maximum minutes that are counted separately, over all models: a year of ten models. */
 const MINUTES_MAX = 6_000_000;
 const MOMENTS_MAX = 1_000_000;
-/** Days in a chart: ten years. */
+/** Maximum days in a chart: ten years. */
 const DAYS_MAX = 3_660;
-/** Lines in a chart. */
+/** Maximum models that a chart shows separately. */
 const TOP = 6;
 const PERCENTILES = [0.01, ...Array.from({ length: 19 }, (_, n) => (n + 1) / 20), 0.99, 0.999];
 
@@ -45,19 +45,19 @@ class ModelFigures {
   readonly days = new Map<number, number>();
   readonly minutes = new Map<number, number>();
   readonly lengths = { input: new Histogram(), output: new Histogram() };
-  /** In microseconds, because histograms count whole numbers. */
+  /** Durations in microseconds, because histograms count whole numbers. */
   readonly times = { total: new Histogram(), perToken: new Histogram() };
 }
 
 export class TraceFigures {
-  /** Models that the operator classed as reasoning models. */
+  /** Models whose class is `reasoning` in the operator's settings. */
   readonly #classed: ReadonlySet<string>;
   readonly #models = new Map<string, ModelFigures>();
   readonly #days = new Map<number, { input: number; output: number }>();
   readonly #predict = new Predictability();
   readonly #moments = new Map<number, { gpus: number; idle: number; kv: number[]; power: number | null }>();
   #minutes = 0;
-  /** The minute of the last sample, and the sessions sampled in it. */
+  /** The minute of the last sample, and the sessions that were sampled in it. */
   #minute: number | undefined;
   readonly #sampled = new Set<string>();
   /** True if the trace was too long to remember all of it. */
@@ -95,7 +95,10 @@ export class TraceFigures {
     else add(minutes, minute, tokens);
   }
 
-  /** A node counts once a minute, however often it is sampled: `trace sample --every 10` has six samples of it. */
+  /**
+   * Adds a sample. A node counts once a minute, however often it is sampled: `trace sample --every 10` samples it six
+   * times.
+   */
   addSample({ timestamp, session, gpus, busy, kv_use: kv, power_w: power }: NodeSample): void {
     const minute = Math.floor(Date.parse(timestamp) / MINUTE_MS) * MINUTE_MS;
     if (minute !== this.#minute) this.#sampled.clear();
@@ -114,7 +117,7 @@ export class TraceFigures {
     this.#moments.set(minute, known);
   }
 
-  /** The figures that the data supports: a trace has no nodes, and node samples have no requests. */
+  /** Returns the figures for which there is data: a trace has no nodes, and node samples have no requests. */
   figures(): Figure[] {
     return [...this.#ofNodes(), ...this.#ofRequests()];
   }
@@ -147,7 +150,7 @@ export class TraceFigures {
         figure('kv-use', [{ title: 'KV cache', x: 'hours', y: 'share in use', series: [kv] }], { mean: mean(kv) }),
       );
     if (power.points.length > 0)
-      // Each sample counts until the next one, at most for an hour: gaps in the sampling are not counted.
+      // Each sample counts until the next one, but at most for an hour, so that gaps in the sampling are not counted.
       figures.push(
         figure('energy', [{ title: 'Power', x: 'hours', y: 'W', series: [power] }], {
           mean_w: mean(power),
@@ -163,7 +166,7 @@ export class TraceFigures {
     const first = days[0]?.[0];
     if (first === undefined) return [];
     const count = Math.min(DAYS_MAX, ((days.at(-1)?.[0] ?? first) - first) / DAY_MS + 1);
-    // A day without a line had no requests; a line drawn between its neighbors would show some.
+    // A day without a trace line had no requests. A chart line drawn between its neighbors would show some.
     const daily = (of: ReadonlyMap<number, number>) =>
       Array.from({ length: count }, (_, n) => [n, of.get(first + n * DAY_MS) ?? 0] as const);
     const tokens = models.reduce((sum, [, one]) => sum + one.input + one.output, 0);
@@ -211,7 +214,7 @@ export class TraceFigures {
     ];
   }
 
-  /** Only minutes with tokens count: a service that is idle at night is not bursty because of that. */
+  /** Only minutes with tokens count, so that a service without requests at night does not count as bursty. */
   #burstiness(models: readonly [string, ModelFigures][]): Figure {
     const facts: Record<string, number> = {};
     const series = models.map(([name, { minutes }]): Series => {
@@ -252,7 +255,10 @@ export class TraceFigures {
     return { name, charts, facts };
   }
 
-  /** The operator's class decides; without a class, whether the engine reported reasoning tokens. */
+  /**
+   * Returns the model's class from the operator's settings; without them, from the reasoning tokens that its engine
+   * reported.
+   */
   #classOf(model: string): (typeof CLASSES)[number] {
     return this.#classed.has(model) || (this.#models.get(model)?.reasoning ?? 0) > 0 ? 'reasoning' : 'other';
   }
@@ -282,7 +288,7 @@ function add(map: Map<number, number>, key: number, by: number): void {
   map.set(key, (map.get(key) ?? 0) + by);
 }
 
-/** At most as many points as a chart shows. `sorted`: ascending. */
+/** Returns the cumulative distribution, with at most as many points as a chart shows. `sorted`: ascending. */
 function cdf(sorted: readonly number[]): [number, number][] {
   const every = Math.max(1, Math.floor(sorted.length / 200));
   return sorted.flatMap((x, n): [number, number][] =>

@@ -14,15 +14,15 @@ import { readTraceLine } from './read-line.ts';
 
 interface PlotOptions {
   trace: Readable | undefined;
-  /** File that `trace sample` wrote. */
+  /** Path of the output of `trace sample`; undefined: no figures of nodes. */
   nodes: string | undefined;
-  /** Models classed as reasoning models. */
+  /** Models whose class is `reasoning` in the operator's settings. */
   reasoning: ReadonlySet<string>;
-  /** Directory for the SVG files and the numbers. */
+  /** Output directory for the SVG files and the numbers. */
   out: string;
 }
 
-/** @throws ClientError for a line that does not belong to a trace */
+/** @throws ClientError for a line that is not from a trace */
 export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): Promise<void> {
   const figures = new TraceFigures(reasoning);
   if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
@@ -42,7 +42,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
 /** @throws ClientError with the number of the line that cannot be read */
 export async function eachLine(source: Readable, take: (line: string) => void, what = 'a trace'): Promise<void> {
   let number = 0;
-  // An error of the source ends the lines, and is reported nowhere else.
+  // The source's error ends the loop over lines, and is not reported anywhere else.
   const failed = new Promise<never>((_, reject) =>
     source.once('error', (error) => reject(new ClientError(error.message))),
   );
@@ -60,7 +60,7 @@ export async function eachLine(source: Readable, take: (line: string) => void, w
   await Promise.race([reading, failed]);
 }
 
-/** The first column with an invalid value. */
+/** Returns the name of the first column with an invalid value. */
 function whyNot(error: unknown): string {
   const [issue] = error instanceof z.ZodError ? error.issues : [];
   return issue === undefined ? 'no JSON' : `${issue.path.join('.')}: ${issue.message}`;
@@ -72,7 +72,7 @@ const modelsSchema = z.object({
   ),
 });
 
-/** Models that this gateway's operator classed as reasoning models. */
+/** Returns the models whose class is `reasoning` in the gateway's settings. */
 export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
   const { data } = modelsSchema.parse(await askGateway({ ...target, path: '/admin/models' }, 'GET', ''));
   return new Set(data.flatMap((one) => (one.class === 'reasoning' ? [one.id ?? one.model ?? ''] : [])));
@@ -88,7 +88,7 @@ const telemetrySchema = z.looseObject({
   gpus: z.array(z.looseObject({ power_w: z.number().nullable().optional() })).nullable(),
 });
 
-/** Prints one line of JSON per serving node, repeatedly if `everyMs` is set. */
+/** Prints one line of JSON per serving node. Repeats if `everyMs` is set. */
 export async function sampleNodes(target: ApiTarget, everyMs: number | undefined): Promise<void> {
   const nodesDoor = { ...target, path: '/admin/nodes' };
   do {
@@ -105,7 +105,7 @@ export async function sampleNodes(target: ApiTarget, everyMs: number | undefined
         provider,
         cluster,
         gpus: hardware.gpus.length,
-        // A node without requests reports no load.
+        // A node without requests reports no load, so it counts as idle.
         busy: (load?.running ?? 0) > 0 || (in_flight ?? 0) > 0,
         kv_use: load?.kv_use ?? null,
         power_w: await powerOf(nodesDoor, session),
@@ -117,7 +117,7 @@ export async function sampleNodes(target: ApiTarget, everyMs: number | undefined
   } while (everyMs !== undefined && !isStdoutClosed());
 }
 
-/** Power of all its GPUs in watts. Null: its agent cannot be asked, or one GPU has no value. */
+/** Power of all GPUs of a node in watts. Null: the agent cannot be reached, or a GPU has no value. */
 async function powerOf(target: ApiTarget, session: string): Promise<number | null> {
   try {
     const { gpus } = telemetrySchema.parse(await askGateway(target, 'GET', `/${session}/telemetry`));

@@ -1,12 +1,15 @@
 /**
- * How well four simple rules predict the length of a response when its request arrives. One pass, in the order of the
- * file.
+ * Measures how well four simple rules predict the length of a response when its request arrives. One pass, in the order
+ * of the file.
  */
 
-/** Users, prompts and models that are remembered. Of a longer trace only the first ones count. */
+/**
+ * Maximum users, prompts and models that are remembered. Those after the first ones of a longer trace are not counted.
+ */
 const REMEMBERED_MAX = 1_000_000;
 /**
- * Prompt blocks that must be equal for two prompts to count as similar: 64 tokens, the beginning of a system prompt.
+ * Number of first blocks that must be equal for two prompts to count as similar: 64 tokens, the beginning of a system
+ * prompt.
  */
 const SIMILAR_BLOCKS = 4;
 
@@ -29,7 +32,7 @@ type Rule = (typeof PREDICTION_RULES)[number];
 export class Predictability {
   readonly #means = new Map<string, { count: number; sum: number }>();
   readonly #lasts = new Map<string, number>();
-  /** Errors of each rule: |predicted − actual| / actual. */
+  /** Relative errors of each rule: |predicted − actual| / actual. */
   readonly errors: Record<Rule, number[]> = Object.fromEntries(PREDICTION_RULES.map((rule) => [rule, []])) as never;
 
   add({ model, user, buckets, input, output }: ObservedRequest): void {

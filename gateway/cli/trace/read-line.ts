@@ -5,7 +5,10 @@
 import * as z from 'zod';
 import { type TraceLine, traceLineSchema } from '../trace-stats.ts';
 
-/** `trace.jsonl`, and `qwen3-32b-buckets.jsonl`, which adds the last two members. A count of −1 is missing. */
+/**
+ * A line of SwissAI's `trace.jsonl`. `qwen3-32b-buckets.jsonl` also has the last two members. A count of −1 means that
+ * it is unknown.
+ */
 const publishedSchema = z.looseObject({
   created_at: z.string(),
   finished_at: z.string().nullish(),
@@ -17,7 +20,7 @@ const publishedSchema = z.looseObject({
   bucket_ids: z.array(z.union([z.number(), z.string()])).nullish(),
 });
 
-/** @throws Error if it is neither */
+/** @throws Error if the line has neither format */
 export function readTraceLine(text: string): TraceLine {
   const value: unknown = JSON.parse(text);
   const isPublished = typeof value === 'object' && value !== null && 'created_at' in value;
@@ -40,7 +43,7 @@ function fromPublished(line: z.infer<typeof publishedSchema>): TraceLine {
   });
 }
 
-/** With a `T` and a time zone; UTC if the file has none. */
+/** Returns a time in ISO 8601 with `T` and a time zone; UTC if the file has none. */
 function utc(text: string): string {
   const iso = text
     .trim()

@@ -5,36 +5,36 @@ import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/health.ts';
 import type { Database, SqliteRow } from './sqlite.ts';
 
-/** A failed alarm is retried after the minimum, doubled each time up to the maximum. */
+/** A failed alarm is retried after the minimum; the wait doubles each time up to the maximum. */
 const BACKOFF = { minMs: 2_000, maxMs: 10 * 60_000 };
-/** Handlers that run concurrently. */
+/** Maximum handlers that run concurrently. */
 const CONCURRENT_MAX = 32;
 
 /** Runs the alarm of one object; rejects if it failed. */
 type RunAlarm = (className: string, name: string) => Promise<void>;
 
-/** The alarm of one object. */
+/** The alarm of one object, as the object sees it. */
 export interface ObjectAlarm {
-  /** Milliseconds since the epoch; null: none, or its handler is running. */
+  /** Time of the alarm; milliseconds since the epoch. Null: no alarm is set, or its handler is running. */
   get(): number | null;
   set(at: number): void;
   delete(): void;
 }
 
 interface Running {
-  /** The handler set another alarm, or deleted it. */
+  /** True if the running handler set another alarm, or deleted it. */
   replaced: boolean;
 }
 
 /**
- * The alarms of all objects, in one file, because the host must know them at start without opening every object. An
- * alarm stays stored until its handler is done, so it fires at least once.
+ * The alarms of all objects, stored in one file, because the host must know them at start without opening every object.
+ * An alarm stays stored until its handler has finished, so it fires at least once.
  */
 export class Alarms {
   readonly #database: Database;
   readonly #ring: RunAlarm;
   readonly #running = new Map<string, Running>();
-  /** Consecutive failures. */
+  /** Consecutive failures by object. */
   readonly #failures = new Map<string, number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #armedFor = Number.POSITIVE_INFINITY;
@@ -47,7 +47,7 @@ export class Alarms {
       PRIMARY KEY (class, name)) WITHOUT ROWID; CREATE INDEX IF NOT EXISTS alarms_at ON alarms (at)`);
   }
 
-  /** Alarms fire from now on. */
+  /** From now on alarms fire. */
   start(): void {
     this.#arm();
   }
@@ -92,8 +92,8 @@ export class Alarms {
   #arm(): void {
     clearTimeout(this.#timer);
     this.#armedFor = Number.POSITIVE_INFINITY;
-    if (this.#closed || this.#running.size >= CONCURRENT_MAX) return; // The end of a handler arms it again.
-    // An object with a running handler is looked at again when that ends.
+    if (this.#closed || this.#running.size >= CONCURRENT_MAX) return; // Called again when a running handler ends.
+    // Objects with a running handler are skipped; they are checked again when the handler ends.
     const next = this.#database.rows('SELECT class, name, at FROM alarms ORDER BY at LIMIT ?', [CONCURRENT_MAX + 1]);
     const [first] = next.filter((row) => !this.#runs(row));
     if (first === undefined) return;
@@ -139,7 +139,7 @@ export class Alarms {
     this.#delete(className, name);
   }
 
-  /** Waits until it can be stored. Until then the alarm counts as running and does not fire again. */
+  /** Calls `write` until it succeeds. Until then the alarm counts as running and does not fire again. */
   async #store(running: Running, write: () => void): Promise<void> {
     while (!this.#closed && !running.replaced && !(storageHealth.failure === undefined && writeIfPossible(write)))
       await new Promise<void>((resolve) => setTimeout(resolve, RETRY_MS).unref());

@@ -1,10 +1,10 @@
-/** A value nested deeper goes to `structuredClone`, since it may contain itself. */
+/** A value that is nested more deeply is copied by `structuredClone`, since it may contain itself. */
 const DEPTH_MAX = 32;
 const OTHER = Symbol('not a plain value');
 
 /**
- * A copy as made by `structuredClone`. Calls between objects consist of lists and plain objects, and each request makes
- * several; these are copied here in a tenth of the time. Everything else goes to `structuredClone`.
+ * Returns a copy as `structuredClone` makes it. Calls between objects consist of lists and plain objects, and each
+ * request makes several; these are copied here in a tenth of the time. Everything else is copied by `structuredClone`.
  * @throws DataCloneError if a value cannot be copied, such as a function
  */
 export function clonePlain(value: unknown): unknown {
@@ -34,7 +34,7 @@ function recordCopy(record: object, depth: number): unknown {
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(record)) {
     const copied = plainCopy(member, depth - 1);
-    // An assignment would set the copy's prototype.
+    // An assignment to `__proto__` would set the copy's prototype.
     if (copied === OTHER || name === '__proto__') return OTHER;
     copy[name] = copied;
   }

@@ -1,24 +1,29 @@
 /**
- * Limits connections. A connection is proven when a request on it had a valid key, or when the gateway accepted its
- * WebSocket. The unproven connections of one address have a share of the places; one more closes the oldest of them. So
- * a client without a key cannot block agents, other addresses, or a client with a key behind the same address. One
- * person, or one key without a person, can prove a limited share of the places; their further connections count as
- * unproven.
+ * Limits client connections. A connection is proven when a request on it had a valid key, or when the gateway accepted
+ * its WebSocket. The unproven connections of one address have a share of the places; one more closes the oldest of
+ * them. So a client without a key cannot block agents, other addresses, or a client with a key behind the same address.
+ * One key holder can prove a limited share of the places; further connections of the holder count as unproven.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import type { FastPathConnection } from './fast-path/fast-path-connection.ts';
 
-/** Each uses a descriptor and, while idle, about 30 KiB. */
+/** Maximum connections. Each uses a descriptor and, while idle, about 30 KiB. */
 export const CONNECTIONS_MAX = 4_096;
-/** Unproven connections of one IPv4 address or one IPv6 network of 64 bits. A whole institution may share one. */
+/**
+ * Maximum unproven connections of one IPv4 address or one IPv6 network of 64 bits. A whole institution may share one
+ * address.
+ */
 const ADDRESS_UNPROVEN_MAX = 1_024;
-/** Unproven connections in total. The other 512 are reserved for agents and clients with valid keys. */
+/** Maximum unproven connections in total. The other 512 places are reserved for agents and clients with valid keys. */
 const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
-/** Proven connections of one person: a quarter of all, and more than the nodes of a cluster need concurrently. */
+/**
+ * Maximum proven connections of one key holder: a quarter of all, and more than the nodes of a cluster need
+ * concurrently.
+ */
 const HOLDER_PROVEN_MAX = 1_024;
 
-/** Lower limits, for tests. */
+/** Lower limits for tests. */
 interface Shares {
   max: number;
   unproven: number;
@@ -28,7 +33,7 @@ interface Shares {
 
 const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
 
-/** A request and its response in progress. */
+/** A request whose response is not complete. */
 interface ActiveExchange {
   message: IncomingMessage;
   response: ServerResponse;
@@ -36,25 +41,25 @@ interface ActiveExchange {
 
 /** One client's connection. */
 export class ClientConnection {
-  /** The TCP socket; TLS has another socket on top of it. */
+  /** The TCP socket. A TLS connection has another socket on top of it. */
   readonly socket: Socket;
   readonly ends: string;
   readonly network: string;
-  /** Undefined: `node:http` reads the connection. */
+  /** The fast-path parser of this connection; undefined: `node:http` reads the connection. */
   plain: FastPathConnection | undefined;
   /**
-   * Requests read by `node:http` without a complete response, oldest first. It stops reading while the client does not
-   * read its responses.
+   * Requests read by `node:http` whose responses are not complete, oldest first. `node:http` stops reading while the
+   * client does not read its responses.
    */
   readonly answering: ActiveExchange[] = [];
   proven = false;
-  /** The owner of the key that proved it. */
+  /** Owner of the key that proved the connection. */
   holder: string | undefined;
-  /** It has become a WebSocket. */
+  /** True if the connection has become a WebSocket. */
   upgraded = false;
-  /** The data on it is not HTTP. */
+  /** True if the data on the connection is not HTTP. */
   unreadable = false;
-  /** The current request is the last one. Whatever the parser reads after it is not answered. */
+  /** True if the current request is the last one: requests that the parser reads after it are not answered. */
   last = false;
 
   get idle(): boolean {
@@ -70,7 +75,7 @@ export class ClientConnection {
 
 export class ClientConnections {
   readonly #shares: Shares;
-  /** At most `max`; oldest first. */
+  /** Connections by id, oldest first, at most `max`. */
   readonly #all = new Map<string, ClientConnection>();
   /** Unproven connections by network, least recently used first. */
   readonly #unproven = new Map<string, Set<ClientConnection>>();
@@ -88,7 +93,7 @@ export class ClientConnections {
     return this.#all.size;
   }
 
-  /** Admits a new connection, or closes it. */
+  /** Admits a new connection, or closes it if there is no place. */
   add(socket: Socket): void {
     const connection = new ClientConnection(socket);
     const { max, unproven, unprovenPerAddress } = this.#shares;
@@ -103,21 +108,21 @@ export class ClientConnections {
     socket.on('close', () => this.#remove(connection));
   }
 
-  /** The connection of a TCP or TLS socket. */
+  /** Returns the connection of a TCP or TLS socket. */
   of(socket: Socket): ClientConnection | undefined {
     const found = this.#found.get(socket) ?? this.#all.get(endsOf(socket));
     if (found !== undefined) this.#found.set(socket, found);
     return found;
   }
 
-  /** Call this when a request arrives; the connection then counts as the most recently used of its network. */
+  /** Call this when a request arrives. The connection then counts as the most recently used one of its network. */
   asks(connection: ClientConnection): void {
     if (connection.proven) return;
     const own = this.#unproven.get(connection.network);
     if (own?.delete(connection)) own.add(connection);
   }
 
-  /** Call this when a response was sent, or its client left. */
+  /** Call this when a response was sent, or when its client disconnected. */
   answered(connection: ClientConnection, { response }: Pick<ActiveExchange, 'response'>): void {
     const at = connection.answering.findIndex((one) => one.response === response);
     if (at >= 0) connection.answering.splice(at, 1);
@@ -136,7 +141,7 @@ export class ClientConnections {
     this.#forget(connection);
   }
 
-  /** Closes idle connections that `node:http` does not read; it closes its own. */
+  /** Closes idle connections that `node:http` does not read. `node:http` closes its own. */
   closeIdlePlain(): void {
     for (const { socket, plain } of this.#all.values()) if (plain?.answering === false) socket.destroy();
   }
@@ -154,7 +159,8 @@ export class ClientConnections {
   }
 
   /**
-   * The connections of the network with the most unproven ones. Searches all networks, but only if places are short.
+   * Returns the connections of the network with the most unproven ones. Searches all networks, but is only called if
+   * all places are taken.
    */
   #largest(): Set<ClientConnection> {
     let largest = new Set<ClientConnection>();
@@ -167,7 +173,7 @@ export class ClientConnections {
     if (oldest !== undefined) this.#end(oldest);
   }
 
-  /** All places are taken by proven connections: closes the oldest idle one. */
+  /** Closes the oldest idle proven connection. Called if proven connections take all places. */
   #evictIdle(): void {
     for (const connection of this.#all.values()) {
       if (connection.idle) return this.#end(connection);
@@ -205,8 +211,8 @@ function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket):
 }
 
 /**
- * An IPv4 address, even if written as IPv6, or the network of an IPv6 address, because a host owns all addresses of its
- * network (RFC 6177).
+ * Returns an IPv4 address, even if it is written as IPv6, or the network of an IPv6 address, because a host owns all
+ * addresses of its network (RFC 6177).
  */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

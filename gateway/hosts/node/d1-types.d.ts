@@ -1,5 +1,5 @@
 /**
- * The names of D1's types used by the gateway and drizzle. @cloudflare/workers-types cannot be loaded together with
+ * The members of D1's types that the gateway and drizzle use. @cloudflare/workers-types cannot be loaded together with
  * @types/node.
  */
 interface D1Meta {

@@ -1,4 +1,6 @@
-/** D1's interface on a file, as far as the gateway and drizzle use it; see test/gateway/accounts/d1-contract.ts. */
+/**
+ * D1's interface on an SQLite file, as far as the gateway and drizzle use it; see test/gateway/accounts/d1-contract.ts.
+ */
 import type { Database, SqliteRow, SqliteValue } from './sqlite.ts';
 
 interface Meta {
@@ -81,7 +83,7 @@ class Statement {
   }
 }
 
-/** Accounts and settings. */
+/** The database of accounts and settings. */
 export class D1 {
   readonly #database: Database;
 
@@ -93,12 +95,12 @@ export class D1 {
     return new Statement(this.#database, text);
   }
 
-  /** Atomic: all statements or none. */
+  /** Runs all statements in one transaction, or none. */
   async batch(statements: readonly Statement[]): Promise<Result[]> {
     return asD1Error(() => this.#database.together(() => statements.map((one) => one.execute())));
   }
 
-  /** One statement per line. */
+  /** Runs a text with one statement per line. */
   async exec(text: string): Promise<{ count: number; duration: number }> {
     const lines = text.split('\n').filter((line) => line.trim() !== '');
     asD1Error(() => {
@@ -107,13 +109,13 @@ export class D1 {
     return { count: lines.length, duration: 0 };
   }
 
-  /** There is no replica that could be behind. */
+  /** Returns the same database: there is no replica that could be behind. */
   withSession(): D1 {
     return this;
   }
 }
 
-/** Applies the missing migrations, each file completely or not at all. The table is wrangler's. */
+/** Applies missing migrations, each file completely or not at all. The table of applied migrations is wrangler's. */
 export function migrateDatabase(
   database: Database,
   migrations: readonly { name: string; statements: readonly string[] }[],
@@ -129,7 +131,10 @@ export function migrateDatabase(
   }
 }
 
-/** D1 has batches instead. A transaction that stayed open would block all other writers. */
+/**
+ * Refuses statements that begin a transaction, because D1 has batches instead. A transaction that stays open would
+ * block all other writers.
+ */
 function refuseTransaction(text: string): void {
   if (/^\s*(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/i.test(text))
     throw new Error('D1_ERROR: transactions are batches here');
@@ -147,7 +152,7 @@ function asD1Error<T>(work: () => T): T {
   }
 }
 
-/** Blobs are lists of numbers, as D1 returns them. */
+/** Converts blobs to lists of numbers, as D1 returns them. */
 function bytes(value: SqliteValue): SqliteValue {
   return value instanceof ArrayBuffer ? ([...new Uint8Array(value)] as unknown as SqliteValue) : value;
 }

@@ -3,21 +3,21 @@ import { type FileHandle, mkdir, open, opendir, rename, rm, stat } from 'node:fs
 import { join } from 'node:path';
 import { type FileStore, FileStoreError, FileTooLarge, type StoredFile } from '../../files/file-store.ts';
 
-/** Ids as the gateway generates them; they cannot leave the directory. */
+/** Matches ids that the gateway generates. They cannot leave the directory. */
 const ID = /^file-[0-9a-z]{24}$/;
 const UNFINISHED = '.part';
-/** Size of one read: four times Node's default, for whole files. */
+/** Bytes of one read of a whole file: four times Node's default. */
 const READ_BYTES = 256 * 1024;
 /**
- * Size of one write. A socket provides 64 KiB at a time, and each write is a turn of the thread pool, which costs more
+ * Bytes of one write. A socket provides 64 KiB at a time, and each write is a task of the thread pool, which costs more
  * than a copy.
  */
 const WRITE_BYTES = 1024 * 1024;
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
 /**
- * Stores files in one directory, readable only by the gateway's user. A file appears under its name when it is complete
- * and synced.
+ * Stores files in one directory, readable only by the gateway's user. A file gets its name when it is complete and
+ * synced to disk.
  */
 export class DirectoryFiles implements FileStore {
   readonly #directory: string;
@@ -103,7 +103,7 @@ export class DirectoryFiles implements FileStore {
   }
 }
 
-/** Writes whole blocks, one while the next one fills. */
+/** Writes whole blocks: one is written while the next one fills. */
 class BlockWriter {
   readonly #handle: FileHandle;
   #filling = Buffer.allocUnsafeSlow(WRITE_BYTES);
@@ -115,7 +115,7 @@ class BlockWriter {
     this.#handle = handle;
   }
 
-  /** Copies the piece. @throws FileStoreError of this block or the previous one */
+  /** Copies a piece to the current block. @throws FileStoreError of this block or the previous one */
   async write(piece: Uint8Array): Promise<void> {
     for (let at = 0; at < piece.length; ) {
       const taken = piece.subarray(at, at + WRITE_BYTES - this.#filled);
@@ -134,9 +134,9 @@ class BlockWriter {
   async #flush(): Promise<void> {
     await this.#writing;
     const block = this.#filling.subarray(0, this.#filled);
-    // Not `write`: on a nearly full disk it writes part of the block without an error.
+    // `write` is not used: on a nearly full disk it writes part of the block without an error.
     this.#writing = storing(() => this.#handle.writeFile(block));
-    // Its error is reported with the next block.
+    // An error is thrown with the next block.
     this.#writing.catch(() => {});
     [this.#filling, this.#written] = [this.#written, this.#filling];
     this.#filled = 0;

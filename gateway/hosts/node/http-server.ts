@@ -1,6 +1,6 @@
 /**
- * The socket for clients and agents. `node:http`, in strict mode, is the only parser; fast-path/ handles requests that need
- * none.
+ * The HTTP server for clients and agents. `node:http`, in strict mode, is the only parser; fast-path/ handles requests
+ * that need none.
  */
 
 import { constants, X509Certificate } from 'node:crypto';
@@ -45,33 +45,36 @@ import type { ResponseWriter } from './response-writer.ts';
 import { Upgrades } from './upgrades.ts';
 import { writeAnswer } from './write-answer.ts';
 
-/** A peer that disappeared (power, cable) is detected by TCP after this and a few probes. */
+/** TCP probes an idle connection after this time, so that a peer that disappeared (power, cable) is detected. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
 /**
- * RFC 8996 deprecates TLS 1.0 and 1.1. Node's default can be lowered by a flag or NODE_OPTIONS, which a site may set
- * for another program.
+ * Allowed TLS versions. RFC 8996 deprecates TLS 1.0 and 1.1. They are set here, because a flag or NODE_OPTIONS, which a
+ * site may set for another program, can lower Node's default.
  */
 const TLS_LIMITS = {
   minVersion: 'TLSv1.2',
   maxVersion: 'TLSv1.3',
-  // A client of TLS 1.2 that negotiates anew without end costs a key exchange each time (RFC 9325 §3.5). Node's own bound ends no connection here.
+  // A TLS 1.2 client that renegotiates repeatedly would cost a key exchange each time (RFC 9325 §3.5). Node's own limit
+  // does not end such a connection.
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
 } as const;
 /** Time limit for a request's head. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
-/** How late that is noticed. */
+/** Interval at which the limit is checked. */
 const HEADERS_POLL_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
 /**
- * These requests are held until there is work, and are repeated by their clients, so the end of this process does not
+ * Paths of requests that are held until there is work. Their clients repeat them, so the end of this process does not
  * wait for them.
  */
 const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
-/** If no request is in progress and nothing moved for this long, the last responses are sent. */
+/** At shutdown: if no request is in progress and no byte was sent for this time, the last responses are sent. */
 const QUIET_MS = 50;
 
-/** Without dots, escapes or doubled slashes that a URL parser could read differently. */
+/**
+ * A path of a request to a model, without dots, escapes or doubled slashes that a URL parser could read differently.
+ */
 const PLAIN_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
 
 export interface TlsMaterial {
@@ -109,14 +112,14 @@ export class HttpServer {
     this.#takeConnections(tls === undefined ? 'connection' : 'secureConnection');
   }
 
-  /** Answers with the router. */
+  /** Returns the listener that answers requests with the router. */
   #routerListener(): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
     const { env, background } = this.#options;
     const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
     return getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proof(incoming.socket);
-        // Left open if it is partly read, because the client must receive the reason.
+        // The body is not destroyed when only part of it is read, because the client must still receive the reason.
         const pieces = () => incoming.iterator({ destroyOnReturn: false });
         return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
       },
@@ -125,7 +128,7 @@ export class HttpServer {
   }
 
   #onEvents(): void {
-    // Without a listener node:http answers 417 before our handler sees the request.
+    // Without this listener, node:http would answer 417 before our handler sees the request.
     this.#server.on('checkExpectation', (request, response) => this.#onRequest(request, response));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, inTurn));
     this.#server.on('upgrade', (request, socket, head) =>
@@ -139,7 +142,10 @@ export class HttpServer {
     );
   }
 
-  /** The listener of node:http gets a connection only when something other than a plain request arrives on it. */
+  /**
+   * Passes each new connection to the fast path. The listener of node:http gets it only when something other than a
+   * fast-path request arrives on it.
+   */
   #takeConnections(event: 'connection' | 'secureConnection'): void {
     const [parse] = this.#server.listeners(event) as ((socket: Socket) => void)[];
     if (parse === undefined) throw new Error('node:http listens to no connection');
@@ -148,13 +154,13 @@ export class HttpServer {
     this.#server.on(event, (socket: Socket) => this.#onConnection(socket, parse));
   }
 
-  /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
+  /** Resolves to the port; rejects with the errors of `net.Server` (EADDRINUSE, EACCES, …). */
   listen(port: number, host: string): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
       this.#server.listen(port, host, () => {
         this.#server.removeListener('error', reject);
-        // Running out of descriptors is reported here and must not end the process.
+        // Errors such as too many open files are reported here, and must not end the process.
         this.#server.on('error', (error) => console.error(`public socket: ${error.message}`));
         const address = this.#server.address();
         resolve(typeof address === 'object' && address !== null ? address.port : port);
@@ -162,7 +168,10 @@ export class HttpServer {
     });
   }
 
-  /** For new connections; existing ones keep their certificate. @throws Error if it is not a pair */
+  /**
+   * Replaces the certificate for new connections; existing connections keep the old one.
+   * @throws Error if certificate and key do not match
+   */
   reload(tls: TlsMaterial): void {
     if (!(this.#server instanceof TlsServer)) return;
     this.#server.setSecureContext({ ...tls, ...TLS_LIMITS });
@@ -170,8 +179,8 @@ export class HttpServer {
   }
 
   /**
-   * After the responses to earlier requests on the connection; otherwise a client, or a proxy that shares it, would
-   * take this for one of them.
+   * Calls `write` after the responses to earlier requests on the connection. Otherwise a client, or a proxy that shares
+   * the connection, would take this for one of them.
    */
   #afterEarlierResponses(socket: Duplex, write: () => void): void {
     const last = this.#connections.of(socket as Socket)?.answering.at(-1);
@@ -220,7 +229,7 @@ export class HttpServer {
     };
   }
 
-  /** Called with a key's owner when a valid key arrived on this connection. */
+  /** Returns a function to call with a key's owner when a valid key arrived on this connection. */
   #proof(socket: Socket): (holder: string) => void {
     return (holder) => {
       const connection = this.#connections.of(socket);
@@ -228,7 +237,7 @@ export class HttpServer {
     };
   }
 
-  /** Checks a request as soon as its head arrived; `whenFree` runs what answers it. */
+  /** Checks a request as soon as its head has arrived. `whenFree` calls the function that answers it. */
   #onRequest(message: IncomingMessage, response: ServerResponse, whenFree: WhenFree = atOnce): void {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
@@ -241,10 +250,10 @@ export class HttpServer {
       this.#asking -= answers;
       this.#connections.answered(connection, { response });
     });
-    response.on('error', () => {}); // 'close' follows.
+    response.on('error', () => {}); // the event 'close' follows
     response.on('finish', () => void message.socket.setTimeout(KEEP_ALIVE_MS));
-    // After a request that offers another protocol the parser loses the rest of its input, even in the middle of a
-    // request.
+    // After a request that offers another protocol, the parser loses the rest of its input, even in the middle of a
+    // request, so this request is the last one.
     if (isOffer(message)) connection.last = true;
     if (this.#closing || connection.last) response.setHeader('connection', 'close');
     const ambiguous = findAmbiguity(message);
@@ -256,7 +265,7 @@ export class HttpServer {
   }
 
   #answer(message: IncomingMessage, response: ServerResponse, connection: ClientConnection): void {
-    // HTTP/1.0 needs no Host header, and health checks often use HTTP/1.0.
+    // HTTP/1.0 does not require a Host header, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#lead(message, response));
@@ -271,14 +280,14 @@ export class HttpServer {
     }
   }
 
-  /** A request of another gateway of the institution. */
+  /** Answers a request of another gateway of the institution. */
   async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const { leader: primary } = this.#options.following;
     if (primary === undefined) return refuse(response, 'This gateway is starting.');
     await primary.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
-  /** A request to a model: bypasses the router and the Fetch classes. */
+  /** Answers a request to a model, without the router and the Fetch classes. */
   async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     const whole = await wholeBody(message);
     const accepted = this.#proof(message.socket);
@@ -300,7 +309,8 @@ export class HttpServer {
   }
 
   /**
-   * Accepts no more connections, lets running requests finish for at most `drainMs`, then ends everything. Idempotent.
+   * Stops accepting connections, lets running requests finish for at most `drainMs`, then closes all connections.
+   * Idempotent.
    */
   async close(drainMs: number): Promise<void> {
     this.#closing = true;
@@ -321,11 +331,11 @@ function createNodeServer(
 ): Server {
   const http = {
     insecureHTTPParser: false,
-    requireHostHeader: false, // Its refusal would be a response that is not tracked here; see request-faults.ts.
+    requireHostHeader: false, // node:http's own refusal would be a response that is not tracked here; see request-faults.ts.
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
-    keepAliveTimeout: KEEP_ALIVE_HINT_MS, // the hint; the timeout itself is set when an answer is complete
+    keepAliveTimeout: KEEP_ALIVE_HINT_MS, // only the value in the header; the timeout itself is set when a response is complete
     headersTimeout: HEADERS_MS,
     connectionsCheckingInterval: HEADERS_POLL_MS,
     requestTimeout: 0,
@@ -352,9 +362,9 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
 }
 
 /**
- * Sends 100 Continue, then calls `next`, after the responses to earlier requests on the connection. node:http would
- * send it immediately: then it would end up after the head of the current response, in its body, and the response's
- * last bytes would be read as the next response.
+ * Sends 100 Continue and then calls `next`, after the responses to earlier requests on the connection. node:http would
+ * send it immediately. It would then be inside the body of the current response, and the response's last bytes would be
+ * read as the next response.
  */
 const inTurn: WhenFree = (response, next) => {
   const say = () => {
@@ -365,7 +375,7 @@ const inTurn: WhenFree = (response, next) => {
   else say();
 };
 
-/** True for an offered protocol that is not accepted; the same test as llhttp's. */
+/** True if the client offers another protocol that is not accepted. The same test as llhttp's. */
 function isOffer({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
 }

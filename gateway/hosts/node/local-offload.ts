@@ -1,5 +1,6 @@
 /**
- * Responses that the tunnel object writes directly to the client's socket in this process, without a stream in between.
+ * Responses that the tunnel object writes directly to the client's socket in the same process, without a stream in
+ * between.
  */
 
 import { attemptName, type ResultOf } from '../../../shared/attempts/attempt-request.ts';
@@ -9,7 +10,7 @@ import { expectCompletion, forgetCompletion } from '../../tunnel/offload/offload
 import { OffloadedStream } from '../../tunnel/offload/offloaded-stream.ts';
 import type { OffloadableResponse, ResponseOffload } from '../../tunnel/offload/response-offload.ts';
 
-/** The destination of a response. */
+/** The connection to which a response is written. */
 export interface ResponseSocket {
   write(bytes: Uint8Array): void;
   end(): void;
@@ -22,16 +23,17 @@ interface Offered {
   sink: ResponseSocket | undefined;
 }
 
-/** All responses that are offered or being sent; at most as many as there are attempts. */
+/** All responses that are offered or being sent. At most as many as there are attempts. */
 export class LocalOffloads {
   readonly #offered = new TransientMap<number, Offered>();
-  /** By session; only those with responses being sent. */
+  /** Offloads by session; only of sessions whose responses are being sent. */
   readonly #active = new TransientMap<string, LocalOffload>();
   #last = 0;
 
   /**
-   * The offload of one session's object, called when an instance starts. Ends what a previous instance was still
-   * sending: that one was reset, and will neither write to those clients again nor learn that they left.
+   * Returns the offload of one session's tunnel object. Called when an instance of the object starts. Ends the
+   * responses of the previous instance, which was reset: it will neither write to their clients again nor notice that
+   * they disconnect.
    */
   of(session: string): ResponseOffload {
     this.#active.get(session)?.lose();
@@ -56,7 +58,7 @@ export class LocalOffloads {
     this.#offered.delete(number);
   }
 
-  /** Writes the rest of the response to `sink`. Undefined: it is gone. */
+  /** Starts to write the rest of a response to `sink`. Undefined: the response no longer exists. */
   take(number: number, sink: ResponseSocket): OffloadedStream | undefined {
     const offered = this.#offered.get(number);
     if (offered === undefined) return undefined;
@@ -73,7 +75,7 @@ class LocalOffload implements ResponseOffload {
   >();
   readonly #active: (active: boolean) => void;
 
-  /** `active` is told whether responses are being sent. */
+  /** @param active called with whether responses are being sent */
   constructor(offloads: LocalOffloads, active: (active: boolean) => void) {
     this.#offloads = offloads;
     this.#active = active;
@@ -133,7 +135,7 @@ class LocalOffload implements ResponseOffload {
     return offered?.stream.withdraw() === true ? offered.response : undefined;
   }
 
-  /** The object is gone: its clients get a broken connection. */
+  /** Ends all responses, because the object is gone. Their clients get a broken connection. */
   lose(): void {
     for (const { stream, number } of [...this.#names.values()]) {
       this.#offloads.get(number)?.sink?.destroy();

@@ -9,7 +9,7 @@ import { NodeStorage } from './object-storage.ts';
 import { OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 
-/** Timers of one object. They end with it, and one that throws resets it. */
+/** Timers of one object. They end with the object, and a timer that throws resets it. */
 class NodeClock implements Clock {
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #guard: (work: () => void) => void;
@@ -53,15 +53,15 @@ interface ContextOptions {
   database: Database;
   alarm: ObjectAlarm;
   handlers(): ObjectHandlers;
-  /** The object cannot continue: it threw, or its file cannot be written. */
+  /** Called if the object cannot continue: it threw, or its file cannot be written. */
   failed(cause: unknown): void;
 }
 
-/** The runtime of one object instance. */
+/** The context of one object instance. */
 export class NodeContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** The disk of all objects is one. */
+  /** All objects are on one disk, so they share its state. */
   readonly health = storageHealth;
   readonly sockets: NodeSockets;
   readonly clock: NodeClock;
@@ -105,18 +105,18 @@ export class NodeContext implements ObjectContext {
     }
   }
 
-  /** The object has work in progress, so its memory is needed. */
+  /** True if the object has work in progress, so that its memory must be kept. */
   get busy(): boolean {
     return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0;
   }
 
-  /** The file is not needed for now; the next use opens it. */
+  /** Closes the object's file; the next use opens it. */
   rest(): void {
     this.gate.commit();
     this.#database.close();
   }
 
-  /** The instance ends. `cause`: it is reset, and the writes of its last turn are undone. */
+  /** Ends the instance. `cause`: the object is reset, and the writes of its last turn are undone. */
   end(cause?: unknown): void {
     this.#finished = true;
     if (cause === undefined) this.gate.commit();

@@ -1,4 +1,4 @@
-/** A gateway in this process: its objects, its accounts, its public socket. */
+/** A gateway in this process: its objects, its accounts and its HTTP server. */
 
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -33,9 +33,7 @@ import type { GatewayIdentity } from './replication/signed-request.ts';
 import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
 
-/** An operator's policy in this process; its faults are logged and counted. */
-
-/** How often each kind of fault is logged. */
+/** Minimum interval between two log lines about the same kind of fault of an operator's policy. */
 const LOG_INTERVAL_MS = 60_000;
 
 interface Around {
@@ -62,7 +60,7 @@ function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
   });
 }
 
-/** Processor time of this thread, milliseconds. */
+/** Processor time of this thread in milliseconds. */
 function cpuMs(): number {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1_000;
@@ -77,7 +75,7 @@ class Assets {
   }
 
   async fetch(url: string): Promise<Response> {
-    const { pathname } = new URL(url); // Removes `..`.
+    const { pathname } = new URL(url); // `URL` removes `..` from the path.
     try {
       return new Response(await readFile(join(this.#directory, pathname)));
     } catch {
@@ -86,7 +84,7 @@ class Assets {
   }
 }
 
-/** By binding name, which is also the name of the directory. */
+/** Classes of objects by their binding's name, which is also the name of their directory. */
 const CLASSES = {
   TUNNEL: TunnelObject,
   REGISTRY: RegistryObject,
@@ -102,19 +100,19 @@ const CLASSES = {
 } satisfies Record<string, ObjectClass>;
 
 export interface NodeGatewayOptions {
-  /** An existing absolute directory. */
+  /** Directory of the objects' files: an existing absolute path. */
   objects: string;
-  /** An absolute file, created if missing. */
+  /** Path of the accounts' file: absolute; created if missing. */
   accounts: string;
   assets: string;
   files: FileStore;
   migrations: readonly { name: string; statements: readonly string[] }[];
-  /** Settings and secrets; see gateway/env.ts. */
+  /** Settings and secrets from the environment; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
-  /** From `--policy`. */
+  /** Policies from the file of `--policy`. */
   policies: readonly Policy[];
-  /** This gateway's place among others of its institution. */
+  /** What this gateway needs to be a primary or follower of its institution. */
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
   log(line: string): void;
 }
@@ -187,7 +185,7 @@ export class NodeGateway {
     return new NodeGateway({ server, host, accounts: database, reports, following });
   }
 
-  /** Resolves with the port. */
+  /** Resolves to the port. */
   async listen(port: number, host: string): Promise<number> {
     const taken = await this.#server.listen(port, host);
     this.#host.start();

@@ -7,13 +7,13 @@ interface Carrier {
   message: IncomingMessage;
   response: ServerResponse;
   encrypted: boolean;
-  /** See HttpRequest. */
+  /** Called with the key's owner when the request's key is valid; see HttpRequest. */
   accepted(holder: string): void;
 }
 
 /**
- * A request to a model as parsed by `node:http`. The classes of the Fetch standard would cost as much as everything
- * else that is done with it.
+ * A request to a model that `node:http` parsed. The classes of the Fetch standard would cost as much time as all other
+ * work on the request.
  */
 export class NodeRequest implements HttpRequest {
   readonly method: string;
@@ -28,7 +28,7 @@ export class NodeRequest implements HttpRequest {
   #body: ReadableStream<Uint8Array> | null | undefined;
   #controller: AbortController | undefined;
 
-  /** `response` tells when the client leaves; `whole` is the body if it came with the head. */
+  /** `response` reports when the client disconnects; `whole` is the body, if it came with the head. */
   constructor({ message, response, encrypted, accepted }: Carrier, path: string, whole: Buffer | undefined) {
     this.method = message.method ?? 'GET';
     this.path = path;
@@ -43,7 +43,7 @@ export class NodeRequest implements HttpRequest {
     });
   }
 
-  /** A copy: the parser's buffer is much larger, and a request may run for an hour. */
+  /** The body is copied, because the parser's buffer is much larger and a request may run for an hour. */
   get whole(): Uint8Array | undefined {
     return this.#whole === undefined ? undefined : new Uint8Array(this.#whole);
   }
@@ -58,7 +58,7 @@ export class NodeRequest implements HttpRequest {
     return this.#controller.signal;
   }
 
-  /** Null if there is none. */
+  /** Null if the request has no body. */
   get body(): ReadableStream<Uint8Array> | null {
     if (this.#body === undefined) {
       const { headers } = this.#message;
@@ -68,7 +68,7 @@ export class NodeRequest implements HttpRequest {
     return this.#body;
   }
 
-  /** The whole body, read without a stream. @throws Error if it breaks off */
+  /** Reads the whole body without a stream. @throws Error if the body is cut */
   arrayBuffer(): Promise<ArrayBuffer> {
     const message = this.#message;
     if (this.#whole !== undefined) return Promise.resolve(new Uint8Array(this.#whole).buffer);
@@ -90,7 +90,10 @@ export class NodeRequest implements HttpRequest {
   }
 }
 
-/** `node:http` joins repeated headers as in RFC 9110 §5.2, and keeps the first of those that must not be repeated. */
+/**
+ * `node:http` joins repeated headers as RFC 9110 §5.2 describes, and keeps the first of those that must not be
+ * repeated.
+ */
 function headerOf({ headers }: IncomingMessage, name: string): string | null {
   const value = headers[name];
   if (value === undefined) return null;
@@ -101,8 +104,9 @@ function headerOf({ headers }: IncomingMessage, name: string): string | null {
 const WHOLE_MAX_BYTES = 64 * 1024;
 
 /**
- * The body of a small request, if all of it arrived in this turn of the event loop, as it nearly always does. It costs
- * a fraction of a stream. Undefined: it arrives slowly or is large; the received part can be read from `message` again.
+ * Reads the body of a small request if all of it has arrived in this turn of the event loop, which is nearly always so.
+ * It costs a fraction of a stream. Undefined: the body is large or has not arrived; the received part can be read from
+ * `message` again.
  */
 export function wholeBody(message: IncomingMessage): Promise<Buffer | undefined> {
   const length = Number(message.headers['content-length'] ?? Number.NaN);

@@ -5,11 +5,14 @@ import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 import type { OutputGate } from './output-gate.ts';
 
-/** Heartbeats come every 15 s. A peer that sends more and reads nothing gets at most one reply per interval. */
+/**
+ * Minimum interval between replies to heartbeats. Heartbeats come every 15 s, so a peer that floods them and reads
+ * nothing gets few replies.
+ */
 const ANSWERED_EVERY_MS = 100;
-/** Messages that an object sends before the handshake is over, such as a challenge. */
+/** Maximum messages that an object may send before the handshake is over, such as a challenge. */
 const EARLY_MAX = 16;
-/** RFC 6455 §7.4.1: the server restarts. */
+/** Close code for a server that restarts (IANA's registry for RFC 6455 §7.4.1). */
 const RESTART = 1012;
 
 const [CONNECTING, OPEN, CLOSED] = [0, 1, 3];
@@ -17,7 +20,7 @@ const [CONNECTING, OPEN, CLOSED] = [0, 1, 3];
 /** Sockets whose handshake is pending, by the response that the object returned. */
 const upgrades = new WeakMap<Response, { socket: NodeSocket; headers: Record<string, string> }>();
 
-/** The pending upgrade, if `response` accepts one. */
+/** Returns the pending upgrade, if `response` accepts one. */
 export function upgradeOf(response: Response) {
   return upgrades.get(response);
 }
@@ -28,7 +31,8 @@ interface SocketEvents {
 }
 
 /**
- * An object's end of a WebSocket. It is created before the handshake; what is sent until then follows the handshake.
+ * An object's end of a WebSocket. It is created before the handshake; messages that are sent before are delivered after
+ * the handshake.
  */
 class NodeSocket implements ObjectSocket {
   readonly #gate: OutputGate;
@@ -49,19 +53,19 @@ class NodeSocket implements ObjectSocket {
     return this.#connection?.readyState ?? CONNECTING;
   }
 
-  /** The handshake is over. */
+  /** Connects the socket after the handshake. */
   attach(connection: Connection): void {
     this.#connection = connection;
     connection.binaryType = 'arraybuffer';
     connection.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
     connection.on('close', () => this.#end());
-    connection.on('error', () => {}); // 'close' follows.
+    connection.on('error', () => {}); // the event 'close' follows
     for (const message of this.#early) connection.send(message);
     this.#early = [];
     if (this.#closing !== undefined) connection.close(this.#closing.code, this.#closing.reason);
   }
 
-  /** The upgrade was handled. Without a handshake there is no connection that would report its end. */
+  /** Called when the upgrade was handled. If the handshake failed, there is no connection that would report its end. */
   settle(): void {
     if (this.#connection === undefined) this.#end();
   }
@@ -95,7 +99,7 @@ class NodeSocket implements ObjectSocket {
     this.#gate.pass(() => this.#connection?.close(code, reason));
   }
 
-  /** Closes without involving its object, which is gone. */
+  /** Closes the connection without calling the object, which is gone. */
   abort(): void {
     this.#finished = true;
     this.#connection?.close(RESTART, 'the gateway lost the state of this socket');
@@ -108,14 +112,14 @@ class NodeSocket implements ObjectSocket {
   }
 }
 
-/** The sockets keep the object alive; nothing outlives its memory. */
+/** The sockets of one object. They keep the object alive, so nothing has to outlive its memory. */
 export class NodeSockets implements ObjectSockets {
   readonly #gate: OutputGate;
   readonly #handlers: () => ObjectHandlers;
   readonly #guard: (work: () => void) => void;
   readonly #sockets = new Set<NodeSocket>();
 
-  /** `guard` runs a handler of the object, and resets the object if that throws. */
+  /** `guard` runs a handler of the object, and resets the object if the handler throws. */
   constructor(gate: OutputGate, handlers: () => ObjectHandlers, guard: (work: () => void) => void) {
     this.#gate = gate;
     this.#handlers = handlers;
@@ -145,7 +149,7 @@ export class NodeSockets implements ObjectSockets {
   }
 
   note(): void {
-    // The sockets end with the object, so there is nothing to save for a next instance.
+    // The sockets end with the object, so there is nothing to save for another instance.
   }
 
   noted(): unknown {
@@ -157,14 +161,14 @@ export class NodeSockets implements ObjectSockets {
   }
 
   /**
-   * After all that the event loop has read in this turn: sixty requests that arrive together are one message to the
-   * agent.
+   * Calls `flush` after everything that the event loop has read in this turn, so that sixty requests that arrive
+   * together become one message to the agent.
    */
   schedule(flush: () => void): void {
     setImmediate(() => this.#guard(flush));
   }
 
-  /** The object is gone. */
+  /** Closes all connections, because the object is gone. */
   abort(): void {
     for (const socket of this.#sockets) socket.abort();
     this.#sockets.clear();

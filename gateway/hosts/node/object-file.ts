@@ -6,14 +6,14 @@ const FILE_NAME_MAX = 150;
 const END = '.sqlite';
 const HASHED_END = '.hash.sqlite';
 
-/** Readable if the name allows it. */
+/** Returns the file name, which is readable if the object's name allows it. */
 export function fileName(name: string): string {
   const readable = encodeURIComponent(name).replace(/[.*~!'()]/g, (char) => `%${char.charCodeAt(0).toString(16)}`);
   if (readable.length <= FILE_NAME_MAX && readable !== '') return `${readable}${END}`;
   return `${createHash('sha256').update(name).digest('hex')}${HASHED_END}`;
 }
 
-/** The object that a file belongs to; undefined if the file name does not tell. */
+/** Returns the object to which a file belongs; undefined if the file name is a hash. */
 export function objectName(file: string): string | undefined {
   if (!file.endsWith(END) || file.endsWith(HASHED_END)) return undefined;
   return decodeURIComponent(file.slice(0, -END.length));

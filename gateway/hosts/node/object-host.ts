@@ -10,11 +10,11 @@ import { NodeContext } from './node-context.ts';
 import { fileName } from './object-file.ts';
 import { Database } from './sqlite.ts';
 
-/** An object that is unused for this long closes its file. */
+/** An object that is not used for this time closes its file. */
 const FILE_IDLE_MS = 10_000;
 /**
- * After this long its memory is dropped, unless it has work in progress. Durable Objects are evicted after one to two
- * minutes.
+ * An object that is not used for this time is dropped from memory, unless it has work in progress. (Durable Objects are
+ * evicted after one to two minutes.)
  */
 const MEMORY_IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 5_000;
@@ -22,14 +22,14 @@ const SWEEP_MS = 5_000;
 interface Instance {
   room: GatewayObject & ObjectHandlers;
   context: NodeContext;
-  /** Pending calls, which are rejected if the object is reset. */
+  /** Pending calls of the object. They are rejected if the object is reset. */
   calls: Set<(cause: unknown) => void>;
   usedAt: number;
   resting: boolean;
 }
 
 interface HostOptions {
-  /** Absolute and existing. */
+  /** An existing absolute path. */
   directory: string;
   classes: Readonly<Record<string, ObjectClass>>;
   env(): Env;
@@ -37,8 +37,8 @@ interface HostOptions {
 }
 
 /**
- * The objects of one process. Each has its own file, and one instance while it is in use. A call runs in the next turn;
- * arguments and results are copied.
+ * The objects of one process. Each object has its own file, and one instance while it is in use. A call runs in the
+ * next turn of the event loop; arguments and results are copied.
  */
 export class ObjectHost {
   readonly #options: HostOptions;
@@ -56,7 +56,7 @@ export class ObjectHost {
     this.#sweeper.unref();
   }
 
-  /** From now on alarms fire; called when everything that objects need is ready. */
+  /** From now on alarms fire. Called when everything that objects need is ready. */
   start(): void {
     this.#alarms.start();
   }
@@ -160,7 +160,7 @@ export class ObjectHost {
     }
   }
 
-  /** Its memory may differ from its file: the next call creates a new instance. */
+  /** Drops an instance, because its memory may differ from its file. The next call creates a new instance. */
   #reset(key: string, context: NodeContext, cause: unknown): void {
     const instance = this.#instances.get(key);
     const reason = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
@@ -171,7 +171,7 @@ export class ObjectHost {
   }
 
   #sweep(): void {
-    // A file that is closed now could not be reopened: SQLite creates two files beside it.
+    // A file that is closed while the disk is full could not be reopened, because SQLite creates two files beside it.
     if (storageHealth.failure !== undefined) return;
     const now = Date.now();
     for (const [key, instance] of this.#instances) {

@@ -4,7 +4,7 @@ import type { ObjectAlarm } from './alarms.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 
-/** Rows of one statement. A write ran when the cursor was created; a read runs when it is used. */
+/** Rows of one statement. A write ran when the cursor was created; a read runs while the cursor is used. */
 class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
   readonly #all: () => Row[];
   readonly #each: () => Iterator<Row>;
@@ -29,7 +29,7 @@ class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
   }
 }
 
-/** Read-only. @throws Error of SQLite at a write */
+/** Access to an object's file that only reads. @throws Error of SQLite for a statement that writes */
 export class ReadSql implements Sql {
   readonly #database: Database;
 
@@ -114,7 +114,7 @@ class Keys implements KeyValue {
     for (const { key, value } of this.#database.rows(query, [prefix])) yield [String(key), restored(value) as Value];
   }
 
-  /** All of the object's rows were deleted. */
+  /** Called when all rows of the object were deleted. */
   forget(): void {
     this.#exists = undefined;
   }
@@ -157,8 +157,8 @@ export class NodeStorage implements ObjectStorage {
   }
 
   /**
-   * Stored immediately, in a file of the host, before the turn's other writes. So a crash in between leaves an extra
-   * alarm, which its object tolerates, and never a missing one.
+   * Stores the alarm immediately, in a file of the host, before the other writes of the turn. So a crash in between
+   * leaves an additional alarm, which the object tolerates, and never a missing one.
    */
   async setAlarm(at: number): Promise<void> {
     this.#alarm.set(at);

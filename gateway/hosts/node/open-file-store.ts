@@ -1,4 +1,4 @@
-/** Opens the file store that `--files` names. */
+/** Opens the file store of the option `--files`. */
 import { resolve } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { FileStore } from '../../files/file-store.ts';
@@ -16,7 +16,10 @@ export function openFileStore(files: string, env: NodeJS.ProcessEnv): FileStore 
   return new S3Files(new S3Client(readS3Config(files, env)));
 }
 
-/** Resolves with its problem, or undefined if it can be read. A gateway also starts without its file store. */
+/**
+ * Resolves to a problem of the store, or to undefined if it can be read. A gateway starts even if its file store is
+ * unavailable.
+ */
 export async function fileStoreProblem(store: FileStore): Promise<string | undefined> {
   try {
     for await (const _ of store.list()) break;

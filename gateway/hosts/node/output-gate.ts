@@ -3,19 +3,19 @@ import type { Database } from './sqlite.ts';
 
 /**
  * Holds an object's messages back until its writes are committed. The first write of a synchronous turn begins a
- * transaction, which is committed at the end of the turn; messages sent meanwhile wait for that. With WAL and
- * synchronous=NORMAL a commit is a write without fsync, about 30 µs, so longer batching is not worthwhile.
+ * transaction, which is committed at the end of the turn; messages that are sent meanwhile wait for the commit. With
+ * WAL and synchronous=NORMAL a commit is a write without fsync, about 30 µs, so longer transactions would save little.
  */
 export class OutputGate {
   readonly #database: Database;
   readonly #onFailure: (error: unknown) => void;
   #open = true;
-  /** Messages to send at the commit; at most those of one turn. */
+  /** Messages to send after the commit; at most those of one turn. */
   #waiting: (() => void)[] = [];
-  /** Promise of the open transaction; undefined while no caller waits for it. */
+  /** Settled by the commit of the open transaction; undefined while no caller waits for it. */
   #committed: PromiseWithResolvers<void> | undefined;
 
-  /** `onFailure`: the commit failed, and what waited for it will never be sent. */
+  /** @param onFailure called if the commit failed; messages that waited for it are never sent */
   constructor(database: Database, onFailure: (error: unknown) => void) {
     this.#database = database;
     this.#onFailure = onFailure;
@@ -35,7 +35,7 @@ export class OutputGate {
     else this.#waiting.push(send);
   }
 
-  /** Resolves when all writes are committed; rejects if that failed. Undefined: nothing is pending. */
+  /** Resolves when all writes are committed; rejects if the commit failed. Undefined: no write is pending. */
   committed(): Promise<void> | undefined {
     if (this.#open) return undefined;
     this.#committed ??= Promise.withResolvers();
@@ -59,7 +59,7 @@ export class OutputGate {
     for (const send of waiting) send();
   }
 
-  /** The object is reset: the writes of this turn are undone, and what waited for them is never sent. */
+  /** Resets the object: the writes of this turn are undone, and messages that waited for them are never sent. */
   abandon(cause: unknown): void {
     if (this.#open) return;
     this.#open = true;

@@ -1,14 +1,14 @@
-/** SQLite as this host uses it. The only file that imports `node:sqlite`. */
+/** A wrapper of SQLite for this host. The only file that imports `node:sqlite`. */
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { storageHealth } from '../../platform/storage/health.ts';
 
-/** Prepared statements kept per database. Each object has a few dozen; the oldest is dropped. */
+/** Maximum prepared statements per database. Each object has a few dozen; beyond the maximum the oldest is dropped. */
 const STATEMENTS_MAX = 128;
 /**
- * Another process (a backup, `sqlite3`) may lock the file for a moment. The whole gateway waits, except while nothing
- * can be written anyway.
+ * Maximum wait for a lock: another process (a backup, `sqlite3`) may lock the file for a moment. The whole gateway
+ * waits meanwhile, except while the disk is full.
  */
 const BUSY_TIMEOUT_MS = 5_000;
 
@@ -22,29 +22,29 @@ export type SqliteRow = Record<string, SqliteValue>;
 
 interface Prepared {
   statement: StatementSync;
-  /** It changes nothing. */
+  /** True if the statement changes nothing. */
   reads: boolean;
-  /** A cursor is reading from it: another use needs its own. */
+  /** True while a cursor reads from the statement. Another use then needs another statement. */
   busy: boolean;
 }
 
 /**
- * One database file. Write-ahead log, synchronous=NORMAL: committed data survives the end of the process, even `kill
- * -9`. After a power cut the file is intact, but commits since the last checkpoint may be missing.
+ * One database file. Write-ahead log with synchronous=NORMAL: committed data survives the end of the process, even
+ * `kill -9`. After a power cut the file is intact, but commits since the last checkpoint may be missing.
  */
 export class Database {
   readonly path: string;
   #database: DatabaseSync | undefined;
   #isFile = false;
-  /** Opened while the storage could not be written: no other process can read the file. */
+  /** True if the file was opened while the storage could not be written. Then no other process can read it. */
   #isExclusive = false;
   readonly #statements = new Map<string, Prepared>();
 
   readonly #readOnly: boolean;
 
   /**
-   * Opens or creates nothing before it is needed. The first write creates a missing file. `readOnly`: never creates
-   * one, and a write is an error.
+   * Does not open or create the file before it is needed. The first write creates a missing file. `readOnly`: the file
+   * is never created, and a write is an error.
    */
   constructor(path: string, { readOnly = false }: { readOnly?: boolean } = {}) {
     this.path = path;
@@ -56,7 +56,7 @@ export class Database {
     return isRead(query);
   }
 
-  /** Runs a statement for its rows. @throws Error of SQLite */
+  /** Runs a statement and returns all rows. @throws Error of SQLite */
   rows(query: string, bindings: readonly unknown[]): SqliteRow[] {
     return this.#withFileName(() => {
       const { statement } = this.#prepare(query);
@@ -64,7 +64,7 @@ export class Database {
     });
   }
 
-  /** Row by row; the statement runs while it is read. */
+  /** Yields one row after another; the statement runs while it is read. */
   *iterate(query: string, bindings: readonly unknown[]): IterableIterator<SqliteRow> {
     const prepared = this.#withFileName(() => this.#prepare(query));
     prepared.busy = true;
@@ -75,7 +75,7 @@ export class Database {
     }
   }
 
-  /** Rows as lists, with the column names. */
+  /** Returns rows as lists, with the column names. */
   lists(query: string, bindings: readonly unknown[]): { columns: string[]; rows: SqliteValue[][] } {
     const { statement } = this.#prepare(query);
     const columns = statement.columns().map(({ name }) => name);
@@ -88,12 +88,12 @@ export class Database {
     }
   }
 
-  /** Several statements without bindings or rows. */
+  /** Runs several statements without bindings or rows. */
   script(text: string): void {
     this.#withFileName(() => this.#open(isRead(text)).exec(text));
   }
 
-  /** SQLite's counters: changes of this connection, and the last inserted row. */
+  /** Returns SQLite's counters: changes of this connection, and the last inserted row. */
   counters(): { total: number; last: number } {
     const [row] = this.rows('SELECT total_changes() AS total, last_insert_rowid() AS last', []);
     return { total: Number(row?.total ?? 0), last: Number(row?.last ?? 0) };
@@ -149,7 +149,7 @@ export class Database {
     for (const suffix of ['', '-wal', '-shm']) rmSync(`${this.path}${suffix}`, { force: true });
   }
 
-  /** Adds the file's name to an error about damage. */
+  /** Adds the file's name to errors about damage. */
   #withFileName<T>(work: () => T): T {
     try {
       return work();
@@ -163,7 +163,7 @@ export class Database {
   #prepare(query: string): Prepared {
     const known = this.#statements.get(query);
     const reads = known?.reads ?? isRead(query);
-    const database = this.#open(reads); // It may replace the connection, and with it the statements.
+    const database = this.#open(reads); // opening may replace the connection, and with it the statements
     const kept = this.#statements.get(query);
     if (kept !== undefined && !kept.busy) return kept;
     const prepared = { statement: database.prepare(query), reads, busy: false };
@@ -176,18 +176,18 @@ export class Database {
   #url(): string | URL {
     if (!this.#readOnly) return this.path;
     const url = pathToFileURL(this.path);
-    url.searchParams.set('mode', 'rw'); // Not "rwc", which would create it.
+    url.searchParams.set('mode', 'rw'); // mode "rwc" would create the file
     return url;
   }
 
-  /** There is space again, and nothing is in progress: reopened, the file can be read by a backup. */
+  /** True if there is space again and nothing is in progress. After reopening, a backup can read the file. */
   #isToBeShared(): boolean {
     if (!this.#isExclusive || storageHealth.failure !== undefined || this.#database?.isTransaction === true)
       return false;
     return [...this.#statements.values()].every(({ busy }) => !busy);
   }
 
-  /** Reading a missing file must not create it: an empty database in memory gives the same answers. */
+  /** Reading a missing file must not create it. An empty database in memory gives the same answers. */
   #open(toRead: boolean): DatabaseSync {
     if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
@@ -196,15 +196,16 @@ export class Database {
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
     this.#isExclusive = isFile && failing;
     try {
-      // Opened with write permission, it removes its log when it is closed; many hours are read once.
+      // The file is opened with write permission, so that SQLite removes its log on closing; many hours are read once.
       if (this.#readOnly) database.exec('PRAGMA query_only = ON');
-      // Without exclusive locking SQLite creates a shared-memory file beside this one, for which a full disk has no
+      // Without exclusive locking, SQLite creates a shared-memory file beside the database, for which a full disk has
+      // no
       // space.
       if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
       if (isFile && !this.#readOnly)
         database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
     } catch (error) {
-      database.close(); // Otherwise it keeps its lock, and the next opening stops this process for BUSY_TIMEOUT_MS.
+      database.close(); // an open connection would keep its lock, and the next opening would wait for BUSY_TIMEOUT_MS
       throw error;
     }
     this.#database = database;
@@ -213,7 +214,7 @@ export class Database {
   }
 }
 
-/** True if SQLite says that the file's content is damaged, and not that its disk or permissions are at fault. */
+/** True if SQLite reports that the file's content is damaged, and not that the disk or permissions are at fault. */
 export function isDamage(error: unknown): boolean {
   return error instanceof Error && 'errcode' in error && DAMAGED.includes(Number(error.errcode) & PRIMARY_CODE);
 }

@@ -1,4 +1,4 @@
-/** Agents' WebSockets: the app decides about the request, and `ws` performs the handshake. */
+/** Accepts agents' WebSockets: the app decides about the request, and `ws` performs the handshake. */
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -11,7 +11,7 @@ import type { ClientConnections } from './connections.ts';
 import { upgradeOf } from './node-sockets.ts';
 import { answerUnreadable, findAmbiguity } from './request-faults.ts';
 
-/** Messages above our own limit are refused by their reader, which gives the reason. */
+/** Maximum bytes for `ws`. Messages above our own, lower limit are refused by the reader, which reports the reason. */
 const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
 
 interface UpgradeOptions {
@@ -34,14 +34,14 @@ export class Upgrades {
     this.#options = options;
   }
 
-  /** From now on no WebSocket is opened. */
+  /** From now on no WebSocket is accepted. */
   close(): void {
     this.#closing = true;
   }
 
-  /** Never rejects. */
+  /** Handles an upgrade request. Never rejects. */
   async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    socket.on('error', () => {}); // 'close' follows.
+    socket.on('error', () => {}); // the event 'close' follows
     const ambiguous = findAmbiguity(message);
     if (ambiguous !== undefined)
       return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
@@ -59,11 +59,11 @@ export class Upgrades {
     const headers = (lines: string[]) => {
       for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
     };
-    // handleUpgrade writes the head before it returns.
+    // handleUpgrade writes the head before it returns, so the listener is set before.
     this.#sockets.once('headers', headers);
     const place = this.#options.connections.of(message.socket);
     if (place !== undefined) {
-      this.#options.connections.prove(place); // By an agent's ticket.
+      this.#options.connections.prove(place); // the agent's ticket proves the connection
       place.upgraded = true;
     }
     try {

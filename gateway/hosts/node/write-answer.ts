@@ -4,15 +4,15 @@ import { serverSink, waitForDrain } from '../../../shared/proxy/server-response-
 import type { LocalOffloads } from './local-offload.ts';
 import type { ResponseWriter } from './response-writer.ts';
 
-/** Bytes of an offloaded response that may wait for its client. */
+/** Maximum bytes of an offloaded response that may wait for the client. */
 const WINDOW_BYTES = 256 * 1024;
 /**
- * Below this more is granted. It exceeds what the object needs for its next piece; otherwise the object would wait for
- * a grant that no write triggers.
+ * If fewer bytes wait, more credit is granted. The value exceeds what the object needs for its next piece; otherwise
+ * the object would wait for a grant that no write triggers.
  */
 const LOW_BYTES = WINDOW_BYTES / 2;
 
-/** Writes a response of the pipeline to its client. Resolves when that is over, whatever the result. */
+/** Writes a response of the pipeline to its client. Resolves when this is over, whatever the result. */
 export async function writeAnswer(
   client: ClientDisconnect,
   response: ResponseWriter,
@@ -31,7 +31,7 @@ export async function writeAnswer(
   response.end(body ?? undefined);
 }
 
-/** The response's first data, then its rest from the object that has it. */
+/** Writes the response's first data, and then the rest from the object that has it. */
 function offload(
   client: ClientDisconnect,
   response: ResponseWriter,
@@ -63,10 +63,13 @@ function offload(
   grant();
 }
 
-/** Written directly by the pipeline: no stream between the engine's bytes and the client's socket. */
+/**
+ * Writes a body. The pipeline writes directly to the socket: there is no stream between the engine's bytes and the
+ * client.
+ */
 async function write(response: ResponseWriter, { status, headers }: ProxyResponse, body: WriteBody): Promise<void> {
   response.writeHead(status, headers);
-  // The first bytes are sent with the head if they are here already.
+  // Bytes that are already available are sent together with the head.
   const early = setImmediate(() => response.flushHeaders());
   await body(serverSink(response));
   clearImmediate(early);
@@ -81,7 +84,7 @@ async function stream(
   const reader = body.getReader();
   client.on(() => reader.cancel().catch(() => {}));
   response.writeHead(status, length === undefined ? headers : { ...headers, 'content-length': String(length) });
-  // The first bytes are sent with the head if they are here already.
+  // Bytes that are already available are sent together with the head.
   const early = setImmediate(() => response.flushHeaders());
   try {
     for (let next = await reader.read(); !next.done; next = await reader.read()) {
@@ -89,7 +92,7 @@ async function stream(
     }
     response.end();
   } catch {
-    response.destroy(); // Half a body never ends cleanly.
+    response.destroy(); // an incomplete body must not look complete
   } finally {
     clearImmediate(early);
   }

@@ -4,12 +4,12 @@ import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../platform/
 import { withFileStore } from './files.ts';
 import { WorkerContext } from './worker-context.ts';
 
-/** The runtime's view of an object: a Durable Object that forwards each method. */
+/** The runtime's type of an object: a Durable Object that forwards each method. */
 type Durable<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> & Omit<T, 'ctx' | 'env'>;
 
 /**
- * Makes `Room` a Durable Object class. The runtime calls only what is on the prototype, so every public method is put
- * there.
+ * Makes `Room`, a GatewayObject class, a Durable Object class. The runtime only calls methods on the prototype, so
+ * every public method is defined there.
  */
 export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
   class Hosted extends DurableObject<Env> {

@@ -1,11 +1,14 @@
 import { type FileStore, FileStoreError, type StoredFile } from '../../files/file-store.ts';
 import { splitIntoParts } from '../../files/parts.ts';
 
-/** R2 requires all parts of an upload but the last to have the same size, at least 5 MiB. One part is in memory. */
+/**
+ * Bytes of a part. R2 requires all parts of an upload but the last to have the same size, at least 5 MiB. One part is
+ * in memory.
+ */
 const PART_BYTES = 8 * 1024 * 1024;
 const PREFIX = 'files/';
 
-/** Stores files in an R2 bucket. An upload appears when it is complete. */
+/** Stores files in an R2 bucket. A file appears when its upload is complete. */
 export class R2Files implements FileStore {
   readonly #bucket: R2Bucket;
 
@@ -67,7 +70,7 @@ export class R2Files implements FileStore {
     }
   }
 
-  /** R2 does not list unfinished uploads, and drops them after seven days. */
+  /** Does nothing: R2 does not list unfinished uploads, and drops them after seven days. */
   async dropUnfinished(): Promise<number> {
     return 0;
   }

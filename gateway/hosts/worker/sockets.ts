@@ -2,7 +2,7 @@ import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 
-/** The runtime's socket: the same object, which its callers see through a smaller interface. */
+/** Returns the runtime's socket. It is the same object; callers see it through a smaller interface. */
 function native(socket: ObjectSocket): WebSocket {
   return socket as WebSocket;
 }
@@ -12,12 +12,17 @@ function pair(headers: Record<string, string> | undefined): { server: WebSocket;
   return { server, response: new Response(null, { status: 101, webSocket: client, ...(headers && { headers }) }) };
 }
 
-/** Not queueMicrotask: workerd's allocates an object for each call. */
+/**
+ * Schedules `flush` at the end of the turn. Not by queueMicrotask, because workerd's allocates an object for each call.
+ */
 function soon(flush: () => void): void {
   neverRejects(Promise.resolve().then(flush));
 }
 
-/** The object may hibernate, and even move, while its sockets stay open. Each message is an event that can wake it. */
+/**
+ * Sockets of a Durable Object. The object may hibernate, and even move, while its sockets stay open. Each message is an
+ * event that can wake it.
+ */
 export class HibernatingSockets implements ObjectSockets {
   readonly #state: DurableObjectState;
 

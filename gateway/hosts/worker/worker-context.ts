@@ -13,17 +13,17 @@ const clock: Clock = {
   },
 };
 
-/** A Durable Object's state behind the gateway's interface. The runtime itself keeps the promises of ObjectContext. */
+/** A Durable Object's state as an ObjectContext. The runtime itself fulfills the guarantees of ObjectContext. */
 export class WorkerContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** Each object has its own room. */
+  /** Each Durable Object has its own storage, so each has its own state of it. */
   readonly health: StorageHealth;
   readonly clock = clock;
   readonly #state: DurableObjectState;
   #sockets: ObjectSockets | undefined;
 
-  /** `ring`: runs the alarm. */
+  /** @param ring runs the alarm */
   constructor(state: DurableObjectState, ring: () => void) {
     this.name = state.id.name ?? '';
     this.health = storageHealth.part(this.name);
@@ -31,7 +31,7 @@ export class WorkerContext implements ObjectContext {
     this.#state = state;
   }
 
-  /** Created when an object first uses it: objects without sockets have no heartbeats to answer. */
+  /** Created on first use: objects without sockets have no heartbeats to answer. */
   get sockets(): ObjectSockets {
     this.#sockets ??= new HibernatingSockets(this.#state);
     return this.#sockets;

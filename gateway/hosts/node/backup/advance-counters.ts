@@ -1,4 +1,7 @@
-/** Prevents that a restored gateway reuses a number that another program has seen already. */
+/**
+ * Advances counters in a restored data directory, so that the gateway does not reuse numbers that other programs have
+ * seen.
+ */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -9,7 +12,10 @@ import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { objectName } from '../object-file.ts';
 import { REPLICATION_FILE } from '../replication/role.ts';
 
-/** More requests than one node serves between a backup and the loss: 100 a second for two days. */
+/**
+ * Numbers that are skipped: more requests than one node serves between a backup and the loss (100 a second for two
+ * days).
+ */
 const SKIPPED = 2 ** 24;
 
 /**
@@ -65,7 +71,9 @@ function skipStreams(database: DatabaseSync): void {
   if (before !== undefined) setNumber(database, 'streams', before + SKIPPED);
 }
 
-/** Deletes waiting totals that the accounts contain: added again under another number, they would count twice. */
+/**
+ * Deletes waiting totals that the accounts already contain: added again under another number, they would count twice.
+ */
 function dropTotals(hour: DatabaseSync, accounts: DatabaseSync, file: string): void {
   const shard = objectName(basename(file));
   if (shard === undefined || !has(hour, 'totals') || !has(hour, '_keys') || !has(accounts, 'usage_batches')) return;
@@ -75,7 +83,7 @@ function dropTotals(hour: DatabaseSync, accounts: DatabaseSync, file: string): v
   setNumber(hour, 'batch', newest);
 }
 
-/** Reads a key of an object (object-storage.ts). @throws CommandError */
+/** Reads a number that an object stored as key-value pair (object-storage.ts). @throws CommandError */
 function numberOf(database: DatabaseSync, key: string): number | undefined {
   if (!has(database, '_keys')) return undefined;
   const row = database.prepare('SELECT value FROM _keys WHERE key = ?').get(key);
@@ -89,7 +97,7 @@ function setNumber(database: DatabaseSync, key: string, value: number): void {
   database.prepare('INSERT OR REPLACE INTO _keys (key, value) VALUES (?, ?)').run(key, serialize(value));
 }
 
-/** For a table numbered by AUTOINCREMENT: SQLite has a row here as soon as the table had one. */
+/** Skips numbers of a table with AUTOINCREMENT. SQLite has a row for it as soon as the table has had one. */
 function skipSequence(database: DatabaseSync, table: string): void {
   if (!has(database, table)) return;
   const changed = database.prepare('UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?').run(SKIPPED, table);
@@ -97,7 +105,10 @@ function skipSequence(database: DatabaseSync, table: string): void {
     database.prepare('INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)').run(table, SKIPPED);
 }
 
-/** Numbers of another feed have no meaning here (replication/change-feed.ts). */
+/**
+ * Renames the feed of account changes, because numbers of another feed have no meaning here
+ * (replication/change-feed.ts).
+ */
 function renameFeed(database: DatabaseSync): void {
   if (!has(database, 'follow_feed')) return;
   const id = randomBytes(12).toString('base64url');

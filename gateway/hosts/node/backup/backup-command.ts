@@ -1,4 +1,4 @@
-/** `otela-gateway backup`: copies all of a running gateway's data into one file. */
+/** `otela-gateway backup`: copies all data of a running gateway into one file. */
 import { createWriteStream } from 'node:fs';
 import { open, realpath, rename, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -63,7 +63,7 @@ async function backupCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** The file gets its name only when it is complete and on disk. @throws CommandError */
+/** Writes a backup. The file gets its name only when it is complete and on disk. @throws CommandError */
 async function backUp(directory: string, out: string): Promise<BackupManifest> {
   const { data, layout } = await gatewayData(directory);
   if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
@@ -74,14 +74,15 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       const copies = join(staging, 'data');
       const madeAt = new Date();
       const atOnce = concurrentCopiesMax();
-      // Twice: the database copies may still refer to a file that is deleted meanwhile, or to one that was added
-      // meanwhile.
+      // Files are linked before and after the databases are copied: a copy may refer to a file that is deleted
+      // meanwhile, or
+      // to one that is added meanwhile.
       const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);
       const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
       const files: BackupManifest['files'] = [];
-      // Sequentially, because each needs a descriptor.
+      // One file after another, because each needs a descriptor.
       for (const path of paths.sort()) {
         const file = join(copies, path);
         files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
@@ -89,7 +90,7 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       const migrations = appliedMigrations(join(copies, ACCOUNTS_FILE));
       const { version } = program;
       const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), layout, migrations, files };
-      // Parsed as restore will parse it, so that errors are found now.
+      // The manifest is parsed as restore will parse it, so that errors are found now.
       const manifest = backupManifestSchema.parse(form);
       const whole = join(staging, 'whole');
       await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));

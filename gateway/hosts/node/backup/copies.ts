@@ -12,37 +12,39 @@ import { ISSUER_FILES } from '../issuer/issuer-files.ts';
 import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
-/** Databases whose snapshots are held together, if the limit of open files allows it. */
+/** Maximum databases that are held in a transaction together, if the limit of open files allows it. */
 const SNAPSHOTS_MAX = 1_000;
-/** Descriptors of one: the file, its log, the log's index. */
+/** Descriptors that one open database needs: the file, its log, the log's index. */
 const DESCRIPTORS_EACH = 3;
-/** Descriptors for Node, and for the copy being written and checked. */
+/** Descriptors for Node.js, and for the copy that is written and checked. */
 const DESCRIPTORS_SPARE = 50;
-/** The limit to assume if the system does not tell; most allow this. */
+/** Assumed limit of open files if the system does not report it; most systems allow this. */
 const DESCRIPTORS_GUESS = 256;
-/** A database's first transaction may be running. */
+/** How long to wait for a lock: a database's first transaction may be running. */
 const BUSY_MS = 5_000;
-/** In one step: between two steps others could write, and the copy would start again. */
+/** All pages are copied in one step: between two steps other processes could write, and the copy would start again. */
 const ALL_PAGES = 2 ** 31 - 1;
-/** Keys are replaced one file after the other, within milliseconds. */
+/**
+ * How often keys are read until two reads are equal. A rotation replaces one file after the other within milliseconds.
+ */
 const UNCHANGED_TRIES = 20;
 const UNCHANGED_MS = 50;
 
 /**
- * Data moves from the first of these to the later ones, and is sent again until it is acknowledged. Copied in this
- * order, nothing is missing at both ends. Records go from the objects of nodes and batches to the hour's and then
- * to the totals in the accounts, which also contain the admitted tokens.
+ * Order in which databases are copied. Data moves from the first of these to the later ones and is sent again until it
+ * is acknowledged, so in this order nothing is missing at both ends. Records go from the objects of nodes and batches
+ * to the hour's object, and then to the totals in the accounts, which also contain the admitted tokens.
  */
 const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', REPLICATION_FILE, ACCOUNTS_FILE];
 
-/** How many databases may be held together. Node has already raised the soft limit to the hard one. */
+/** Returns how many databases may be held together. Node.js has already raised the soft limit to the hard one. */
 export function concurrentCopiesMax(): number {
   const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
   const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
   return Math.max(1, Math.min(SNAPSHOTS_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
 }
 
-/** See proc(5); empty without Linux. */
+/** Reads the process's limits, see proc(5); empty on systems other than Linux. */
 function limits(): string {
   try {
     return readFileSync('/proc/self/limits', 'utf8');
@@ -51,7 +53,10 @@ function limits(): string {
   }
 }
 
-/** Relative paths of the databases below `data`, in the order in which they must be copied. @throws CommandError */
+/**
+ * Returns the paths of the databases, relative to `data`, in the order in which they must be copied.
+ * @throws CommandError
+ */
 export async function databasesOf(data: string, atOnce: number): Promise<string[]> {
   const entries = await readdir(join(data, 'objects'), { recursive: true, withFileTypes: true }).catch(nothingThere);
   const found = entries
@@ -66,7 +71,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
     await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
   );
   const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
-  // Files that are being written belong together; idle ones may follow in further groups.
+  // Databases that are being written are copied in one group; idle ones may follow in further groups.
   const lots = Array.from({ length: Math.ceil(found.length / atOnce) }, (_, n) =>
     newestFirst.slice(n * atOnce, (n + 1) * atOnce).sort((a, b) => rank(a) - rank(b)),
   );
@@ -78,16 +83,15 @@ function nothingThere(error: unknown): never[] {
   throw new CommandError(errorText(error), { cause: error });
 }
 
-/** Milliseconds since 1970. New data is in the log beside the file. */
+/** Time of the last write; milliseconds since the epoch. New data is in the log beside the file. */
 async function changedAt(file: string): Promise<number> {
   const times = await Promise.all(['', '-wal'].map((end) => stat(file + end).catch(() => undefined)));
   return Math.max(0, ...times.map((time) => time?.mtimeMs ?? 0));
 }
 
 /**
- * Copies `paths` from `data` to `to` in groups. Within a group each copy shows the moment when its transaction started,
- * and those moments are milliseconds apart. Resolves with what was copied: an object that is deleted meanwhile is left
- * out.
+ * Copies `paths` from `data` to `to` in groups. Each copy shows the moment when its transaction started; within a group
+ * these moments are milliseconds apart. Resolves to the copied paths: an object that is deleted meanwhile is omitted.
  */
 export async function copyDatabases(
   data: string,
@@ -117,13 +121,17 @@ export async function copyDatabases(
   return copied;
 }
 
-/** Opens the database in a transaction that sees its current state. Undefined if it is gone, or just being created. */
+/**
+ * Opens the database in a transaction that sees its current state. Undefined if the database was deleted, or is just
+ * being created.
+ */
 function hold(file: string): DatabaseSync | undefined {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
-    // Its creator is about to enable the write-ahead log, which needs exclusive access: a transaction here would block
-    // the gateway.
+    // The process that creates the file is about to enable the write-ahead log, which needs exclusive access. A
+    // transaction
+    // here would block the gateway.
     if (database.prepare('PRAGMA journal_mode').get()?.journal_mode !== 'wal') {
       database.close();
       return undefined;
@@ -139,7 +147,7 @@ function hold(file: string): DatabaseSync | undefined {
   }
 }
 
-/** Finds a damaged copy now, while the original can still be repaired. */
+/** Checks a copy, so that damage is found while the original can still be repaired. @throws CommandError */
 function refuseDamaged(file: string, path: string): void {
   const database = new DatabaseSync(file, { readOnly: true });
   try {
@@ -151,8 +159,8 @@ function refuseDamaged(file: string, path: string): void {
 }
 
 /**
- * Copies the keys and the layout's version, all from one moment, because a rotation replaces several keys one after the
- * other. Resolves with their paths.
+ * Copies the keys and the version of the data directory as of one moment, because a rotation replaces several keys one
+ * after the other. Resolves to their paths.
  */
 export async function copyKeys(data: string, to: string): Promise<string[]> {
   for (let n = 0; n < UNCHANGED_TRIES; n++) {
@@ -169,7 +177,7 @@ export async function copyKeys(data: string, to: string): Promise<string[]> {
 
 async function keysOf(data: string): Promise<Map<string, string>> {
   const names = await readdir(join(data, 'issuer')).catch(nothingThere);
-  // An editor's copy of a key does not belong to the gateway, and restore would refuse it.
+  // Other files, such as an editor's copy of a key, are skipped, because restore would refuse them.
   const paths = [
     LAYOUT_FILE,
     'admin.key',

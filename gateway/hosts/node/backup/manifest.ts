@@ -1,28 +1,28 @@
-/** The description of a backup: its first file. */
+/** The manifest describes a backup and is its first file. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import * as z from 'zod';
 
 export const MANIFEST = 'manifest.json';
-/** Versions of the manifest: the current one, and that of a gateway on workerd. */
+/** Versions of the manifest: the current one, and that of version 0.1 of the gateway, which ran on workerd. */
 export const BACKUP_FORM = 2;
 export const WORKERD_FORM = 1;
-/** A manifest needs about 150 bytes per file. */
+/** Maximum bytes of a manifest, which needs about 150 per file. */
 export const BACKUP_MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
-/** Only names that occur in a data directory: no parent directory, no absolute path. */
+/** Matches only paths that occur in a data directory: no parent directory, no absolute path. */
 export const BACKUP_PATH_PATTERN =
   /^(layout\.json|role\.json|admin\.key|accounts\.sqlite|following\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 
 export const backupManifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),
-  /** Version of the program that made it. */
+  /** Version of the program that made the backup. */
   version: z.string(),
-  /** RFC 3339. */
+  /** When the backup was made, in RFC 3339. */
   made_at: z.string(),
-  /** The layout's version. */
+  /** Version of the data directory; see layout.ts. */
   layout: z.number().int().min(1),
-  /** Applied migrations of its accounts, in order. */
+  /** Applied migrations of the accounts, in order. */
   migrations: z.array(z.string()),
   files: z.array(
     z.object({
@@ -34,7 +34,7 @@ export const backupManifestSchema = z.object({
 });
 export type BackupManifest = z.infer<typeof backupManifestSchema>;
 
-/** The version that a manifest states, even if `backupManifestSchema` refuses it. */
+/** Returns the version that a manifest states, even if `backupManifestSchema` refuses it. */
 export function manifestForm(stated: unknown): number | undefined {
   return z.object({ otela_backup: z.number() }).safeParse(stated).data?.otela_backup;
 }

@@ -37,12 +37,10 @@ import {
 } from './manifest.ts';
 import { ArchiveError, type TarEntry, unpackTar } from './tar.ts';
 
-/** Alarms after a restore. */
-
 /**
- * Gives every object without an alarm one that fires immediately. Alarms are in a separate file: an alarm that fired
- * during the backup may be missing in the copy of that file while its work is missing in the copy of its object's file.
- * Objects tolerate extra alarms. `objects`: a directory that no gateway uses.
+ * Gives every object without an alarm one that fires immediately. Alarms are in a separate file, so a backup may miss
+ * both an alarm that fired while the backup was made, and the work that it did in its object's file. Objects tolerate
+ * additional alarms. `objects`: a directory that no gateway uses.
  */
 export function scheduleAllAlarms(objects: string): void {
   if (!existsSync(objects)) return;
@@ -81,7 +79,9 @@ keys are unknown, and keys that were revoked since then work again. Agents recon
   run: restoreCommand,
 };
 
-/** Files stay here until all are verified. If this directory exists without a lock, a restore was interrupted. */
+/**
+ * Files are unpacked here until all are verified. If this directory exists without a lock, a restore was interrupted.
+ */
 const UNFINISHED = 'restoring';
 const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, REPLICATION_FILE, 'objects', 'files'];
 
@@ -114,7 +114,7 @@ async function restore(directory: string, file: string, known: readonly string[]
     advanceCounters(unfinished);
     scheduleAllAlarms(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
-    // Created last: without it no program takes the directory for a gateway's.
+    // The lock is created last: without it, no program takes the directory for a gateway's.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
     return manifest;
   } finally {
@@ -122,12 +122,12 @@ async function restore(directory: string, file: string, known: readonly string[]
   }
 }
 
-/** A backup of a gateway that never served a node has no objects. */
+/** A backup of a gateway that never had an object lacks the directory. */
 function whereItIs(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
 }
 
-/** The directory must be empty except for the remains of an interrupted restore. @throws CommandError */
+/** Refuses a directory that is not empty, except for what an interrupted restore left. @throws CommandError */
 async function refuseUsed(data: string): Promise<void> {
   const entries = (await readdir(data)).filter((name) => name !== 'lost+found');
   if (entries.includes('lock')) lockDirectory(data)();
@@ -138,8 +138,8 @@ async function refuseUsed(data: string): Promise<void> {
 }
 
 /**
- * Verifies while unpacking: every file is named by the manifest, with its SHA-256, and none is missing. @throws
- * ArchiveError
+ * Unpacks and verifies the files: the manifest must name every file with its SHA-256, and none may be missing.
+ * @throws ArchiveError
  */
 async function unpack(file: string, to: string, known: readonly string[]): Promise<BackupManifest> {
   const source = createReadStream(file);

@@ -1,5 +1,5 @@
 /**
- * The temporary directory of a backup. It contains every key of the gateway, so it is removed however the backup ends.
+ * The temporary directory of a backup. It contains all keys of the gateway, so it is removed however the backup ends.
  */
 import { rmSync } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, rm } from 'node:fs/promises';
@@ -9,12 +9,13 @@ import { lockDirectory } from '../data/data-directory.ts';
 
 const PREFIX = '.otela-backup-';
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** A copy that is being written may create a file during the removal. */
+/** How often the removal is tried, because a copy that is being written may create a file during it. */
 const REMOVE_TRIES = 5;
 
 /**
- * Provides a directory beside the backup's destination, so that the result can be renamed, while `use` runs; a signal
- * ends it, too. Removes and reports what `kill -9` or a crash of the machine left there. @throws CommandError
+ * Creates a directory beside the backup's destination, so that the result can be renamed, and removes it after `use` or
+ * when a signal ends the process. Also removes and reports what `kill -9` or a crash of the machine left there.
+ * @throws CommandError
  */
 export async function withStaging<T>(
   beside: string,
@@ -26,7 +27,7 @@ export async function withStaging<T>(
   });
   const gone = (signal: NodeJS.Signals) => {
     rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
-    // No listener is left, so the signal ends this process, and the waiting caller gets the error.
+    // No listener is left, so the signal ends this process. The waiting caller gets the error first.
     for (const one of SIGNALS) process.off(one, gone);
     process.kill(process.pid, signal);
   };
@@ -46,7 +47,10 @@ export async function withStaging<T>(
   }
 }
 
-/** This user's directories whose lock no process holds. Without a lock file a directory is still empty. */
+/**
+ * Returns this user's temporary directories whose lock no process holds. A directory without a lock file is still
+ * empty.
+ */
 async function leftBeside(beside: string): Promise<string[]> {
   const left: string[] = [];
   for (const name of (await readdir(beside)).filter((one) => one.startsWith(PREFIX))) {

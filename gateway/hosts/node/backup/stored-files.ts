@@ -1,23 +1,23 @@
-/** Uploaded files and batch results. They are complete and immutable once they have their name. */
+/** Links uploaded files and batch results. They are complete and immutable once they have their name. */
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 const DIRECTORY = 'files';
-/** Another file system, or one without links or without permission for them: the file is copied instead. */
+/** Errors after which the file is copied instead: another file system, one without links, or no permission for them. */
 const NO_LINK: readonly unknown[] = ['EXDEV', 'EPERM', 'ENOTSUP', 'EMLINK'];
 
-/** Links every file of `data` into `to`, which keeps it if its owner deletes it. Resolves with all paths in `to`. */
+/** Links every file of `data` into `to`, where it stays if its owner deletes it. Resolves to all paths in `to`. */
 export async function linkFiles(data: string, to: string): Promise<string[]> {
   const names = await readdir(join(data, DIRECTORY)).catch(unless('ENOENT', [] as string[]));
-  // Incomplete uploads have another name.
+  // Incomplete uploads have names of another form, so they are skipped.
   const paths = names.map((name) => `${DIRECTORY}/${name}`).filter((path) => BACKUP_PATH_PATTERN.test(path));
   if (paths.length > 0) await mkdir(join(to, DIRECTORY), { recursive: true, mode: 0o700 });
   const linked = await Promise.all(paths.map((path) => linkOne(join(data, path), join(to, path))));
   return paths.filter((_, at) => linked[at]);
 }
 
-/** Returns false if it was deleted meanwhile. */
+/** Returns false if the file was deleted meanwhile. */
 async function linkOne(from: string, to: string): Promise<boolean> {
   try {
     await link(from, to);

@@ -2,13 +2,13 @@
 import { createReadStream } from 'node:fs';
 import { CommandError } from '../../../command.ts';
 
-/** Not one of our archives, or incomplete. */
+/** The archive is incomplete, or was not made by `otela-gateway backup`. */
 export class ArchiveError extends CommandError {}
 
 const BLOCK_BYTES = 512;
 const NAME_BYTES = 100;
 const PREFIX_BYTES = 155;
-/** Eleven octal digits. */
+/** Largest number in eleven octal digits. */
 const OCTAL_MAX = 8 ** 11;
 const AT = {
   name: 0,
@@ -24,14 +24,14 @@ const AT = {
 };
 
 interface Packed {
-  /** Relative, with slashes. */
+  /** Relative path with slashes. */
   path: string;
   bytes: number;
-  /** A file's name, or its content. */
+  /** Path of a file to read, or the content itself. */
   content: string | Buffer;
 }
 
-/** The bytes of an archive; every file is accessible only to its owner. */
+/** Yields the bytes of an archive. Every file in it is accessible only to its owner. */
 export async function* packTar(files: readonly Packed[], mtimeS: number): AsyncGenerator<Buffer> {
   for (const { path, bytes, content } of files) {
     yield header(path, bytes, mtimeS);
@@ -55,7 +55,7 @@ function header(path: string, bytes: number, mtimeS: number): Buffer {
   block.write('0000000\0', AT.gid);
   if (bytes < OCTAL_MAX) block.write(`${bytes.toString(8).padStart(11, '0')}\0`, AT.size);
   else {
-    // GNU's encoding beyond 8 GiB, which every tar reads: binary, with the first bit set.
+    // Sizes from 8 GiB use GNU's encoding, which every tar reads: binary, with the first bit set.
     block.writeBigUInt64BE(BigInt(bytes), AT.size + 4);
     block[AT.size] = 0x80;
   }
@@ -68,7 +68,7 @@ function header(path: string, bytes: number, mtimeS: number): Buffer {
   return block;
 }
 
-/** Longer names are split at a slash into two fields. */
+/** Splits a long path at a slash into two fields. */
 function divided(path: string): { name: string; prefix: string } {
   if (Buffer.byteLength(path) <= NAME_BYTES) return { name: path, prefix: '' };
   for (let at = path.indexOf('/'); at > 0; at = path.indexOf('/', at + 1)) {
@@ -78,7 +78,7 @@ function divided(path: string): { name: string; prefix: string } {
   throw new ArchiveError(`${path} is too long a name for an archive`);
 }
 
-/** The checksum field itself counts as spaces. */
+/** Computes the checksum of a header. The checksum field itself counts as spaces. */
 function sumOf(block: Buffer): number {
   let sum = 0;
   for (const [at, byte] of block.entries()) sum += at >= AT.sum && at < AT.sum + 8 ? 0x20 : byte;
@@ -90,11 +90,11 @@ const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK
 export interface TarEntry {
   path: string;
   bytes: number;
-  /** Must be read to its end before the next file is requested. */
+  /** The content must be read to its end before the next file is requested. */
   content: AsyncIterable<Buffer>;
 }
 
-/** The files of an archive, in order. @throws ArchiveError */
+/** Yields the files of an archive, in order. @throws ArchiveError */
 export async function* unpackTar(stream: AsyncIterable<Buffer>): AsyncGenerator<TarEntry> {
   const source = new Source(stream);
   for (;;) {
@@ -120,7 +120,7 @@ function opened(block: Buffer): { path: string; bytes: number } {
   return { path, bytes };
 }
 
-/** Reads the requested lengths from chunks as they arrive. */
+/** Returns requested lengths from a stream of chunks. */
 class Source {
   readonly #chunks: AsyncIterator<Buffer>;
   #rest: Buffer = Buffer.alloc(0);

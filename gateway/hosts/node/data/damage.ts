@@ -1,4 +1,4 @@
-/** Detects unreadable databases and names the command that helps, before a start changes anything. */
+/** Detects unreadable databases, and names the command that helps, before a start changes anything. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorText } from '../../../../shared/text/error-text.ts';
@@ -7,19 +7,22 @@ import { isDamage } from '../sqlite.ts';
 import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
 
 /**
- * Without these no request can be answered. The other files belong to one node, one model or one hour each, and there
- * may be thousands.
+ * Databases without which no request can be answered. Each of the other files belongs to one node, model or hour, and
+ * there may be thousands.
  */
 const NEEDED = [ACCOUNTS_FILE, 'objects/alarms.sqlite', 'objects/REGISTRY'];
-/** The same on workerd. */
+/** The same files in a data directory of workerd. */
 const NEEDED_ON_WORKERD = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
 
-/** Reads first bytes and schema, which is cheap enough for every start. @throws CommandError */
+/**
+ * Reads the first bytes and the schema of each database, which is cheap enough for every start.
+ * @throws CommandError
+ */
 export function refuseUnreadableFile(data: string): void {
   for (const file of databases(data)) check(file, 'SELECT count(*) AS found FROM sqlite_master', () => true);
 }
 
-/** Reads every page. Used after a failed start, where the seconds are worth it. @throws CommandError */
+/** Reads every page of each database. Called after a failed start, because it takes seconds. @throws CommandError */
 export function refuseDamaged(data: string): void {
   for (const file of databases(data)) check(file, 'PRAGMA quick_check(1)', (result) => result === 'ok');
 }

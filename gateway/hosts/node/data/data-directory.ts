@@ -23,28 +23,28 @@ import { makeDirectory } from './make-directory.ts';
 import { ACCOUNTS_FILE, appliedMigrations, refuseNewerSchema } from './schema-version.ts';
 
 export interface DataDirectory {
-  /** Absolute, symbolic links resolved. */
+  /** Absolute path without symbolic links. */
   path: string;
   adminKey: string;
-  /** What the gateway stores of the key: SHA-256, hex. */
+  /** SHA-256 of the operator's first key in hex; the gateway gets only this. */
   adminKeyHash: string;
   issuer: string;
   objects: string;
-  /** A file. */
+  /** Path of accounts.sqlite. */
   accounts: string;
-  /** Lets another gateway use the directory. The end of the process has the same effect. */
+  /** Releases the lock, so that another gateway can use the directory. The end of the process has the same effect. */
   release(): void;
 }
 
 const SQLITE_BUSY = 5;
 
-/** An operator's error, not a bug; printed without a stack. */
+/** An operator's error, not a bug. Printed without a stack trace. */
 class DataDirectoryError extends CommandError {}
 
 /**
  * Opens the directory and creates what is missing.
  * @param migrations those that this program knows
- * @throws CommandError if it must not be used
+ * @throws CommandError if the directory must not be used
  */
 export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
   await makeDirectory(dir);
@@ -76,7 +76,10 @@ export async function openDataDirectory(dir: string, migrations: readonly string
   };
 }
 
-/** A mistyped --data must not take over /tmp, nor spread files over a home directory. */
+/**
+ * Refuses a directory with other files. A mistyped --data must not take over /tmp, nor spread files over a home
+ * directory.
+ */
 async function refuseForeign(path: string): Promise<void> {
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   if (entries.length === 0 || entries.includes('lock')) return;
@@ -84,14 +87,15 @@ async function refuseForeign(path: string): Promise<void> {
 }
 
 /**
- * A lock that the kernel releases with the process, even after `kill -9`: SQLite's, on a separate file. A pid file
- * would need a guess, and a socket is not visible from another network namespace. @throws DataDirectoryError if another
- * process has it
+ * Locks the directory with a lock of SQLite on a separate file. The kernel releases it with the process, even after
+ * `kill -9`. A pid file would need a guess whether the process still runs, and a socket is not visible from another
+ * network namespace.
+ * @throws DataDirectoryError if another process has the lock
  */
 export function lockDirectory(path: string): () => void {
   const database = new DatabaseSync(join(path, 'lock'));
   try {
-    // With journal_mode=OFF SQLite would need space on the disk for this.
+    // With a journal on disk, SQLite would need disk space for the lock.
     database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (cause) {
     database.close();

@@ -3,14 +3,17 @@
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 
-/** No space, quota exceeded, read-only, no permission, device error; and SQLite's codes for the same. */
+/**
+ * Error codes of the disk: no space, quota exceeded, read-only, no permission, device error; and SQLite's codes for the
+ * same.
+ */
 const DISK_CODES: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO'];
 const SQLITE_CODES: readonly unknown[] = [8, 10, 13, 14];
 const PRIMARY_CODE = 0xff;
 
 /**
- * Rethrows an error; a disk error gets the directory's name, in one line and without a stack. @throws CommandError, or
- * `error`
+ * Rethrows an error. The message of a disk error names the directory and is printed in one line, without a stack trace.
+ * @throws CommandError, or `error`
  */
 export function rethrowDiskError(directory: string, error: unknown): never {
   if (error instanceof CommandError || !isOfDisk(error)) throw error;

@@ -1,6 +1,6 @@
 /**
- * The layout of a data directory: its files and their contents. `layout.json` identifies it and numbers its versions.
- * The tables of `accounts.sqlite` are versioned separately (migrations/).
+ * The version of a data directory's files and their contents, which `layout.json` contains. The tables of
+ * `accounts.sqlite` are versioned separately (migrations/).
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,25 +11,27 @@ import { CommandError } from '../../../command.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
-/** Migrates a data directory from one version to the next. It must also work on what an interrupted run left. */
+/** Migrates a data directory from one version to the next. It must also work on what an interrupted migration left. */
 type LayoutMigration = (data: string) => Promise<void>;
 
 /**
- * The first migrates version 1 to version 2, and so on. A change of stored objects or alarms, or of a file name, needs
- * an entry here unless the object itself reads the old form. Either way it needs a directory of the previous version:
- * test/fixtures/data-directory.
+ * Migrations: the first one migrates version 1 to version 2, and so on. A change of stored objects, of alarms or of a
+ * file name needs an entry here, unless the object itself reads the old form. In both cases it needs a directory of the
+ * previous version in test/fixtures/data-directory.
  */
 const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
-  // New: monthly usage of other gateways (limits) and request timelines (observe). Their objects create the tables.
+  // Version 2 adds monthly usage of other gateways (limits) and request timelines (observe). Their objects create the
+  // tables.
   async () => {},
-  // New: running requests (limits) and what a record replaces (tunnels' usage). Their objects create the tables and
-  // columns.
+  // Version 3 adds running requests (limits) and what a record replaces (tunnels' usage). Their objects create the
+  // tables
+  // and columns.
   async () => {},
 ];
 
 const layoutSchema = z.object({ layout: z.literal('node'), version: z.number().int().min(1) });
 
-/** The version that a program with these migrations writes. */
+/** Returns the version that a program with these migrations writes. */
 export function newestLayout(migrations: readonly LayoutMigration[] = LAYOUT_MIGRATIONS): number {
   return migrations.length + 1;
 }
@@ -51,7 +53,7 @@ export function layoutOf(data: string, newest = newestLayout()): number | undefi
   return layout.data.version;
 }
 
-/** @throws CommandError */
+/** @throws CommandError if `version` is newer than this program's */
 export function refuseNewerLayout(what: string, version: number, newest = newestLayout()): void {
   if (version <= newest) return;
   throw new CommandError(
@@ -60,7 +62,7 @@ export function refuseNewerLayout(what: string, version: number, newest = newest
   );
 }
 
-/** Migrates step by step. The version is written after each step, so that an interrupted start continues there. */
+/** Migrates step by step. The version is written after each step, so that an interrupted start continues after it. */
 export async function migrateLayout(data: string, migrations = LAYOUT_MIGRATIONS): Promise<void> {
   const newest = newestLayout(migrations);
   const version = layoutOf(data, newest);
@@ -76,8 +78,8 @@ function write(data: string, version: number): void {
 }
 
 /**
- * Data of version 0.1, which ran on workerd, and of a trial version of this host. Neither can be imported. @throws
- * CommandError
+ * Refuses data of version 0.1, which ran on workerd, and of a trial version of this host. Neither can be imported.
+ * @throws CommandError
  */
 function refuseOthers(data: string): undefined {
   const has = (directory: string, found = /./) =>

@@ -2,9 +2,10 @@ import { mkdir } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * Creates a directory and its missing parents, accessible only to the owner. Not with Node's `recursive`: below /proc
- * or an automounter, where a directory exists but nothing can be created in it, that never ends, and the process
- * receives no signal. @throws Error
+ * Creates a directory and its missing parents, accessible only to the owner. Node's option `recursive` is not used:
+ * below /proc or an automounter, where a directory exists but nothing can be created in it, it never ends, and the
+ * process handles no signal.
+ * @throws Error
  */
 export async function makeDirectory(path: string): Promise<void> {
   const error = await failureOf(path);
@@ -16,7 +17,7 @@ export async function makeDirectory(path: string): Promise<void> {
   if (again !== undefined) throw again;
 }
 
-/** Undefined: it exists. */
+/** Tries to create one directory. Undefined: it exists now. */
 function failureOf(path: string): Promise<NodeJS.ErrnoException | undefined> {
   return mkdir(path, { mode: 0o700 }).then(
     () => undefined,

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 
-/** Trimmed content. Undefined if the file does not exist. */
+/** Reads a file and trims its content. Undefined if the file does not exist. */
 export async function readIfExists(file: string): Promise<string | undefined> {
   try {
     return (await readFile(file, 'utf8')).trim();

@@ -1,19 +1,19 @@
-/** The schema of a data directory's accounts: which migrations were applied. */
+/** Reads which migrations were applied to the accounts of a data directory. */
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { CommandError } from '../../../command.ts';
 
-/** Relative to the data directory. */
+/** Path relative to the data directory. */
 export const ACCOUNTS_FILE = 'accounts.sqlite';
 
-/** Names in the order of application; empty if the file does not exist yet. Writes nothing. */
+/** Returns the names in the order of application; empty if the file does not exist yet. Writes nothing. */
 export function appliedMigrations(accounts: string): string[] {
   const rows = read(accounts, 'd1_migrations', 'SELECT name FROM d1_migrations ORDER BY id');
   return rows.map(({ name }) => String(name));
 }
 
-/** A stored setting, parsed; undefined if it is not set. */
+/** Reads a stored setting; undefined if it is not set. */
 export function storedSetting(accounts: string, name: string): unknown {
   const [row] = read(accounts, 'settings', 'SELECT value FROM settings WHERE name = ?', name);
   return row?.value;
@@ -30,21 +30,21 @@ function read(file: string, table: string, query: string, ...bindings: string[])
   }
 }
 
-/** Opens a database so that nothing is written, not even beside it. */
+/** Opens a database so that nothing is written, not even a log beside it. */
 export function openToRead(file: string): DatabaseSync {
   const url = pathToFileURL(file);
-  // Without a log beside it the file is complete by itself. Opened in any other way, SQLite would leave a log there.
+  // Without a log beside it, the file is complete. If it were not opened as immutable, SQLite would leave a log there.
   if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
   return new DatabaseSync(url, { readOnly: true });
 }
 
-/** The migrations in `applied` that this program does not know, so a newer program applied them. */
+/** Returns the migrations in `applied` that this program does not know, which a newer program applied. */
 export function unknownMigrations(known: readonly string[], applied: readonly string[]): string[] {
   return applied.filter((name) => !known.includes(name));
 }
 
 /**
- * @throws CommandError if a newer program wrote the data: this program does not know its structure and would damage it
+ * @throws CommandError if a newer program wrote the data: this program does not know its structure and could damage it
  */
 export function refuseNewerSchema(what: string, known: readonly string[], applied: readonly string[]): void {
   const newer = unknownMigrations(known, applied);

@@ -1,4 +1,4 @@
-/** Checks the data directory: may it be used, is there space, does its content fit this program. */
+/** Checks the data directory: whether it can be used, has enough space, and fits this program. */
 import { accessSync, constants } from 'node:fs';
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -14,10 +14,10 @@ import { ACCOUNTS_FILE, appliedMigrations, unknownMigrations } from '../data/sch
 import { loadManifest } from '../serve/program-files.ts';
 
 const MIB = 1024 * 1024;
-/** Space for SQLite's logs and a month of records of a small site. */
+/** Space for SQLite's logs and a month of usage records of a small site. */
 const FREE_LOW_MIB = 2048;
 const FREE_MIN_MIB = 256;
-/** `f_type` of statfs(2). SQLite's shared memory does not work on these. */
+/** Network file systems by `f_type` of statfs(2). SQLite's shared memory does not work on them. */
 const NETWORK: Readonly<Record<number, string>> = {
   26985: 'NFS',
   1397118030: 'NCP',
@@ -30,7 +30,7 @@ const NETWORK: Readonly<Record<number, string>> = {
 const RIGHTS = 0o777;
 const OTHERS = 0o077;
 const DAY_MS = 86_400_000;
-/** Without the root key the certificate is not renewed automatically. */
+/** Warns this many days before the certificate's end, because without the root key it is not renewed automatically. */
 const CERTIFICATE_SOON_DAYS = 30;
 
 const exists = (path: string) =>
@@ -90,7 +90,7 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
   return { running, findings };
 }
 
-/** The nearest existing parent, below which the first start creates all missing directories. */
+/** Returns the nearest existing parent. Below it, the first start creates the missing directories. */
 async function standingAbove(path: string): Promise<string> {
   const parent = dirname(resolve(path));
   return parent === dirname(parent) || (await exists(parent)) ? parent : standingAbove(parent);
@@ -161,7 +161,7 @@ export async function checkSchema(path: string): Promise<CheckResult[]> {
   }
 }
 
-/** Checks the layout's version, and the databases without which no request can be answered. */
+/** Checks the version of the directory, and the databases without which no request can be answered. */
 export function checkDatabases(path: string): CheckResult {
   const what = 'data';
   try {
@@ -191,7 +191,7 @@ export async function checkAdminKey(path: string): Promise<CheckResult> {
   );
 }
 
-/** Checks what the next start would find, without creating or renewing anything. */
+/** Checks the keys that the next start would find, without creating or renewing any. */
 export async function checkIssuer(path: string, nowMs: number): Promise<CheckResult[]> {
   const [what, dir] = ['issuer', join(path, 'issuer')];
   const [root, key, certificate] = await Promise.all(

@@ -1,6 +1,6 @@
 /**
- * `otela-gateway doctor`: reports what would stop or harm a gateway on this machine, each with its fix. Starts nothing
- * and changes nothing.
+ * `otela-gateway doctor`: reports what would prevent a gateway on this machine from starting or working, each with a
+ * fix. Starts nothing and changes nothing.
  */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ function publicUrlOf(path: string): string | undefined {
     const url: unknown = typeof stored === 'string' ? JSON.parse(stored) : undefined;
     return typeof url === 'string' ? url : undefined;
   } catch {
-    // Unreadable; the schema check reports why.
+    // The file is unreadable; the schema check reports why.
     return undefined;
   }
 }

@@ -7,13 +7,13 @@ import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../
 import { CONNECTIONS_MAX } from '../connections.ts';
 
 const TOOL_MS = 10_000;
-/** The clocks of file servers and of this machine differ slightly. */
+/** Allowed difference, because clocks of file servers and of this machine differ slightly. */
 const AHEAD_MAX_MS = 60_000;
-/** One per connection, three per object database in use, and the rest. */
+/** Wanted limit of open files: one per connection, three per object database in use, and some others. */
 const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
 
-/** Files written here cannot be newer than now. */
+/** Checks the clock: a file that was written earlier must not be newer than now. */
 export async function checkClock(data: string, nowMs: number): Promise<CheckResult[]> {
   const what = 'clock';
   const names = ['.', ...(await readdir(data).catch(() => []))];

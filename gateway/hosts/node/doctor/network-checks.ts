@@ -1,4 +1,4 @@
-/** Checks the port to listen on, and the URL that clients use. */
+/** Checks the listening port, and the URL that clients use. */
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { basename } from 'node:path';
@@ -7,12 +7,12 @@ import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../
 import { printable } from '../../../../shared/terminal/printable.ts';
 
 const ANSWER_MS = 10_000;
-/** Value in /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
+/** The state LISTEN in /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
 const LISTENING = '0A';
-/** Limit for a process's own name. */
+/** Maximum characters of a process's name, which the process can choose. */
 const PROGRAM_MAX_CHARS = 40;
 
-/** @param running a gateway uses the data directory, so it should have the port as well */
+/** @param running true if a gateway uses the data directory; it should then have the port too */
 export async function checkPort(host: string, port: number, running: boolean): Promise<CheckResult> {
   const what = `port ${port}`;
   const code = await tryToListen(host, port);
@@ -49,7 +49,7 @@ export async function checkPort(host: string, port: number, running: boolean): P
   return checkFailed(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
 }
 
-/** Undefined if it worked; otherwise the error's code. */
+/** Tries to listen. Undefined if it worked; otherwise the error's code. */
 function tryToListen(host: string, port: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer();
@@ -58,7 +58,10 @@ function tryToListen(host: string, port: number): Promise<string | undefined> {
   });
 }
 
-/** Shown as `process PID (its program)` if this user may see it: finds sockets by their inode (proc(5)). */
+/**
+ * Finds the process that listens on a port, by the inode of its socket (proc(5)). It is shown as `process PID (its
+ * program)` if this user may see it.
+ */
 async function holderOf(port: number): Promise<{ shown: string; gateway: boolean } | undefined> {
   const tables = await Promise.all(
     ['tcp', 'tcp6'].map((name) => readFile(`/proc/net/${name}`, 'utf8').catch(() => '')),
@@ -73,7 +76,8 @@ async function holderOf(port: number): Promise<{ shown: string; gateway: boolean
     const links = await Promise.all(descriptors.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
     if (!links.some((link) => inodes.has(link))) continue;
     const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    // Only this much: the doctor's output is sent to others, and some programs take secrets as arguments.
+    // Arguments are not shown: the doctor's output may be sent to other people, and some programs take secrets as
+    // arguments.
     const program = printable(basename(command.split(/[\0\s]/)[0] ?? '')).slice(0, PROGRAM_MAX_CHARS);
     return { shown: `process ${pid} (${program})`, gateway: command.includes('gateway') };
   }
@@ -82,7 +86,7 @@ async function holderOf(port: number): Promise<{ shown: string; gateway: boolean
 
 const healthSchema = z.object({ status: z.literal('ok') });
 
-/** Checks that this machine reaches the gateway; whether others do, only they can tell. */
+/** Checks that this machine reaches the gateway. Whether other machines reach it cannot be checked from here. */
 export async function checkPublicUrl(text: string): Promise<CheckResult> {
   const what = 'public URL';
   let url: URL;

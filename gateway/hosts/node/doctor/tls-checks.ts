@@ -1,4 +1,4 @@
-/** Checks the certificate and its key for what browsers and SDKs would refuse. */
+/** Checks the certificate and its key for problems because of which browsers and SDKs would refuse them. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';
@@ -7,7 +7,9 @@ import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../
 import { errorText } from '../../../../shared/text/error-text.ts';
 
 const DAY_MS = 86_400_000;
-/** certbot renews 30 days before the end; at 14 days it has a problem. */
+/**
+ * Warns this many days before the certificate's end: certbot renews 30 days before it, so at 14 days it has a problem.
+ */
 const SOON_DAYS = 14;
 const PEM = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
@@ -75,7 +77,7 @@ function names(leaf: X509Certificate, publicUrl: string | undefined): CheckResul
   ];
 }
 
-/** Browsers fetch missing intermediate certificates; SDKs and agents do not. */
+/** Checks that the file contains the intermediate certificates. Browsers fetch missing ones; SDKs and agents do not. */
 function follows(chain: readonly X509Certificate[]): CheckResult[] {
   const [leaf, next] = chain;
   if (leaf === undefined || leaf.subject === leaf.issuer)

@@ -2,45 +2,45 @@ import type { Socket } from 'node:net';
 import { FastPathResponse } from './fast-path-response.ts';
 import { type FastPathHead, readFastPathHead } from './read-head.ts';
 
-/** If the rest of a body does not arrive this soon after its head, `node:http` takes over. */
+/** If the rest of a body does not arrive this soon after its head, `node:http` takes over the connection. */
 const REST_MS = 50;
 /**
- * Pipelined bytes kept during a response. Beyond this the connection closes after the response, because unread data
- * hides a reset.
+ * Maximum pipelined bytes that are kept during a response. Beyond this the connection closes after the response,
+ * because unread data would hide a reset.
  */
 const PIPELINED_MAX_BYTES = 64 * 1024;
-/** A client that pipelines this much does not wait for its response, so the connection ends. */
+/** A client that pipelines more than this does not wait for its response, so the connection is closed. */
 const DROPPED_MAX_BYTES = 1024 * 1024;
 
 interface FastPathHost {
-  /** Undefined: the request is for `node:http`. */
+  /** Answers a request. Undefined: `node:http` must answer it. */
   answer(head: FastPathHead, response: FastPathResponse): ConnectionTakeover | undefined;
-  /** From now on `node:http` owns the connection. What was read from it is put back. */
+  /** Passes the connection to `node:http`. The bytes that were already read from it are put back. */
   parse(socket: Socket): void;
-  /** Nothing arrived on a new connection for `idleMs`. Sends an error and ends it. */
+  /** Handles a new connection on which nothing arrived for `idleMs`: sends an error and ends it. */
   late(socket: Socket): void;
-  /** The client closed in the middle of a request. Sends an error and ends it. */
+  /** Handles a client that closed in the middle of a request: sends an error and ends the connection. */
   cut(socket: Socket): void;
-  /** The next response is the last one of its connection. */
+  /** True if the next response is the last one of its connection. */
   readonly closing: boolean;
   readonly idleMs: number;
 }
 
 export interface ConnectionTakeover {
-  /** The client left before the response was sent. */
+  /** Called if the client disconnected before the response was sent. */
   leave(): void;
-  /** The response was sent, or can no longer be sent. */
+  /** Called when the response was sent, or can no longer be sent. */
   over(): void;
 }
 
 /**
- * A connection while it carries plain requests, one after another. At the first bytes that are anything else it is
- * passed to `node:http` for good.
+ * A connection that carries fast-path requests, one after another. At the first bytes that are anything else,
+ * `node:http` takes it over permanently.
  */
 export class FastPathConnection {
   readonly #socket: Socket;
   readonly #host: FastPathHost;
-  /** Read, and not part of an accepted request. */
+  /** Bytes that were read and are not part of an accepted request. */
   #buffered: Buffer | undefined;
   #response: FastPathResponse | undefined;
   #taken: ConnectionTakeover | undefined;
@@ -48,7 +48,10 @@ export class FastPathConnection {
   #asked = false;
   /** Bytes that were read and discarded. */
   #dropped = 0;
-  /** Its last response was sent. Further input is discarded: part of a request could look like a complete one. */
+  /**
+   * True if the last response was sent. Further input is discarded, because part of a request could look like a
+   * complete one.
+   */
   #ended = false;
 
   constructor(socket: Socket, host: FastPathHost) {
@@ -59,7 +62,7 @@ export class FastPathConnection {
     socket.on('drain', this.#onDrain);
     socket.on('end', this.#onEnd);
     socket.on('timeout', this.#onTimeout);
-    socket.on('error', ignore); // 'close' follows.
+    socket.on('error', ignore); // the event 'close' follows
     socket.on('close', this.#onClose);
   }
 
@@ -128,7 +131,7 @@ export class FastPathConnection {
     socket.resume();
   }
 
-  /** Nothing more is read from the connection. */
+  /** Stops reading from the connection. */
   #refuse(tell: (socket: Socket) => void): void {
     const socket = this.#socket;
     this.#forget();
@@ -153,7 +156,7 @@ export class FastPathConnection {
     this.#response?.emit('drain');
   };
 
-  /** FIN. As with `node:http`, only what was already written is still sent. */
+  /** Handles FIN. As with `node:http`, only what was already written is still sent. */
   readonly #onEnd = () => {
     if (this.#response === undefined && this.#buffered !== undefined) return this.#refuse(this.#host.cut);
     this.#leave();

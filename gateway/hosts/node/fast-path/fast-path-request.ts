@@ -2,7 +2,7 @@ import { ClientDisconnect } from '../../../../shared/proxy/client-disconnect.ts'
 import type { HttpRequest } from '../../../http/http-request.ts';
 import type { FastPathHead } from './read-head.ts';
 
-/** A request to a model that arrived completely. */
+/** A request to a model whose body has arrived completely. */
 export class FastPathRequest implements HttpRequest {
   readonly method = 'POST';
   readonly path: string;
@@ -15,7 +15,7 @@ export class FastPathRequest implements HttpRequest {
   readonly #scheme: string;
   #controller: AbortController | undefined;
 
-  /** `accepted`: see HttpRequest. */
+  /** @param accepted called with the key's owner when the request's key is valid; see HttpRequest */
   constructor({ path, headers, body }: FastPathHead, scheme: 'http' | 'https', accepted: (holder: string) => void) {
     this.path = path;
     this.whole = body;

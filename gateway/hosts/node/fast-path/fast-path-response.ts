@@ -3,35 +3,51 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { ResponseWriter } from '../response-writer.ts';
 
-/** How long an idle connection is kept. */
+/** An idle connection is closed after this time. */
 export const KEEP_ALIVE_MS = 15_000;
-/** Timeout in the answer's hint. It is shorter, so that a request sent in its last moment still meets an open connection. */
+/**
+ * Timeout that the response's `keep-alive` header states. It is shorter than KEEP_ALIVE_MS, so that a request that is
+ * sent in its last moment still finds the connection open.
+ */
 export const KEEP_ALIVE_HINT_MS = 10_000;
-/** Pieces up to this size are copied together with their framing: one buffer costs the socket less than three. */
+/**
+ * Pieces up to this size are copied together with their chunk framing, because writing one buffer to the socket costs
+ * less than writing three.
+ */
 const COPY_MAX_BYTES = 16 * 1024;
-/** RFC 9110 §5.5: characters not allowed in a value. Obsolete text is passed on as `node:http` does. */
+/**
+ * Characters that RFC 9110 §5.5 does not allow in a header value. Obsolete text (bytes from 0x80) is allowed, as in
+ * `node:http`.
+ */
 const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const CLOSE = 'connection: close\r\n\r\n';
-/** Clients that respect the hint do not use a connection just as it is closed. */
+/**
+ * Headers of a connection that stays open. Clients that respect the timeout do not send a request just as the
+ * connection is closed.
+ */
 const KEEP_ALIVE = `connection: keep-alive\r\nkeep-alive: timeout=${KEEP_ALIVE_HINT_MS / 1000}\r\n\r\n`;
 const CRLF = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 /**
- * The response to one plain request. Emits `drain`, and `close` if the connection ended before the response was sent.
+ * The response to one fast-path request. Emits `drain`, and `close` if the connection ended before the response was
+ * sent.
  */
 export class FastPathResponse extends EventEmitter implements ResponseWriter {
   destroyed = false;
   readonly #socket: Socket;
   readonly #ended: (last: boolean) => void;
-  /** The head, until it is sent with the first bytes. */
+  /** The head until it is sent, together with the first bytes. */
   #head: string | undefined;
   #framing: 'chunked' | 'sized' | 'none' = 'sized';
   #last: boolean;
   #finished = false;
 
-  /** `last`: the connection ends with it. `ended` is called when the system has all of it. */
+  /**
+   * @param last the connection ends after this response
+   * @param ended called when the operating system has the whole response
+   */
   constructor(socket: Socket, last: boolean, ended: (last: boolean) => void) {
     super();
     this.#socket = socket;
@@ -89,7 +105,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
     this.#socket.destroy();
   }
 
-  /** The connection is gone. */
+  /** Called when the connection has closed. */
   closed(): void {
     if (this.destroyed) return;
     this.destroyed = true;
@@ -102,7 +118,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
     return head;
   }
 
-  /** All pieces of one turn are sent in one system call. */
+  /** Collects the pieces of one turn of the event loop, so that they are sent in one system call. */
   #send(...pieces: (Uint8Array | string)[]): boolean {
     const socket = this.#socket;
     if (socket.writableCorked === 0) {
@@ -135,7 +151,7 @@ function joined(head: string, ...parts: Uint8Array[]): Buffer {
 let dateSecond = 0;
 let date = '';
 
-/** RFC 9110 §5.6.7, formatted once a second. */
+/** The `date` header (RFC 9110 §5.6.7), formatted once a second. */
 function dateOf(now: number): string {
   const second = Math.floor(now / 1000);
   if (second !== dateSecond) {

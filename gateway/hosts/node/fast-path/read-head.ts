@@ -1,29 +1,33 @@
 /**
- * Requests that bypass `node:http`: `POST /v1/…`, complete, in a form that no two HTTP/1.1 parsers read differently
- * (RFC 9112). This is not a parser: whatever it does not recognize in every byte is left to `node:http`.
+ * Recognizes requests that bypass `node:http`: complete `POST /v1/…` requests in a form that all HTTP/1.1 parsers read
+ * in the same way (RFC 9112). This is not a parser: a request with any byte that is not recognized is left to
+ * `node:http`.
  */
 
-/** Larger bodies are read as streams, which have their own limits. */
+/** Requests with larger bodies are left to `node:http`, which reads them as streams with their own limits. */
 const FAST_PATH_BODY_MAX_BYTES = 64 * 1024;
 const HEAD_MAX_BYTES = 16 * 1024;
 const HEADERS_MAX = 64;
 
-/** One unambiguous request. */
+/** A request that all parsers read in the same way. */
 export interface FastPathHead {
-  /** Without dots, escapes, doubled slashes or query. */
+  /** The path, without dots, escapes, doubled slashes or a query. */
   readonly path: string;
-  /** By name in lower case; no name occurs twice. */
+  /** Headers by lower-case name. No name occurs twice. */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: Uint8Array;
 }
 
 const END_OF_HEAD = '\r\n\r\n';
 const REQUEST_LINE = /^POST (\/v1(?:\/[A-Za-z0-9_-]+)+) HTTP\/1\.1$/;
-/** RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways, because the input is untrusted. */
+/**
+ * A header line of RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways, because the input is
+ * untrusted and backtracking would cost time.
+ */
 const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\x20-\x7e\t]*)$/;
 const LENGTH = /^(?:0|[1-9]\d{0,5})$/;
 const HOST = /^[\w.-]+(?::\d{1,5})?$/;
-/** Headers that change how a body or a connection must be read. */
+/** Headers that change how a body or a connection must be read. Requests with one of them are left to `node:http`. */
 const NOT_PLAIN: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -36,7 +40,10 @@ const NOT_PLAIN: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** `incomplete`: the head is plain, but its body has not arrived completely. `other`: for `node:http`. */
+/**
+ * Reads a request. `incomplete`: the head is recognized, but the body has not arrived completely. `other`: the request
+ * is for `node:http`.
+ */
 export function readFastPathHead(bytes: Buffer): FastPathHead | 'incomplete' | 'other' {
   const headEnd = bytes.indexOf(END_OF_HEAD);
   if (headEnd < 0 || headEnd > HEAD_MAX_BYTES) return 'other';
@@ -50,11 +57,11 @@ export function readFastPathHead(bytes: Buffer): FastPathHead | 'incomplete' | '
   const end = begin + Number(length);
   if (end - begin > FAST_PATH_BODY_MAX_BYTES || bytes.length > end) return 'other';
   if (bytes.length < end) return 'incomplete';
-  // A copy: the socket's buffer is much larger, and a request may run for an hour.
+  // The body is copied, because the socket's buffer is much larger and a request may run for an hour.
   return { path, headers, body: new Uint8Array(bytes.subarray(begin, end)) };
 }
 
-/** Undefined if a line is not plain. */
+/** Undefined if a line is not recognized. */
 function readHeaders(lines: readonly string[]): Map<string, string> | undefined {
   const headers = new Map<string, string>();
   for (let at = 1; at < lines.length; at++) {

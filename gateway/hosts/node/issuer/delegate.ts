@@ -1,4 +1,7 @@
-/** The key of another gateway of the same institution: created where the root key is, transferred by the operator. */
+/**
+ * The key of another gateway of the same institution. It is created where the root key is, and the operator transfers
+ * it.
+ */
 
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
@@ -20,12 +23,18 @@ import {
 
 const identitySchema = z.strictObject({ key: z.string().max(64), certificate: z.string().max(512) });
 
-/** A new gateway key with its certificate, as JSON; secret. @throws IssuerError if the root key is not here */
+/**
+ * Creates a gateway key with its certificate, as JSON that must be kept secret.
+ * @throws IssuerError if the root key is not on this machine
+ */
 export function issueGatewayKey(files: IssuerFiles, nowS: number): string {
   return JSON.stringify(certifyKey(requireRoot(files), toBase64url(newSeed()), nowS));
 }
 
-/** Stores such a file where a gateway looks for its keys. Repeating changes nothing. @throws CommandError */
+/**
+ * Stores a file of issueGatewayKey where the gateway looks for its keys. Repeating it changes nothing.
+ * @throws CommandError
+ */
 export async function adoptIdentity(dir: string, file: string): Promise<void> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new CommandError(`${file} cannot be read: ${errorText(cause)}`, { cause });
@@ -41,7 +50,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await makeDirectory(dir);
   const own = await readIssuerFile(dir, 'gateway.key');
   if (own === identity.key) return;
-  // Its service still names the original file, but `issuer rotate` has given it a newer key.
+  // The gateway's service may still name the original file although `issuer rotate` has created a newer key.
   const files = own === undefined ? undefined : await openIssuer(dir, nowS());
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
@@ -50,7 +59,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await writeIssuerFile(dir, 'gateway.key', identity.key);
 }
 
-/** @throws CommandError if a follower would become a new institution */
+/** @throws CommandError if there is no identity: without one a follower would become a new institution */
 export async function requireIdentity(dir: string): Promise<void> {
   await makeDirectory(dir);
   if ((await readIssuerFile(dir, 'gateway.key')) !== undefined) return;

@@ -1,4 +1,6 @@
-/** `otela-gateway issuer …`: works only on the key files, so it also helps an operator whose gateway runs elsewhere. */
+/**
+ * `otela-gateway issuer …`: works only on the key files, so it can also be used if the gateway runs on another machine.
+ */
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
@@ -52,12 +54,12 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   if (verb === 'secrets') {
-    // For `wrangler secret bulk`, through a pipe: it contains the gateway's key.
+    // Input for `wrangler secret bulk`, to be piped, because it contains the gateway's key.
     console.log(JSON.stringify(workerSecrets(before)));
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
-  // Followers trust the gateway that the root names.
+  // Followers trust the gateway that the root's statement names, so it must name the new key.
   renewStatement(values.data, after);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);

@@ -27,7 +27,7 @@ import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } fro
 import { makeDirectory } from '../data/make-directory.ts';
 import { readIfExists } from '../data/read-if-exists.ts';
 
-/** Other files there do not belong to the gateway. */
+/** Names of the issuer's files. Other files in the directory do not belong to the gateway. */
 export const ISSUER_FILES: ReadonlySet<string> = new Set([
   'root.key',
   'gateway.key',
@@ -38,28 +38,28 @@ export const ISSUER_FILES: ReadonlySet<string> = new Set([
 
 export interface IssuerFiles {
   dir: string;
-  /** Undefined: stored elsewhere. */
+  /** The root key; undefined: it is stored elsewhere. */
   root: string | undefined;
   gateway: GatewayKey;
   certificate: Certificate;
   retired: GatewayKey[];
-  /** base64url */
+  /** Revocations in base64url. */
   revoked: string[];
 }
 
-/** Reads the issuer in `dir`, creates what is missing and renews what expires. @throws IssuerError */
+/** Reads the issuer in `dir`, creates missing files and renews what expires. @throws IssuerError */
 export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles> {
   await makeDirectory(dir);
   const own = await readIssuerFile(dir, 'gateway.key');
   const root = await readIssuerFile(dir, 'root.key');
   if (root === undefined && own === undefined) {
-    // A new institution only in an empty directory: a lost root key must not be replaced silently.
+    // A new institution is created only in an empty directory: a lost root key must not be replaced silently.
     await writeIssuerFile(dir, 'root.key', toBase64url(newSeed()));
     return openIssuer(dir, nowS);
   }
   const revoked = await lines(dir, 'revoked');
   const gone = new Set(revoked.map(revokedName));
-  // Also repairs an interrupted revocation: whatever a revoked key signs is invalid.
+  // Also completes an interrupted revocation: signatures of a revoked key are invalid.
   const usable = own !== undefined && !gone.has(nameOf(own));
   const key = usable ? own : toBase64url(newSeed());
   if (!usable) await writeIssuerFile(dir, 'gateway.key', key);
@@ -77,7 +77,7 @@ export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles
   return files;
 }
 
-/** The secrets of the Worker; never the root. */
+/** Returns the secrets of the Worker, which never include the root key. */
 export function workerSecrets(files: IssuerFiles) {
   return {
     OTELA_GATEWAY_KEY: files.gateway.key,
@@ -87,12 +87,15 @@ export function workerSecrets(files: IssuerFiles) {
   };
 }
 
-/** In the form that revocations and `issuer show` use. */
+/** Returns the names of keys as revocations and `issuer show` use them. */
 export function keyNames(files: IssuerFiles): { retired: string[]; revoked: string[] } {
   return { retired: files.retired.map((key) => decode(key).keyName), revoked: files.revoked.map(revokedName) };
 }
 
-/** Creates a new gateway key. The former one still collects until its last ticket has ended; its sessions stay. */
+/**
+ * Creates a new gateway key. The former key is kept until its last ticket has ended, to sign watermarks; its sessions
+ * continue.
+ */
 export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFiles> {
   requireRoot(files);
   const useful = files.retired.filter((former) => decode(former).notAfter + TICKET_LIFE_MAX_S > nowS);
@@ -102,8 +105,8 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 }
 
 /**
- * Revokes a key and every session that it admitted; the current key is replaced. The root's own name revokes the whole
- * issuer.
+ * Revokes a key, and with it every session that it admitted. The current key is replaced. If `name` is the root's, the
+ * whole issuer is revoked.
  * @throws IssuerError if `name` is not a key's
  */
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
@@ -123,8 +126,8 @@ interface Stored {
 }
 
 /**
- * The current certificate: the stored one if it belongs to this key and has not expired, otherwise a new one if the
- * root is available.
+ * Returns the current certificate: the stored one if it belongs to this key and has not expired, otherwise a new one if
+ * the root key is available.
  */
 async function current(dir: string, { root, key, stored }: Stored, nowS: number): Promise<Certificate> {
   const known = stored === undefined ? undefined : decode({ key, certificate: stored });
@@ -135,7 +138,7 @@ async function current(dir: string, { root, key, stored }: Stored, nowS: number)
   }
   const usable = stored !== undefined && fits;
   const inForce = usable ? renewIfNeeded(root, { key, certificate: stored }, nowS) : certifyKey(root, key, nowS);
-  // On a full disk the next start creates another one.
+  // If the disk is full, the next start creates another certificate.
   if (inForce.certificate !== stored) await writeIssuerFile(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
   return decode(inForce);
 }
@@ -198,7 +201,7 @@ async function lines(dir: string, name: string): Promise<string[]> {
   return ((await readIssuerFile(dir, name)) ?? '').split('\n').filter((line) => line !== '');
 }
 
-/** Undefined if the file does not exist. Removes other users' access to it. */
+/** Reads a file; undefined if it does not exist. Removes other users' access to it. */
 export async function readIssuerFile(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
   const text = await readIfExists(file);

@@ -1,4 +1,4 @@
-/** A follower's copy of the primary's accounts. Rows are written unchanged, a page at a time, atomically. */
+/** A follower's copy of the primary's accounts. Rows are written unchanged, one page per transaction. */
 import type { Database, SqliteValue } from '../sqlite.ts';
 import type { ChangedRow } from './change-feed.ts';
 import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts';
@@ -6,7 +6,7 @@ import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts'
 export class AccountsReplica {
   readonly #database: Database;
   readonly #columns = new Map<string, ReadonlySet<string>>();
-  /** Unique sets of columns, beside the primary key. */
+  /** Unique sets of columns of each table, without the primary key. */
   readonly #unique = new Map<string, readonly (readonly string[])[]>();
 
   constructor(accounts: Database) {
@@ -18,7 +18,7 @@ export class AccountsReplica {
     }
   }
 
-  /** A complete copy begins: rows that do not arrive until `complete` no longer exist at the primary. */
+  /** Begins a complete copy. Rows that do not arrive before `complete` no longer exist at the primary. */
   begin(): void {
     this.#database.script(
       'CREATE TABLE IF NOT EXISTS follow_seen (tbl TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tbl, key)) WITHOUT ROWID',
@@ -26,7 +26,7 @@ export class AccountsReplica {
     this.#database.rows('DELETE FROM follow_seen', []);
   }
 
-  /** @returns the number of rows that changed */
+  /** Writes rows. @returns how many rows changed */
   apply(rows: readonly ChangedRow[], whole: boolean): number {
     return this.#database.together(() => {
       const before = this.#database.counters().total;
@@ -39,7 +39,7 @@ export class AccountsReplica {
     });
   }
 
-  /** Everything arrived: deletes other rows. */
+  /** Ends a complete copy: deletes the rows that did not arrive. */
   complete(): void {
     this.#database.together(() => {
       for (const { table, key, only } of REPLICATED_TABLES) {
@@ -57,7 +57,7 @@ export class AccountsReplica {
   #write({ table, key, row }: ChangedRow): void {
     const known = REPLICATED_TABLES.find((one) => one.table === table);
     const columns = this.#columns.get(table);
-    // A table or column of a newer primary; this version ignores it.
+    // The table or column is from a newer primary, and this version ignores it.
     if (known === undefined || columns === undefined) return;
     if (row === null) {
       this.#database.rows(`DELETE FROM ${table} WHERE "${known.key}" = ?`, [key]);
@@ -78,8 +78,8 @@ export class AccountsReplica {
   }
 
   /**
-   * Deletes other rows with a value that only one row may have. At the first they have it no more, and their own change comes later: rows come
-   * in the order of their last change.
+   * Deletes other rows that hold a unique value of this row. At the primary they no longer hold the value; their own
+   * change follows, because rows arrive in the order of their last change.
    */
   #makeRoom({ table, key: column }: ReplicatedTable, key: string, row: ChangedRow['row']): void {
     for (const names of this.#unique.get(table) ?? []) {

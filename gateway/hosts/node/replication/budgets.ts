@@ -1,7 +1,7 @@
 /**
- * Tokens of the current month, by the gateway that recorded them. The primary sends them to its followers, so that a
- * promoted one continues with them. A former primary sends the new one what it recorded until then. Each gateway's
- * count only grows, so the larger value is the newer one.
+ * Monthly usage by the gateway that recorded it. The primary sends it to its followers, so that a promoted follower
+ * continues with it. A former primary sends the new one what it recorded until then. A gateway's count only grows, so
+ * the larger value is the newer one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorText } from '../../../../shared/text/error-text.ts';
@@ -13,14 +13,15 @@ import { LINK_ANSWER_MAX_BYTES } from './link.ts';
 import type { RecordQueue } from './record-queue.ts';
 
 /**
- * Limits of one answer: subjects, counts of one subject, bytes. A follower reads LINK_ANSWER_MAX_BYTES, and 100,000 counts.
+ * Maximum subjects, counts per subject, and bytes of one answer. A follower reads LINK_ANSWER_MAX_BYTES, and 100,000
+ * counts.
  */
 const PAGE = 50;
 const PAGE_COUNTS = 50_000;
 const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
 /**
- * Counts per item that is handed over. The primary accepts 8 MiB, and an item that it refuses would block all items
- * after it. One count has at most 3.2 KB: JSON writes a control character of its id as six bytes.
+ * Maximum counts per item that is handed over. The primary accepts 8 MiB, and an item that it refuses would block all
+ * later items. One count has at most 3.2 KB: JSON writes a control character of its id as six bytes.
  */
 const HANDED_OVER_MAX = 2_000;
 const RETRY_MS = 5_000;
@@ -33,10 +34,10 @@ export interface SubjectCounts {
 
 export interface BudgetsPage {
   items: SubjectCounts[];
-  /** Where to continue next. */
+  /** Number after which the next page begins. */
   seq: number;
   more: boolean;
-  /** The last count of a subject that did not fit; the rest is requested with it. */
+  /** The last sent count of a subject that did not fit. The next page continues after it. */
   after?: CountPosition | undefined;
 }
 
@@ -48,11 +49,11 @@ export interface CountPosition {
 
 export class Budgets {
   readonly #database: Database;
-  /** Identifies this gateway's counts. Its key may change, this does not. */
+  /** Identifies this gateway's counts. Unlike the gateway's key it never changes. */
   readonly own: string;
   #last: number;
 
-  /** `key`: name of this gateway's key. */
+  /** @param key name of this gateway's key */
   constructor(database: Database, key: string) {
     this.#database = database;
     const [origin] = database.rows('SELECT name FROM budget_origin', []);
@@ -62,25 +63,25 @@ export class Budgets {
     this.#last = Number(row?.seq ?? 0);
   }
 
-  /** The number of the last change. */
+  /** Number of the last change. */
   get last(): number {
     return this.#last;
   }
 
-  /** Keeps this name from now on, whatever its key. */
+  /** Stores the name, so that it stays when the gateway's key changes. */
   #fixName(): void {
     this.#database.rows('INSERT OR IGNORE INTO budget_origin (name) VALUES (?)', [this.own]);
   }
 
-  /** A subject's usage is about to be recorded. Noted first, so that a crash in between loses no count. */
+  /** Marks a subject as changed before its usage is recorded, so that a crash in between loses no count. */
   note(subject: string): void {
     if (this.#last === 0) this.#fixName();
     this.#database.rows('INSERT OR REPLACE INTO budgets (subject, seq) VALUES (?, ?)', [subject, ++this.#last]);
   }
 
   /**
-   * Subjects that changed after `seq`, with their current counts. If `after.subject` is the next one, only its counts
-   * after that place.
+   * Returns the subjects that changed after `seq`, with their current counts. If `after.subject` is the next subject,
+   * only its counts after that position.
    */
   async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPosition): Promise<BudgetsPage> {
     const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
@@ -93,7 +94,7 @@ export class Budgets {
       if (page.items.length === PAGE) return { ...page, more: true };
       const subject = String(row.subject);
       const { month, counts: all } = await this.counts(subject, limits);
-      // Sorted by place: if a count of an earlier place changes meanwhile, the subject changes and is sent again.
+      // Sorted by position: if an earlier count changes meanwhile, the subject counts as changed and is sent again.
       const left = all
         .filter((count) => after?.subject !== subject || inOrder(after, count) < 0)
         .toSorted((a, b) => inOrder(a, b));
@@ -120,20 +121,20 @@ export class Budgets {
     return { subject, month, counts: counts.map((count) => ({ ...count, origin: count.origin || this.own })) };
   }
 
-  /** Takes another gateway's counts. What it says about this gateway is older than what this one knows. */
+  /** Stores another gateway's counts, except those about this gateway: its own counts are newer. */
   async hear({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
     const others = counts.filter(({ origin }) => origin !== this.own);
     this.note(subject);
     await limits.getByName(subject).hearCounts(month, others);
   }
 
-  /** This gateway was deposed: everything that it recorded is still to be sent. */
+  /** Called when this gateway is deposed as the primary. Marks everything that it recorded to be handed over. */
   depose(): void {
     this.#database.rows('INSERT OR IGNORE INTO past_budgets (subject) SELECT subject FROM budgets', []);
   }
 
   /**
-   * Queues what `depose` noted; later usage waits for that. If the disk is full this is retried, and usage reports wait
+   * Queues what `depose` marked; later usage waits for it. If the disk is full, this is retried, and usage reports wait
    * at the nodes. Never rejects.
    */
   async handOver(

@@ -1,19 +1,19 @@
 /**
- * Tracks which account rows changed, in order. SQLite triggers record a change within its own transaction, so that no
- * writer can forget it. There is one line per row, moved to the end when the row changes again; so there are as many
- * lines as rows, including deleted ones.
+ * Tracks which account rows changed, in order. SQLite triggers record a change within the transaction that makes it, so
+ * that no writer can forget it. There is one entry per row, which moves to the end when the row changes again. So there
+ * are as many entries as rows, including deleted ones.
  */
 import { randomBytes } from 'node:crypto';
 import type { Database, SqliteRow, SqliteValue } from '../sqlite.ts';
 import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts';
 
-/** Rows per answer. */
+/** Maximum rows of an answer. */
 const PAGE_ROWS = 500;
 
 export interface ChangedRow {
   table: string;
   key: string;
-  /** Null: the row was deleted. */
+  /** The row's current content; null: the row was deleted. */
   row: Record<string, string | number | null> | null;
 }
 
@@ -24,17 +24,17 @@ interface Trigger {
 
 interface ChangesPage {
   rows: ChangedRow[];
-  /** Where to continue next. */
+  /** Number after which the next page begins. */
   seq: number;
   more: boolean;
 }
 
 export class ChangeFeed {
   readonly #database: Database;
-  /** Identifies this file's feed: numbers of another feed have no meaning here. */
+  /** Identifies the feed of this file. Numbers of another feed have no meaning here. */
   readonly id: string;
 
-  /** Writes only if something is missing, because a gateway also starts on a full disk. */
+  /** Writes only if something is missing, because a gateway must also start while the disk is full. */
   constructor(accounts: Database) {
     this.#database = accounts;
     const has = accounts.rows("SELECT 1 AS x FROM sqlite_master WHERE name = 'follow_feed'", []).length > 0;
@@ -44,7 +44,7 @@ export class ChangeFeed {
         .rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'", [])
         .map(({ name, sql }) => [String(name), String(sql)]),
     );
-    // Recreated if a migration added columns.
+    // Triggers are recreated if a migration added columns.
     const missing = triggers.filter(({ name, sql }) => known.get(name) !== sql);
     if (!has || missing.length > 0) accounts.together(() => this.#install(missing));
     const [id] = accounts.rows("SELECT value FROM follow_feed WHERE name = 'id'", []);
@@ -89,7 +89,7 @@ export class ChangeFeed {
     ];
   }
 
-  /** Rows from before the first start with a feed. */
+  /** Adds the rows that existed before the file had a feed. */
   #recordExistingRows({ table, key, only }: ReplicatedTable): void {
     const database = this.#database;
     const where = only === undefined ? '' : `${only.replaceAll('ROW.', '')} AND`;
@@ -108,13 +108,13 @@ export class ChangeFeed {
     }
   }
 
-  /** The number of the last change. */
+  /** Number of the last change. */
   get last(): number {
     const [row] = this.#database.rows("SELECT value FROM follow_feed WHERE name = 'last'", []);
     return Number(row?.value ?? 0);
   }
 
-  /** Changes after `seq`, oldest first, each with the row's current content. */
+  /** Returns changes after `seq`, oldest first, each with the row's current content. */
   since(seq: number): ChangesPage {
     const lines = this.#database.rows('SELECT tbl, key, seq FROM account_changes WHERE seq > ? ORDER BY seq LIMIT ?', [
       seq,

@@ -1,30 +1,30 @@
-/** The gateways that follow this one. Recent contact is kept in memory; their existence is stored on disk. */
+/** The followers of this gateway. Recent contact is kept in memory; the list is stored on disk. */
 import type { Database } from '../sqlite.ts';
 
-/** After this silence a follower is forgotten. */
+/** A follower without contact for this time is forgotten. */
 const FORGOTTEN_MS = 7 * 86_400_000;
 const FOLLOWERS_MAX = 8;
 const ROW_EVERY_MS = 60_000;
 
 export interface FollowerEntry {
-  /** Name of its gateway key. */
+  /** Name of the follower's gateway key. */
   key: string;
   url: string;
   version: string;
   seenAt: number;
   connected: boolean;
-  /** Records that wait there for this gateway. */
+  /** Number of records that wait at the follower for this gateway. */
   waiting: number;
 }
 
 interface Known {
   url: string;
   version: string;
-  /** Milliseconds since 1970, as stored in its row. */
+  /** Last contact as stored in the row; milliseconds since the epoch. */
   seenAt: number;
-  /** Milliseconds of a monotonic clock; absent: no contact since this process started. */
+  /** Last contact; milliseconds of a monotonic clock. Absent: none since this process started. */
   heardAt?: number;
-  /** After this silence it is away, as the follower said itself. */
+  /** The follower counts as disconnected after this time without contact. The follower sends it. */
   silenceMs?: number;
   waiting: number;
 }
@@ -41,12 +41,12 @@ export class FollowerTable {
       this.#known.set(String(key), { url: String(url), version: String(version), seenAt: Number(seen_at), waiting: 0 });
   }
 
-  /** @returns false: there are too many already */
+  /** Records contact. @returns false if there are too many followers already */
   heard(key: string, url: string, version: string, waiting: number, silenceMs: number): boolean {
     const before = this.#known.get(key);
     this.#replace(key, url);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;
-    // Its row is only for restarts, so it is updated rarely.
+    // The row is only read after a restart, so it is updated rarely.
     const isOld = before === undefined || Date.now() - before.seenAt > ROW_EVERY_MS;
     const isNews = isOld || before.url !== url || before.version !== version;
     const seenAt = isNews ? Date.now() : before.seenAt;
@@ -62,7 +62,7 @@ export class FollowerTable {
   }
 
   /**
-   * A gateway with a new key at the same URL replaces its former entry, which would otherwise keep a share of each
+   * Removes the former entry of a gateway that has a new key at the same URL. The entry would keep a share of each
    * limit.
    */
   #replace(key: string, url: string): void {
@@ -80,14 +80,17 @@ export class FollowerTable {
       });
   }
 
-  /** The operator removed it. */
+  /** Removes a follower on the operator's request. */
   remove(key: string): boolean {
     const known = this.#known.delete(key);
     this.#database.rows('DELETE FROM followers WHERE key = ?', [key]);
     return known;
   }
 
-  /** The position up to which a follower's records were received. `origin`: the name of its first key. */
+  /**
+   * Returns the position up to which a follower's records were received. `origin`: the name of the follower's first
+   * key.
+   */
   taken(origin: string): number {
     const [row] = this.#database.rows('SELECT position FROM taken_over WHERE key = ?', [origin]);
     return Number(row?.position ?? 0);

@@ -1,24 +1,27 @@
 /**
- * Calls that must take effect once, although they may be repeated if their answer was lost: the repetition gets the
- * first answer.
+ * Calls that must take effect once, although they are repeated if their answer was lost. A repetition gets the first
+ * answer.
  */
 
-/** How long answers are kept; longer than a follower repeats a call. */
+/** How long answers are kept: longer than a follower repeats a call. */
 const RETENTION_MS = 60_000;
-/** Above this limit the oldest is forgotten. Its repetition would count twice, which allows less and never more. */
+/**
+ * Above this number the oldest answer is forgotten. Its repetition would count twice, which makes a limit stricter and
+ * never laxer.
+ */
 const ENTRIES_MAX = 10_000;
 
 export class IdempotentCalls {
   readonly #now: () => number;
-  /** Oldest first. */
+  /** Answers by call, oldest first. */
   readonly #answers = new Map<string, { at: number; answer: Promise<unknown> }>();
 
-  /** `now`: milliseconds of a monotonic clock. */
+  /** @param now returns milliseconds of a monotonic clock */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** A rejected call runs again. */
+  /** Runs the work unless it ran already. A call that was rejected runs again. */
   do(name: string, work: () => Promise<unknown>): Promise<unknown> {
     const now = this.#now();
     for (const [old, { at }] of this.#answers) {

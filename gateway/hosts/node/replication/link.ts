@@ -1,6 +1,6 @@
 /**
- * Requests from one gateway of an institution to another. Requests and answers are signed; an answer's signature covers
- * the request's nonce.
+ * A client for requests from one gateway of an institution to another. Requests and answers are signed; an answer's
+ * signature covers the request's nonce.
  */
 
 import { Agent, type Dispatcher, request } from 'undici';
@@ -12,7 +12,7 @@ import { nowS } from '../../../platform/unix-time.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 import { type GatewayIdentity, SIGNED_HEADER, signRequest, verifyRequest } from './signed-request.ts';
 
-/** Size limit of an answer. */
+/** Maximum bytes of an answer. */
 export const LINK_ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
@@ -27,10 +27,7 @@ export class GatewayLink {
     this.#dispatcher = new Agent({ connections: 8, pipelining: 1 });
   }
 
-  /**
-   * POSTs JSON.
-   * @throws LinkError if there is no valid answer within `withinMs`
-   */
+  /** POSTs JSON and returns the answer. @throws LinkError if there is no valid answer within `withinMs` */
   async ask<T>(
     base: URL,
     path: string,

@@ -1,31 +1,34 @@
-/** Messages between the gateways of one institution: JSON, validated on both sides. Unknown members are ignored. */
+/**
+ * Schemas of the messages between the gateways of one institution: JSON, validated on both sides. Unknown members are
+ * ignored.
+ */
 import * as z from 'zod';
 import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence.ts';
 
 const url = z.url({ protocol: /^https?$/ }).max(2048);
 const cell = z.union([z.string(), z.number(), z.null()]);
-/** Length of a meter's id: a key or a person, with a model's name of 256 characters. */
+/** Maximum characters of a meter's id: a key or a user, with a model's name of 256 characters. */
 const METER_ID_MAX = 512;
 
-/** POST /gateway/follow, once a second. */
+/** POST /gateway/follow, once a second: a follower asks for changes. */
 export const followSchema = z.object({
   /** URL of this follower. */
   url,
   version: z.string().max(64),
-  /** Its state: nothing, or a feed's rows up to a number. */
+  /** Position of the follower's copy: up to which number of which feed. Null: the follower has no copy. */
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
-  /** Records that wait there. */
+  /** Number of records that wait at the follower. */
   waiting: z.number().int().min(0),
-  /** After this silence the follower may use its share of limits. Absent from earlier versions. */
+  /** After this time without contact, the follower may use its share of limits. Earlier versions do not send it. */
   silence_ms: z.number().int().min(FOLLOWER_SILENT_MS).max(SILENCE_MAX_MS).default(FOLLOWER_SILENT_MS),
 });
 
 export const followAnswerSchema = z.object({
   feed: z.string().max(64),
-  /** Epoch of the statement; 0: there is none. */
+  /** Epoch of the statement about the primary; 0: there is no statement. */
   epoch: z.number().int().min(0),
   statement: z.string().max(8192).optional(),
-  /** The cursor belonged to another feed: a complete copy begins with these rows. */
+  /** True if the cursor belonged to another feed, so that a complete copy begins with these rows. */
   anew: z.boolean(),
   rows: z
     .array(
@@ -34,18 +37,18 @@ export const followAnswerSchema = z.object({
     .max(1_000),
   seq: z.number().int().min(0),
   more: z.boolean(),
-  /** The number of the last change of budgets; absent: this version has none. */
+  /** Number of the last change of monthly counts; absent: the primary's version has none. */
   budgets: z.number().int().min(0).optional(),
   /** All followers, including the one that asks. */
   followers: z.array(z.object({ key: z.string().max(64), url })).max(64),
 });
 export type FollowAnswer = z.infer<typeof followAnswerSchema>;
 
-/** POST /gateway/limits */
+/** POST /gateway/limits: a follower calls a limits object of the primary. */
 export const limitCallSchema = z.object({
   subject: z.string().min(1).max(256),
   method: z.enum(['reserve', 'release', 'correct', 'uses', 'used']),
-  /** For a repeated `reserve` whose answer was lost: it counts once. */
+  /** Name of a call that is repeated if its answer was lost. The call counts once. */
   once: z.string().max(64).optional(),
   args: z.array(z.unknown()).max(4),
 });
@@ -57,7 +60,10 @@ const countedSchema = z.object({ origin: z.string().min(1).max(64), id: z.string
 /** Position of a count within a subject. */
 const countPlaceSchema = countedSchema.extend({ subject: subjectSchema });
 
-/** POST /gateway/budgets: changes after `seq`; for a subject that did not fit, the counts after a position. */
+/**
+ * POST /gateway/budgets: asks for monthly counts that changed after `seq`; for a subject that did not fit, for the
+ * counts after a position.
+ */
 export const budgetsSchema = z.object({ seq: z.number().int().min(0), after: countPlaceSchema.optional() });
 export const subjectCountsSchema = z.object({
   subject: subjectSchema,
@@ -71,9 +77,9 @@ export const budgetsPageSchema = z.object({
   after: countPlaceSchema.optional(),
 });
 
-/** POST /gateway/records */
+/** POST /gateway/records: a follower sends usage that it recorded. */
 export const recordsSchema = z.object({
-  /** Identifies the follower's monthly counts, whatever its key; absent: the key's name. */
+  /** Identifies the follower's monthly counts. Unlike its key it never changes. Absent: the key's name. */
   origin: z.string().min(1).max(64).optional(),
   items: z
     .array(
@@ -92,6 +98,6 @@ export const recordsAnswerSchema = z.object({ position: z.number().int().min(0) 
 export const epochSchema = z.object({ statement: z.string().max(8192) });
 export const epochAnswerSchema = z.object({
   epoch: z.number().int().min(0),
-  /** The root's statement for that epoch. */
+  /** The root's statement for the answer's epoch. */
   statement: z.string().max(8192).optional(),
 });

@@ -1,5 +1,6 @@
 /**
- * A former primary hands over what it recorded as the primary, because the new primary's records are the institution's.
+ * Hands over usage records that a former primary recorded as the primary, because only the new primary keeps the
+ * institution's records.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { errorText } from '../../../../shared/text/error-text.ts';
@@ -9,15 +10,15 @@ import { objectName } from '../object-file.ts';
 import type { Database } from '../sqlite.ts';
 import type { RecordQueue } from './record-queue.ts';
 
-/** Rows per message to the primary. */
+/** Maximum rows per message to the primary. */
 const PAGE_ROWS = 200;
-/** Queued messages above which no more records are read. */
+/** If this many messages are queued, no more records are read for now. */
 const WAITING_MAX = 1_000;
 const WAIT_MS = 1_000;
 
 interface PastRecordsOptions {
   database: Database;
-  /** The directory of the hourly files. */
+  /** Directory of the hours' files. */
   directory: string;
   usage: ObjectNamespace<UsageObject>;
   records: RecordQueue;
@@ -25,8 +26,8 @@ interface PastRecordsOptions {
 }
 
 /**
- * An hour is marked as done when its rows are queued. After a crash it starts again: the new primary recognizes each
- * row by its session and stream.
+ * An hour is marked as done when its rows are queued. After a crash in between it is queued again: the new primary
+ * recognizes each row by its session and stream.
  */
 export class PastRecords {
   readonly #options: PastRecordsOptions;
@@ -38,7 +39,8 @@ export class PastRecords {
   }
 
   /**
-   * Call before this gateway follows `first` (name of its key). What the new primary recorded itself came from there.
+   * Call this before this gateway follows `first` (name of the primary's key). Marks the hours to hand over. Rows that
+   * the new primary recorded itself are not handed over.
    */
   note(first: string): void {
     const { directory } = this.#options;
@@ -50,7 +52,7 @@ export class PastRecords {
       ]);
   }
 
-  /** Hands over what was noted. Never rejects. */
+  /** Hands over the marked hours. Never rejects. */
   async run(): Promise<void> {
     const { database, log } = this.#options;
     if (this.#running) return;

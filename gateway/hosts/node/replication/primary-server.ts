@@ -1,4 +1,4 @@
-/** What the primary of an institution answers to its followers: `POST /gateway/…`, signed. */
+/** The primary's answers to its followers: `POST /gateway/…`, signed. */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type * as z from 'zod';
@@ -42,23 +42,23 @@ import {
 
 export const PRIMARY_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Bodies of one gateway that are read concurrently; a gateway has as many connections. */
+/** Maximum bodies of one gateway that are read concurrently. A gateway uses as many connections. */
 const READING_MAX = 8;
 /**
- * Gateways of an earlier version sign no digest in the header. Their bodies are read before the signature can be
- * checked, so only a few concurrently.
+ * Name under which requests of gateways of an earlier version are counted. They do not sign a digest in the header, so
+ * their bodies must be read before the signature can be checked, and only a few concurrently.
  */
 const UNPROVEN = '';
 const UNPROVEN_MAX = 2;
 /** Time limit for a body. */
 const READING_MS = 60_000;
-/** Signatures are valid for an hour before and after this gateway's clock. */
+/** How long nonces are remembered: signatures are valid for an hour before and after this gateway's clock. */
 const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;
-/** Two hours of eight followers that ask once a second. */
+/** Maximum nonces: two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
-/** How wrong a follower's clock may be, in seconds, before it is logged; its records' times are wrong by as much. */
+/** A follower's clock that is wrong by more seconds is logged, because its records' times are wrong by as much. */
 const CLOCK_LOGGED_S = 30;
-/** Name of an hour's records object. */
+/** Name of the usage object of an hour. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
 interface PrimaryServerOptions {
@@ -66,16 +66,16 @@ interface PrimaryServerOptions {
   role(): GatewayRole;
   feed: ChangeFeed;
   members: FollowerTable;
-  /** Without shares: followers' requests count against the whole limit. */
+  /** The limits objects without shares: followers' requests count against the whole limit. */
   limits: ObjectNamespace<LimitsObject>;
   budgets: Budgets;
   usage: ObjectNamespace<UsageObject>;
-  /** A former primary learns that another gateway was promoted. @returns the epoch that is now valid here */
+  /** Called with a promoted gateway's statement. @returns the epoch that is now valid here */
   hear(statement: string): number;
   log(line: string): void;
 }
 
-/** A gateway of this institution, by the name of its key, and how many seconds its clock is ahead. */
+/** The gateway that sent a request: the name of its key, and how many seconds its clock is ahead. */
 interface Asker {
   from: string;
   aheadS: number;
@@ -83,14 +83,14 @@ interface Asker {
 
 export class PrimaryServer {
   readonly #options: PrimaryServerOptions;
-  /** By the name of the gateway's key. */
+  /** Number of bodies that are being read, by the name of the gateway's key. */
   readonly #reading = new Map<string, number>();
-  /** Oldest first. */
+  /** Nonces and the times at which they were received, oldest first. */
   readonly #nonces = new Map<string, number>();
   readonly #idempotentCalls = new IdempotentCalls(() => performance.now());
-  /** By follower: messages are processed sequentially. */
+  /** Pending work by follower: the messages of one follower are processed one after another. */
   readonly #taking = new Map<string, Promise<unknown>>();
-  /** Followers (whose number is bounded) with a wrong clock. */
+  /** Followers (whose number is bounded) whose wrong clock was logged. */
   readonly #wrongClocks = new Set<string>();
 
   constructor(options: PrimaryServerOptions) {
@@ -120,7 +120,10 @@ export class PrimaryServer {
     }
   }
 
-  /** A silent follower uses its share of limits. Replaying its old messages must not make it seem to be connected. */
+  /**
+   * Refuses a repeated nonce. A replay of a disconnected follower's messages must not make it seem connected, because
+   * the follower uses its share of limits meanwhile.
+   */
   #requireNew(nonce: string): void {
     const now = performance.now();
     for (const [old, at] of this.#nonces) {
@@ -132,7 +135,8 @@ export class PrimaryServer {
   }
 
   /**
-   * Checks the signature first, using the digest that it covers: a stranger's body is not read and takes no place.
+   * Reads a body. Checks the signature of the header first, which covers the body's digest: the body of an
+   * unauthenticated peer is not read and does not count against READING_MAX.
    * @throws ApiError, SignatureError
    */
   async #read(message: IncomingMessage, about: string, stallMs: number): Promise<VerifiedRequest & { body: Buffer }> {
@@ -150,7 +154,7 @@ export class PrimaryServer {
     return { ...verified, body };
   }
 
-  /** @throws ApiError 503 */
+  /** Calls `read` if fewer than `most` bodies of this gateway are being read. @throws ApiError 503 */
   async #inPlace<T>(name: string, most: number, read: () => Promise<T>): Promise<T> {
     const reading = this.#reading.get(name) ?? 0;
     if (reading >= most) throw new ApiError('server_is_overloaded', 'This gateway asks too much at once.');
@@ -187,8 +191,9 @@ export class PrimaryServer {
       case '/gateway/budgets':
         return this.#answerBudgets(body);
       case '/gateway/records': {
-        // Identified by the follower's name and not by its key: after a crash a follower with a new key sends again
-        // what is here already.
+        // The position is stored under the follower's origin and not its key's name: after a crash, a follower with a
+        // new key
+        // may send again what is already here.
         const { items, origin = from } = parse(recordsSchema, body);
         return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
       }
@@ -226,7 +231,7 @@ export class PrimaryServer {
     };
   }
 
-  /** Logs once when a follower's clock becomes wrong, and once when it is right again. */
+  /** Logs when a follower's clock becomes wrong, and when it is right again. */
   #logClock(from: string, url: string, aheadS: number): void {
     const isWrong = Math.abs(aheadS) > CLOCK_LOGGED_S;
     if (isWrong === this.#wrongClocks.has(from)) return;
@@ -253,7 +258,7 @@ export class PrimaryServer {
       }
       done = position;
     }
-    // Both calls above know what they have, so a crash before this line causes a harmless repetition.
+    // Both calls above recognize repetitions, so a crash before this line is harmless.
     members.take(origin, done);
     return done;
   }
@@ -273,13 +278,16 @@ interface QueuedSettlement {
   settlement: Partial<AttemptSettlement> & Pick<AttemptSettlement, Always> & { repeated?: boolean };
 }
 
-/** A follower of an earlier version does not say when an attempt ended, and which one it was. */
+/** Completes a settlement of a follower of an earlier version, which does not contain the attempt's number and end. */
 function complete({ position, settlement: { repeated, ...given } }: QueuedSettlement) {
   if (repeated === true) return [];
   return [{ position, settlement: { at: Date.now(), attempt: 1, isComplete: true, isReserved: true, ...given } }];
 }
 
-/** Each gateway numbers its own streams: a node that both use has the same number for two attempts. */
+/**
+ * Adds the gateway to a row's session. Each gateway numbers its own streams, so a node that both use may have two
+ * attempts with the same number.
+ */
 function renamed(row: UsageRow, gateway: string): UsageRow {
   return row.session === '' ? row : { ...row, session: `${row.session}@${gateway.slice(0, 8)}` };
 }

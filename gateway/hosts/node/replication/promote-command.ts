@@ -1,4 +1,4 @@
-/** `otela-gateway promote`. */
+/** `otela-gateway promote`: see promote.ts. */
 import {
   type Command,
   EXIT_DONE,

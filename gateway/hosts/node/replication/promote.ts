@@ -1,4 +1,4 @@
-/** `otela-gateway promote`: a follower becomes the primary, authorized by the root key. */
+/** Makes a follower the primary, authorized by the root key. */
 
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ interface Promotion {
   url: string;
 }
 
-/** @throws CommandError */
+/** @throws CommandError if the follower cannot become the primary */
 export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoch: number; former: string }> {
   const role = readRole(data);
   if (role.role === 'first') throw new CommandError(`${data} is the first gateway already, epoch ${role.epoch}.`);
@@ -41,7 +41,10 @@ export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoc
   return { epoch, former };
 }
 
-/** The follower's position in the former primary's feed. @throws CommandError if it has no copy to serve from */
+/**
+ * Returns the follower's position in the former primary's feed.
+ * @throws CommandError if the follower has no complete copy
+ */
 function copyCursor(data: string): { feed: string; seq: number } {
   const file = join(data, REPLICATION_FILE);
   const database = new Database(file);

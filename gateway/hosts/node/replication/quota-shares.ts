@@ -1,16 +1,16 @@
 /**
- * What a gateway may use of a limit while it is not in contact with the others. The shares add up exactly to the limit.
- * Pure.
+ * Computes which part of a limit a gateway may use while it has no contact with the others. All parts together are
+ * exactly the limit. Pure.
  */
 
 import type { Reservation } from '../../../accounts/limits/limiter.ts';
 import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
 import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../../accounts/limits/parties.ts';
 
-/** Fraction of each limit for a single disconnected follower; several followers divide it. */
+/** Part of each limit for disconnected followers; several followers divide it. */
 const FOLLOWERS_SHARE = 0.5;
 
-/** A share of limits: followers' shares are rounded down, and the primary has what they leave. */
+/** A share of limits. Followers' shares are rounded down, and the primary has the rest. */
 export type QuotaShare =
   | { of: 'first'; followersAway: number; followers: number }
   | { of: 'follower'; followers: number };
@@ -22,11 +22,13 @@ export function shareOfLimit(limit: number, part: QuotaShare): number {
 
 interface SharedReservation {
   asked: Reservation;
-  /** Nothing of a limit is left: the follower's share of one request is zero. */
+  /** True if nothing of a limit is left, because the follower's share of a limit of one request is zero. */
   nothing: boolean;
 }
 
-/** What others recorded this month, by the id of a meter: tokens, or under the GPU prefix milliseconds. */
+/**
+ * Returns what other gateways recorded this month by the id of a meter: tokens, or milliseconds under the GPU prefix.
+ */
 export type RemoteUsage = (id: string) => number;
 
 export function shareReservation(
@@ -50,7 +52,7 @@ interface Sharing {
   model: string | undefined;
 }
 
-/** The shares of `limits` and of the limits for the requested model; those of other models are left out. */
+/** Returns the shares of `limits`, and of the limits for the requested model. Limits for other models are omitted. */
 function sharedLimits(
   limits: Limits | undefined,
   id: string,
@@ -65,7 +67,7 @@ function sharedLimits(
     if (limit === undefined) return;
     const mine = shareOfLimit(limit, part);
     if (mine < 1) nothing = true;
-    // The month's count includes what others recorded.
+    // The month's count includes what other gateways recorded, so it is added.
     parts[name] = booked === undefined ? mine : Math.min(limit, mine + booked);
   };
   share('requests_per_minute');

@@ -1,25 +1,25 @@
 /**
- * Usage counted by a follower for the primary: a queue on disk, sent in order. The primary knows by position what it
+ * Usage that a follower recorded for the primary: a queue on disk, sent in order. The primary knows by position what it
  * has.
  */
 import type { Database } from '../sqlite.ts';
 
-/** Limits of one message: items, and bytes unless a single item is larger. The primary accepts 16 MiB. */
+/** Maximum items of one message, and maximum bytes, unless a single item is larger. The primary accepts 16 MiB. */
 const ITEMS_PER_MESSAGE = 200;
 const MESSAGE_TARGET_BYTES = 4 * 1024 * 1024;
-/** Above this limit the oldest are dropped: about 2 GiB, a month of a busy follower. */
+/** Above this number the oldest items are dropped: about 2 GiB, a month of a busy follower. */
 const WAITING_MAX = 2_000_000;
 
 export interface QueuedRecord {
   position: number;
   /**
-   * `usage`: rows for an hour. `settle`: requests' usage, for limits. `months`: what a former primary recorded until it
-   * was deposed.
+   * `usage`: rows of an hour. `settle`: usage of requests, for limits. `months`: monthly counts of a former primary
+   * from before it was deposed.
    */
   kind: 'usage' | 'settle' | 'months';
-  /** Name of the receiving object: an hour, or the owner of limits. */
+  /** Name of the object that receives the item: an hour, or the owner of limits. */
   name: string;
-  /** JSON. */
+  /** The item as JSON. */
   body: string;
 }
 
@@ -38,7 +38,7 @@ export class RecordQueue {
     return this.#waiting;
   }
 
-  /** On disk when it returns. @throws Error if the disk is full */
+  /** Stores an item. It is on disk when this returns. @throws Error if the disk is full */
   add(kind: QueuedRecord['kind'], name: string, body: unknown): void {
     this.#database.rows('INSERT INTO hand_over (kind, name, body) VALUES (?, ?, ?)', [
       kind,
@@ -70,7 +70,7 @@ export class RecordQueue {
     return over === -1 ? items : items.slice(0, over);
   }
 
-  /** The primary has everything up to `position`. */
+  /** Deletes items up to `position`, which the primary has received. */
   done(position: number): void {
     this.#database.rows('DELETE FROM hand_over WHERE position <= ?', [position]);
     const [row] = this.#database.rows('SELECT count(*) AS n FROM hand_over', []);

@@ -1,4 +1,4 @@
-/** The primary of an institution has a new gateway key: the root signs the statement again for the same epoch. */
+/** Renews the root's statement about the primary, which has a new gateway key. The epoch stays. */
 
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import type { Certificate } from '../../../../shared/lattice/gateway-certificate.ts';
@@ -6,7 +6,9 @@ import { workerdSigner } from '../../../issuer/crypto.ts';
 import { readEpoch, signEpoch } from './epoch.ts';
 import { readRole, writeRole } from './role.ts';
 
-/** Only for a promoted gateway; otherwise there is no statement. `root`: the root's key, base64url. */
+/**
+ * Does nothing for a gateway that was never promoted, because it has no statement. `root`: the root key in base64url.
+ */
 export function renewStatement(
   data: string,
   { root, certificate }: { root: string | undefined; certificate: Certificate },

@@ -1,16 +1,21 @@
-/** The account tables that a follower copies. */
+/** Account tables that a follower copies. */
 
 export interface ReplicatedTable {
   table: string;
-  /** Its primary key. */
+  /** Name of the primary key's column. */
   key: string;
-  /** Changes of only these columns are not replicated. */
+  /** Columns whose changes are not replicated. */
   quiet?: readonly string[];
-  /** SQL condition on NEW and OLD rows, as `ROW`: rows for which it is false are not replicated. */
+  /**
+   * SQL condition on the row, as `ROW`, which stands for NEW and OLD. Rows for which it is false are not replicated.
+   */
   only?: string;
 }
 
-/** The audit log carries the numbers that invalidate cached accounts, so it comes last, after what it refers to. */
+/**
+ * Replicated tables in order. The audit log is last, because its numbers invalidate cached accounts, so it must follow
+ * the rows to which it refers.
+ */
 export const REPLICATED_TABLES: readonly ReplicatedTable[] = [
   { table: 'api_keys', key: 'id', quiet: ['last_used_at'] },
   { table: 'users', key: 'id', quiet: ['last_login_at'] },
@@ -26,7 +31,7 @@ export const REPLICATED_TABLES: readonly ReplicatedTable[] = [
   { table: 'catalogue', key: 'model' },
   { table: 'model_weights', key: 'model' },
   { table: 'peers', key: 'name' },
-  // Each gateway has its own installation secret.
+  // Each gateway has its own installation secret, so it is not copied.
   { table: 'settings', key: 'name', only: "ROW.name <> 'installation_secret'" },
   { table: 'audit_log', key: 'id' },
 ];

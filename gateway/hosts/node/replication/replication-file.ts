@@ -1,4 +1,4 @@
-/** DATA/following.sqlite: followers, queued records, and progress of the copy. */
+/** DATA/following.sqlite: followers, queued records, and the progress of the copy. */
 import { join } from 'node:path';
 import { storageHealth } from '../../../platform/storage/health.ts';
 import { Database } from '../sqlite.ts';
@@ -14,8 +14,8 @@ const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url 
   CREATE TABLE IF NOT EXISTS past_budgets (subject TEXT PRIMARY KEY)`;
 
 /**
- * Opens it and creates what is missing. If the disk is full at the first start with it, the tables stay in memory until
- * the next start; a gateway without followers loses nothing by that.
+ * Opens the file and creates what is missing. If the disk is full at the first start, the tables are in memory until
+ * the next start; a gateway without followers loses nothing by this.
  */
 export function openReplicationFile(data: string): Database {
   const database = new Database(join(data, REPLICATION_FILE));

@@ -1,6 +1,6 @@
 /**
- * One gateway among those of its institution: the primary, or a follower. What it provides to the rest of the gateway
- * depends on that.
+ * Replication of this gateway as the primary or a follower of its institution. It provides the objects (LIMITS, USAGE)
+ * that the rest of the gateway uses in that role.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -32,24 +32,27 @@ import { RoleKeeper } from './role-keeper.ts';
 import { followerLimits, primaryLimits } from './shared-limits.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 
-/** A request waits for it; longer if the primary took longer. */
+/**
+ * Bounds on the wait for a limits call to the primary, during which a request waits. The wait is longer if earlier
+ * calls took longer.
+ */
 const LIMIT_ANSWER = { leastMs: 1_500, mostMs: 15_000 };
-/** Time limit for the next page of the first copy. */
+/** Maximum wait for the next page of a new follower's first copy. */
 const FIRST_COPY_MS = 30_000;
 
 interface ReplicationOptions {
   data: string;
-  /** The directory of the hourly records. */
+  /** Directory of the hours' files. */
   hours: string;
   accounts: Database;
   identity: GatewayIdentity;
-  /** URL of this gateway; required for a follower. */
+  /** URL of this gateway; a follower needs one. */
   url: string | undefined;
   maxStaleMs: number;
   log(line: string): void;
 }
 
-/** The gateway's own objects, as they are without other gateways. */
+/** The gateway's own objects, which a gateway without others uses directly. */
 interface Own {
   limits: ObjectNamespace<LimitsObject>;
   usage: ObjectNamespace<UsageObject>;
@@ -79,7 +82,8 @@ export class Replication {
     this.#members = new FollowerTable(this.#database, () => performance.now());
     this.#records = new RecordQueue(this.#database);
     this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
-    // Closed until something is written. A file that was opened on a full disk stays exclusive to this process.
+    // The file is closed until something is written, because a file that was opened while the disk was full stays
+    // exclusive to this process.
     if (this.#database.path !== ':memory:') this.#database.close();
     this.#feed = new ChangeFeed(options.accounts);
     this.#link = new GatewayLink(options.identity);
@@ -92,7 +96,7 @@ export class Replication {
       others: () => this.#others(),
       unheard: () => this.#silentGateways(),
       deposed: (by) => {
-        // Records of a follower were sent to its former primary, which passes them on.
+        // Records that a follower queued were sent to its former primary, which passes them on.
         if (this.#role.role === 'first') {
           this.#past?.note(by);
           this.#budgets.depose();
@@ -108,7 +112,7 @@ export class Replication {
     return this.#keeper.role;
   }
 
-  /** Starts to follow, or to answer followers. */
+  /** Starts to follow the primary, or to answer followers. */
   start(own: Own): void {
     this.#own = own;
     const { identity, log } = this.#options;
@@ -142,12 +146,12 @@ export class Replication {
     this.#database.close();
   }
 
-  /** The gateway where changes are made; undefined: this one. */
+  /** URL of the primary; undefined: this gateway is the primary. */
   get first(): string | undefined {
     return this.#role.role === 'follower' ? this.#role.follow : undefined;
   }
 
-  /** Why requests are refused; undefined: they are not. */
+  /** Reason to refuse requests; undefined: requests are answered. */
   get refusal(): string | undefined {
     if (this.#role.role === 'first') return undefined;
     const syncedAt = this.#follower?.syncedAt ?? 0;
@@ -157,20 +161,20 @@ export class Replication {
       : `This gateway has not heard from ${this.first} since ${new Date(syncedAt).toISOString()}: what it knows is too old.`;
   }
 
-  /** Other gateways of the institution that agents may serve. */
+  /** URLs of other gateways of the institution to which agents may connect. */
   gateways(): string[] {
     return this.first === undefined ? this.#others() : [this.first, ...this.#others()];
   }
 
-  /** Followers other than this gateway. */
+  /** URLs of followers other than this gateway. */
   #others(): string[] {
     const known = this.#role.role === 'first' ? this.#members.list() : (this.#follower?.others ?? []);
     return known.filter(({ key }) => key !== this.#options.identity.certificate.keyName).map(({ url }) => url);
   }
 
   /**
-   * Gateways that may know a newer primary: for a primary its silent followers, for a follower without contact the
-   * other followers.
+   * URLs of gateways that may know a newer primary. For a primary: its followers without contact; for a follower
+   * without contact: the other followers.
    */
   #silentGateways(): string[] {
     if (this.#role.role === 'first')
@@ -199,7 +203,7 @@ export class Replication {
     return this.#members.remove(key);
   }
 
-  /** Resolves when a new follower has a complete copy. @throws Error if no more of it arrived */
+  /** Resolves when a new follower has a complete copy. @throws Error if no page arrived for FIRST_COPY_MS */
   async firstCopy(): Promise<void> {
     let until = waitClock.now() + FIRST_COPY_MS;
     let place = this.#follower?.cursor;
@@ -212,7 +216,7 @@ export class Replication {
     }
   }
 
-  /** LIMITS as the rest of the gateway uses it. */
+  /** Returns the LIMITS that the rest of the gateway uses. */
   limits(own: ObjectNamespace<LimitsObject>): ObjectNamespace<LimitsObject> {
     const first = primaryLimits(
       own,
@@ -233,7 +237,7 @@ export class Replication {
     return { getByName: (name) => (this.#role.role === 'first' ? first : follower).getByName(name) };
   }
 
-  /** USAGE: what a follower counted must reach the primary, too. */
+  /** Returns the USAGE that the rest of the gateway uses: a follower also queues records for the primary. */
   usage(own: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
     return {
       getByName: (name) => {
@@ -302,7 +306,9 @@ export class Replication {
     return row === undefined ? { cursor: null, syncedAt: 0 } : (JSON.parse(String(row.state)) as ReplicationState);
   }
 
-  /** Tells every isolate, and ends the sessions that a revoked token admitted here. */
+  /**
+   * Notifies every isolate of changed accounts, and ends the sessions that a revoked token admitted at this gateway.
+   */
   async #changed(revoked: readonly string[]): Promise<void> {
     const registry = this.#own?.registry.getByName(REGISTRY_OBJECT_NAME);
     await registry?.reloadSettings();

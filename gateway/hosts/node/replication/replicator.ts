@@ -1,4 +1,4 @@
-/** Asks the primary once a second for changes, and sends it the usage that was counted here. */
+/** Requests changes from the primary once a second, and sends it the usage that was recorded here. */
 
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
@@ -18,18 +18,18 @@ import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
-/** Time limits for a page of rows or records. */
+/** Bounds on the wait for a page of rows or records. */
 const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
-/** Additional time until the primary has certainly noticed the silence. */
+/** Additional time after which the primary has certainly noticed the lost contact. */
 const MARGIN_MS = 500;
-/** How often the time of the last answer is saved to disk. */
+/** Interval at which the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
 
 export interface ReplicationState {
   cursor: { feed: string; seq: number } | null;
-  /** Budgets of that feed up to a number; absent: none yet. */
+  /** Number of the last monthly counts that were received, in the same feed; absent: none yet. */
   budgets?: number;
-  /** Milliseconds since 1970 of the last answer that completed the copy; 0: never. */
+  /** Time of the last answer that completed the copy; milliseconds since the epoch; 0: never. */
   syncedAt: number;
 }
 
@@ -43,17 +43,17 @@ interface ReplicatorOptions {
   records: RecordQueue;
   /** Identifies this gateway's monthly counts. */
   origin: string;
-  /** Takes the monthly counts of other gateways. */
+  /** Stores the monthly counts of other gateways. */
   heard(counts: SubjectCounts): Promise<void>;
   state: ReplicationState;
-  /** Milliseconds of a monotonic clock. */
+  /** Returns milliseconds of a monotonic clock. */
   now(): number;
   save(state: ReplicationState): void;
-  /** Rows changed; `revoked`: join tokens that are now revoked. */
+  /** Called when rows have changed. `revoked`: join tokens that are now revoked. */
   changed(revoked: readonly string[]): Promise<void>;
-  /** Checks the answer's epoch and statement. @returns false: it is not the primary of this institution */
+  /** Checks an answer's epoch and statement. @returns false if the sender is not the primary of this institution */
   believe(answer: FollowAnswer, by: string): boolean;
-  /** Takes the root's statement about which gateway is the primary. */
+  /** Handles the root's statement about which gateway is the primary. */
   hear(statement: string): void;
   log(line: string): void;
 }
@@ -65,26 +65,26 @@ export class Replicator {
   readonly #answers = new AdaptiveTimeout(ANSWER);
   readonly #longAnswers = new AdaptiveTimeout(LONG_ANSWER);
   #link: LinkState = 'new';
-  /** The longest silence that the primary may have been told since its last answer. */
+  /** The longest time without contact that the primary may have received from this gateway since its last answer. */
   #silenceMs = FOLLOWER_SILENT_MS;
   #state: ReplicationState;
   #lastTryEnded: number;
   #stopped = false;
   #timer: NodeJS.Timeout | undefined;
   readonly #waiting = new Set<() => void>();
-  /** A complete copy is in progress. */
+  /** True while a complete copy is in progress. */
   #copying = false;
-  /** Rows changed, and isolates do not know it yet. */
+  /** True if rows changed and isolates were not notified yet. */
   #differs = false;
-  /** Revoked join tokens among them. */
+  /** Revoked join tokens among the changed rows. */
   readonly #revoked = new Set<string>();
   #savedAt = 0;
-  /** Monotonic; initially the time of the start. */
+  /** When the copy was last complete; milliseconds of the monotonic clock. Initially the time of the start. */
   #syncedMs: number;
   #savedSeq = -1;
-  /** Records or budgets are in transit. */
+  /** True while records or monthly counts are in transit. */
   #exchanging = false;
-  /** Incremented when the numbers of budgets start again: an answer from before has other numbers. */
+  /** Incremented when the primary's numbers of monthly counts start again: an answer from before has other numbers. */
   #renumbered = 0;
   #followError: string | undefined;
   #exchangeError: string | undefined;
@@ -107,7 +107,10 @@ export class Replicator {
     return this.#state.syncedAt;
   }
 
-  /** Milliseconds since the copy was complete. A wall clock that was set back makes nothing younger. */
+  /**
+   * Milliseconds since the copy was last complete. Measured so that a wall clock that was set back does not make it
+   * younger.
+   */
   get staleMs(): number {
     return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);
   }
@@ -120,7 +123,7 @@ export class Replicator {
     return this.#state.cursor;
   }
 
-  /** Resolves to true when the primary has certainly noticed the silence, or to false when the connection is back. */
+  /** Resolves to true when the primary has certainly noticed the lost contact, or to false when contact is back. */
   async alone(): Promise<boolean> {
     while (this.#link === 'lost' || this.#link === 'new')
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
@@ -154,7 +157,7 @@ export class Replicator {
     }
   }
 
-  /** @returns true if there is more to copy now */
+  /** Requests and stores one page. @returns true if there is more to copy now */
   async #copyOnce(): Promise<boolean> {
     const { now } = this.#options;
     let answer: FollowAnswer;
@@ -170,8 +173,8 @@ export class Replicator {
         this.#setState('alone');
       return false;
     }
-    // The primary received the request and counts for both, even if its answer cannot be stored here. Using a local
-    // share as well would exceed the limits.
+    // The primary received the request and counts usage for both, even if its answer cannot be stored here. If this
+    // gateway also used its local share, the limits would be exceeded.
     this.#setState('linked');
     try {
       const more = await this.#take(answer);
@@ -184,14 +187,17 @@ export class Replicator {
     }
   }
 
-  /** @returns the message, which is logged unless it equals `last` */
+  /** Logs an error unless its message equals `last`. @returns the message */
   #logged(error: unknown, last: string | undefined): string {
     const message = errorText(error);
     if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
     return message;
   }
 
-  /** Runs beside following, so that neither a revocation nor this gateway's heartbeat waits for a long backlog of records. */
+  /**
+   * Sends records and fetches monthly counts. Runs concurrently with the copy, so that neither a revocation nor this
+   * gateway's heartbeat waits for a long queue of records.
+   */
   async #exchange(budgets: number): Promise<void> {
     if (this.#exchanging) return;
     this.#exchanging = true;
@@ -199,7 +205,7 @@ export class Replicator {
       try {
         await this.#deliver();
       } finally {
-        // Last: no record may wait for them.
+        // Monthly counts are last, because no record may wait for them.
         await this.#fetchBudgets(budgets);
         this.#save();
       }
@@ -211,17 +217,21 @@ export class Replicator {
     }
   }
 
-  /** Does not count as contact, because this gateway may be using its share of limits. */
+  /**
+   * Checks whether the primary answers. Does not count as contact, because this gateway may be using its share of
+   * limits.
+   */
   async #probe(): Promise<void> {
     const { link, first, hear } = this.#options;
     const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochAnswerSchema, this.#answers);
-    // It is no longer the primary, and knows which gateway is.
+    // The answering gateway is no longer the primary, and knows which gateway is.
     if (answer.statement !== undefined) hear(answer.statement);
   }
 
   async #follow(): Promise<FollowAnswer> {
     const { link, first, url, version, records, believe } = this.#options;
-    // Two answers and the pause between them: with less, a slow primary would count this gateway as away.
+    // Time of two answers and the pause between them: with less, a slow primary would count this gateway as
+    // disconnected.
     const silenceMs = this.connected
       ? Math.round(Math.min(SILENCE_MAX_MS, Math.max(FOLLOWER_SILENT_MS, 2 * this.#answers.ms)))
       : FOLLOWER_SILENT_MS;
@@ -236,7 +246,7 @@ export class Replicator {
     return answer;
   }
 
-  /** @returns true if there is more to copy now */
+  /** Stores an answer. @returns true if there is more to copy now */
   async #take(answer: FollowAnswer): Promise<boolean> {
     const { copy, changed } = this.#options;
     const { feed, seq, rows, more, anew } = answer;
@@ -248,7 +258,7 @@ export class Replicator {
     if (whole && !more) copy.complete();
     this.#copying = whole && more;
     const known = this.#state.budgets ?? 0;
-    // Fewer than before: the primary was restored from a backup, and counts its changes from there.
+    // The number is lower than before: the primary was restored from a backup, and numbers its changes from there.
     const renumbered = anew || known > (answer.budgets ?? 0);
     if (renumbered) this.#renumbered++;
     const budgets = renumbered ? 0 : known;
@@ -263,8 +273,8 @@ export class Replicator {
   }
 
   /**
-   * Saves only complete copies. An interrupted copy starts again, because otherwise rows that were deleted meanwhile
-   * would stay.
+   * Saves the position of complete copies only. An interrupted copy starts again, because otherwise rows that were
+   * deleted meanwhile would stay.
    */
   #save(): void {
     const number = (this.#state.cursor?.seq ?? 0) + (this.#state.budgets ?? 0);
@@ -274,7 +284,7 @@ export class Replicator {
     this.#savedSeq = number;
   }
 
-  /** Up to the primary's `last` change. */
+  /** Fetches monthly counts up to the primary's change `last`. */
   async #fetchBudgets(last: number): Promise<void> {
     const { link, first, heard } = this.#options;
     let after: CountPosition | undefined;

@@ -1,6 +1,6 @@
 /**
- * The role of this gateway, primary or follower, and what changes it: `promote`, a restored file, another gateway's
- * message.
+ * Keeps the role of this gateway, primary or follower, and handles what changes it: `promote`, a restored file, a
+ * message of another gateway.
  */
 
 import { appendFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { epochAnswerSchema, type FollowAnswer } from './messages.ts';
 import { type GatewayRole, readRole, writeRole } from './role.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 
-/** `promote` writes the file, and a running gateway checks it at this interval. */
+/** A running gateway checks at this interval whether `promote` wrote the file. */
 const POLL_MS = 1_000;
 const REPORT_MS = 5_000;
 const REPORT_TIMEOUT = { leastMs: 3_000, mostMs: 30_000 };
@@ -26,16 +26,16 @@ interface RoleKeeperOptions {
   identity: GatewayIdentity;
   feed: ChangeFeed;
   link: GatewayLink;
-  /** For a follower: the other followers of its primary. */
+  /** For a follower: URLs of the other followers of its primary. */
   others(): readonly string[];
-  /** Gateways that may know a newer primary. */
+  /** URLs of gateways that may know a newer primary. */
   unheard(): readonly string[];
   /**
-   * Another gateway is about to become the primary; `by`: the name of its key. What was copied or recorded here belongs
-   * to a former primary.
+   * Called when another gateway becomes the primary; `by`: the name of its key. What was copied or recorded here
+   * belongs to a former primary.
    */
   deposed(by: string): void;
-  /** The role, or the primary, has changed. */
+  /** Called when the role or the primary has changed. */
   changed(): void;
   log(line: string): void;
 }
@@ -45,7 +45,7 @@ export class RoleKeeper {
   readonly #timers: NodeJS.Timeout[] = [];
   readonly #answers = new AdaptiveTimeout(REPORT_TIMEOUT);
   #role: GatewayRole;
-  /** The statement for this process's key. `issuer rotate` writes another one, for the next start. */
+  /** The statement for this process's key. `issuer rotate` writes another one for the next start. */
   #statement: string | undefined;
 
   /** @throws CommandError if the file is damaged */
@@ -71,7 +71,8 @@ export class RoleKeeper {
   }
 
   /**
-   * The primary is the gateway named by the statement with the highest epoch; in epoch 0, the one given by --follow.
+   * True if the answer is from the primary: the gateway that the statement with the highest epoch names, or in epoch 0
+   * the one of --follow.
    */
   believe({ epoch, statement }: FollowAnswer, by: string): boolean {
     if (epoch < this.#role.epoch) return false;
@@ -83,7 +84,7 @@ export class RoleKeeper {
     return true;
   }
 
-  /** Another gateway was promoted, authorized by the root key. @returns the epoch that is now valid here */
+  /** Handles a statement that another gateway was promoted. @returns the epoch that is now valid here */
   hear(text: string): number {
     const { identity, log, data, feed } = this.#options;
     const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
@@ -123,7 +124,7 @@ export class RoleKeeper {
       return;
     }
     const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
-    // The former primary must be told, and so must this gateway's fellow followers.
+    // The former primary must be informed, and so must the other followers.
     if (role.role === 'first' && this.#role.role === 'follower')
       role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, REPORTED_MAX) };
     this.#setRole(role);
@@ -133,9 +134,9 @@ export class RoleKeeper {
   }
 
   /**
-   * A primary that was restored from an old backup learns from its former followers that it is no longer the primary. A
-   * follower learns from another one which gateway was promoted, if that gateway did not know this one when their
-   * primary died.
+   * Asks gateways without contact for a newer epoch. A primary that was restored from an old backup learns this way
+   * that it is no longer the primary. A follower learns which gateway was promoted, if that gateway did not know it
+   * when their primary died.
    */
   async #askSilentGateways(): Promise<void> {
     const { link, unheard } = this.#options;
@@ -145,12 +146,12 @@ export class RoleKeeper {
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochAnswerSchema, this.#answers);
         if (answer.statement !== undefined) this.hear(answer.statement);
       } catch {
-        // Away, or of an older version.
+        // The gateway cannot be reached, or has an older version.
       }
     }
   }
 
-  /** Until each was told. */
+  /** Informs the former primaries, until each has the statement. */
   async #report(): Promise<void> {
     const { tell: report = [], epoch } = this.#role;
     const statement = this.#statement;
@@ -167,13 +168,13 @@ export class RoleKeeper {
         if ((await asked).answer.epoch < epoch) continue;
         this.#setRole({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
       } catch {
-        // Still away.
+        // The gateway cannot be reached yet.
       }
     }
   }
 }
 
-/** Lines of the audit log: what was changed, and by which key, without secrets. */
+/** Returns lines of the audit log: what was changed, and by which key, without secrets. */
 function changesSince(feed: ChangeFeed, seq: number): string[] {
   const lines: string[] = [];
   for (let from = seq; ; ) {

@@ -1,6 +1,6 @@
 /**
- * DATA/role.json: whether this gateway is the primary of its institution or follows another. Absent: the primary, in
- * epoch 0.
+ * DATA/role.json: whether this gateway is the primary of its institution or follows another. If the file is absent, it
+ * is the primary in epoch 0.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,17 +10,17 @@ import { tryParseJson } from '../../../../shared/text/parse-json.ts';
 import { CommandError } from '../../../command.ts';
 
 export const ROLE_FILE = 'role.json';
-/** Followers, queued records, and progress of the copy. */
+/** File with followers, queued records, and the progress of the copy. */
 export const REPLICATION_FILE = 'following.sqlite';
 
 const roleSchema = z.strictObject({
   role: z.enum(['first', 'follower']),
   epoch: z.number().int().min(0),
-  /** Signed by the root; absent in epoch 0. */
+  /** The statement about the primary, signed by the root; absent in epoch 0. */
   statement: z.string().max(8192).optional(),
   /** For a follower: URL of the primary. */
   follow: z.url({ protocol: /^https?$/ }).optional(),
-  /** For a promoted primary: former primaries that do not know it yet. */
+  /** For a promoted primary: former primaries that do not have the statement yet. */
   tell: z
     .array(z.url({ protocol: /^https?$/ }))
     .max(16)
@@ -30,7 +30,7 @@ export type GatewayRole = z.infer<typeof roleSchema>;
 
 const FIRST: GatewayRole = { role: 'first', epoch: 0 };
 
-/** @throws CommandError if the file is damaged: guessing could create two primaries */
+/** @throws CommandError if the file is damaged: a guessed role could create two primaries */
 export function readRole(data: string): GatewayRole {
   const file = join(data, ROLE_FILE);
   let text: string;

@@ -1,4 +1,4 @@
-/** LIMITS of one of several gateways: the primary counts for all while they are in contact. */
+/** Limits at one of several gateways. The primary counts for all gateways that have contact with it. */
 import type { LimitVerdict, Reservation } from '../../../accounts/limits/limiter.ts';
 import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
@@ -8,21 +8,21 @@ import { type QuotaShare, type RemoteUsage, shareReservation } from './quota-sha
 
 type LimitsObjects = ObjectNamespace<LimitsObject>;
 type LimitsStub = ObjectStub<LimitsObject>;
-/** Methods of the primary's object that a follower calls directly. */
+/** Methods of the primary's limits object that a follower calls directly. */
 const FORWARDED_METHODS = ['reserve', 'release', 'correct', 'uses', 'used'] as const;
 type ForwardedMethod = (typeof FORWARDED_METHODS)[number];
 
 const NO_PART_WAIT_MS = 60_000;
 /**
- * How long to wait for a primary that is connected but too slow; then the request is refused (503). A dead primary is
- * noticed before that.
+ * Maximum wait for a primary that has contact but is too slow. Then the request is refused (503). A dead primary is
+ * noticed earlier.
  */
 const PRIMARY_TIMEOUT_MS = 30_000;
 const PAUSE_MS = 100;
 
 /**
- * The primary's own requests: the whole limit, or what silent followers leave. `note` is called before usage of a
- * subject is recorded.
+ * Limits for the primary's own requests: the whole limit, or what followers without contact leave. `note` is called
+ * before usage of a subject is recorded.
  */
 export function primaryLimits(
   own: LimitsObjects,
@@ -42,23 +42,26 @@ export function primaryLimits(
 }
 
 interface FollowersLimits {
-  /** Calls the primary's object. Rejects if the primary is away. Repeated with the same `once` it takes effect once. */
+  /**
+   * Calls the primary's limits object. Rejects if the primary cannot be reached. If repeated with the same `once`, it
+   * takes effect once.
+   */
   ask(subject: string, method: ForwardedMethod, args: unknown[], once?: string): Promise<unknown>;
   /**
-   * Resolves to true when the primary has certainly noticed the silence, immediately if it has already. False: the
-   * connection is back.
+   * Resolves to true when the primary has certainly noticed the lost contact, immediately if it already has. False:
+   * contact is back.
    */
   alone(): Promise<boolean>;
   part(): QuotaShare;
-  /** A unique name for a call. */
+  /** Returns a unique name for a call. */
   nonce(): string;
   pause(ms: number): Promise<void>;
-  /** Milliseconds of a monotonic clock. */
+  /** Returns milliseconds of a monotonic clock. */
   now(): number;
-  /** Resolves when usage recorded here as the primary was handed over; later usage waits for that. */
+  /** Resolves when the usage that was recorded here as the primary was handed over. Later usage waits for it. */
   settled(): Promise<void>;
   note(subject: string): void;
-  /** Stores the items on disk, for the primary. */
+  /** Stores items on disk, to be sent to the primary. */
   handOver(
     subject: string,
     source: string,
@@ -66,7 +69,10 @@ interface FollowersLimits {
   ): void;
 }
 
-/** A follower's requests: counted by the primary, or by this gateway against its share if the primary is away. */
+/**
+ * Limits for a follower's requests: counted by the primary, or by this gateway against its share while the primary
+ * cannot be reached.
+ */
 export function followerLimits(own: LimitsObjects, options: FollowersLimits): LimitsObjects {
   return overriding(own, (subject, stub) => ({
     reserve: async (asked): Promise<LimitVerdict> => {
@@ -77,9 +83,10 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
           return (await options.ask(subject, 'reserve', [asked], once)) as LimitVerdict;
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
-          // The primary counts for all while it hears this gateway. Using a local share as well would exceed the limit.
+          // The primary counts for all while it has contact with this gateway. Using a local share too would exceed the
+          // limit.
           if (options.now() - from > PRIMARY_TIMEOUT_MS) {
-            // It may have been granted there, and would hold that place for an hour.
+            // The primary may have granted the request, and would count it for an hour.
             options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;
           }
@@ -88,8 +95,8 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
       }
     },
     release: async (name, attempts) => {
-      // One of the two granted it, and the other does not know the name. If this is lost, the settlement or the end of
-      // the lease frees the place.
+      // One of the two gateways granted the request, and the other does not know its name. If this call is lost, the
+      // settlement or the end of the lease releases the request.
       await stub.release(name, attempts);
       await options.ask(subject, 'release', [name, attempts]).catch(() => {});
     },
@@ -106,7 +113,7 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
     uses: (asked) =>
       options
         .ask(subject, 'uses', [asked])
-        // A primary of an earlier version has no limits of persons.
+        // A primary of an earlier version has no limits of users.
         .then((uses) => ({
           project: [],
           user: [],
@@ -119,7 +126,10 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
   }));
 }
 
-/** What other gateways recorded this month, as far as known: this gateway's share is added, up to the limit. */
+/**
+ * Returns what other gateways recorded this month, as far as this gateway knows. Its share is added to that, up to the
+ * limit.
+ */
 async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<RemoteUsage | undefined> {
   const { key, user, project } = asked;
   const sets = [key, user, project].flatMap((set) =>
@@ -127,7 +137,7 @@ async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<RemoteUs
   );
   const monthly = sets.some((set: Limits) => (set.tokens_per_month ?? set.gpu_seconds_per_month) !== undefined);
   if (!monthly) return undefined;
-  // By name: a project with many keys and models has tens of thousands.
+  // Only the needed meters are requested, because a project with many keys and models has tens of thousands.
   const ids = meterIds(asked).flatMap((id) => [id, `${GPU_METER_PREFIX}${id}`]);
   const counts = await stub.counts(new Date().toISOString().slice(0, 7), ids);
   return (id) => counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);
@@ -152,7 +162,7 @@ async function withPart(
   };
 }
 
-/** `own`, with some methods of each object replaced. */
+/** Returns `own` with some methods of each object replaced. */
 function overriding(
   own: LimitsObjects,
   methods: (name: string, stub: LimitsStub) => Partial<LimitsStub>,

@@ -1,4 +1,6 @@
-/** Messages between the gateways of one institution are signed by their keys, which their common root certifies. */
+/**
+ * Signs and verifies messages between the gateways of one institution with their keys, which the common root certifies.
+ */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../../../shared/lattice/crypto-interface.ts';
@@ -13,10 +15,13 @@ import type { GatewayKey } from '../../../issuer/issuer.ts';
 export const SIGNED_HEADER = 'x-otela-gateway';
 const NONCE_BYTES = 16;
 const HEADER_MAX_CHARS = 512;
-/** How much the clocks of two gateways may differ. A replay within this time changes nothing, or is refused. */
+/**
+ * Maximum difference between the clocks of two gateways, in seconds. A replay within this time changes nothing, or is
+ * refused.
+ */
 export const CLOCK_SKEW_S = 3600;
 
-/** This gateway's identity towards the others of its institution. */
+/** This gateway's identity for the other gateways of its institution. */
 export interface GatewayIdentity {
   key: GatewayKey;
   certificate: Certificate;
@@ -28,12 +33,12 @@ export interface GatewayIdentity {
 export class SignatureError extends Error {}
 
 interface Signed {
-  /** Method and path, or the nonce of the answered request. */
+  /** What is signed: method and path, or the nonce of the answered request. */
   about: string;
   body: Uint8Array;
 }
 
-/** The header's value: certificate, seconds, nonce, signature, digest of the body. */
+/** Returns the header's value: certificate, seconds, nonce, signature, digest of the body. */
 export function signRequest(
   identity: GatewayIdentity,
   { about, body }: Signed,
@@ -49,7 +54,7 @@ export function signRequest(
 export interface VerifiedRequest {
   certificate: Certificate;
   nonce: string;
-  /** How many seconds its clock is ahead of this one's. */
+  /** How many seconds the sender's clock is ahead of this gateway's. */
   aheadS: number;
 }
 
@@ -67,7 +72,9 @@ export function verifyRequest(
   return verified;
 }
 
-/** The body's digest from the header, before the body has arrived; undefined: the gateway is of an earlier version. */
+/**
+ * Returns the body's digest in the header, before the body has arrived; undefined: the sender has an earlier version.
+ */
 export function claimedDigest(header: string): string | undefined {
   return header.split('.')[4];
 }

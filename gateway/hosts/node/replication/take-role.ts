@@ -1,4 +1,4 @@
-/** Combines `serve --follow` with DATA/role.json. The file is newer if a promotion came after the flag. */
+/** Combines `serve --follow` with DATA/role.json. If a promotion came after the flag was set, the file is newer. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CommandError } from '../../../command.ts';
@@ -6,12 +6,12 @@ import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { ROLE_FILE, readRole, writeRole } from './role.ts';
 
 /**
- * Called before the accounts are opened, so that a primary's accounts are not taken for a new follower's, whose copy
- * would erase them.
+ * Called before the accounts are opened: if a primary's accounts were taken for a new follower's, the copy would erase
+ * them.
  * @throws CommandError if flag and directory contradict each other
  */
 export function takeRole(data: string, follow: string | undefined): void {
-  // A former primary that follows says so in its file, so the flag is not needed.
+  // The file of a former primary that follows contains the primary, so the flag is not needed.
   if (follow === undefined) return;
   const role = readRole(data);
   if (role.role === 'follower') {

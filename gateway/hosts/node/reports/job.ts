@@ -1,4 +1,4 @@
-/** Messages from the gateway's thread to the report thread. */
+/** Messages between the gateway's thread and the report thread. */
 import type { HourRead } from '../../../usage/hour-reader.ts';
 
 /** One statement on the accounts, or one method of HourReader on an hour's file. */

@@ -1,15 +1,21 @@
-/** The databases that a reader keeps open, because a report reads an hour page by page. */
+/** Keeps databases open for a while, because a report reads an hour page by page. */
 import { statSync } from 'node:fs';
 import type { Database } from '../sqlite.ts';
 
-/** Concurrent reports read different hours. */
+/** Maximum open databases. Concurrent reports read different hours. */
 const OPEN_MAX = 16;
-/** An open file keeps its log from being truncated, and its disk space from being freed after deletion. */
+/**
+ * A database that is not used for this time is closed. While it is open, its log cannot be truncated, and its space is
+ * not freed after a deletion.
+ */
 const IDLE_MS = 2_000;
 
 interface OpenFile {
   database: Database;
-  /** An object that ends deletes its file; the next one of that name has another. */
+  /**
+   * Inode of the file. An object that ends deletes its file; the next object of that name has a file with another
+   * inode.
+   */
   inode: bigint | undefined;
   timer: NodeJS.Timeout;
 }

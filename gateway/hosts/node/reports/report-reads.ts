@@ -1,4 +1,4 @@
-/** Reads for reports, of the accounts and of hourly records, on a separate thread. */
+/** Reads the accounts and hourly records for reports on a separate thread. */
 import { join } from 'node:path';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
 import { storageHealth } from '../../../platform/storage/health.ts';
@@ -9,9 +9,9 @@ import { fileName } from '../object-file.ts';
 import { ReportThread } from './report-thread.ts';
 
 interface ReportFiles {
-  /** The accounts' file. */
+  /** Path of the accounts' file. */
   accounts: string;
-  /** The directory of the hourly files. */
+  /** Directory of the hours' files. */
   hours: string;
 }
 
@@ -30,7 +30,7 @@ export class ReportReads {
     this.#files = files;
   }
 
-  /** Reads go to the thread, everything else to the objects. */
+  /** Returns hour objects whose reads run on the thread; all other calls go to the objects. */
   hours(objects: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
     return {
       getByName: (name) => {
@@ -73,13 +73,13 @@ export class ReportReads {
     return this.#thread.close();
   }
 
-  /** On a full disk the gateway opens its files exclusively, so reports are read here. */
+  /** While the disk is full, the gateway opens its files exclusively, so reports are read on this thread. */
   async #runInThread(job: Parameters<ReportThread['run']>[0], here: () => Promise<unknown>): Promise<unknown> {
     if (storageHealth.failure !== undefined) return here();
     try {
       return await this.#thread.run(job);
     } catch (error) {
-      // A file that was opened while the disk was full is shared again after its next use.
+      // A file that was opened while the disk was full can be shared again after its next use.
       if (error instanceof Error && error.message.includes('database is locked')) return here();
       throw error;
     }

@@ -1,15 +1,15 @@
-/** The report thread, as the gateway's thread sees it. */
+/** Starts the report thread and sends it jobs. Runs on the gateway's thread. */
 
 import { Worker } from 'node:worker_threads';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ReportJob, ReportReply } from './job.ts';
 
-/** Source of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
+/** Source text of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
 declare const OTELA_REPORT_WORKER: string | undefined;
 
-/** A thread costs about 20 MiB, so it ends after this long without a report. */
+/** The thread ends after this time without a report, because it costs about 20 MiB. */
 const IDLE_MS = 30_000;
-/** The workload of a month asks for 744 hours at a time. */
+/** Maximum waiting jobs. The workload of a month asks for 744 hours at a time. */
 const WAITING_MAX = 10_000;
 
 interface Waiting {
@@ -23,7 +23,7 @@ export class ReportThread {
   #nextId = 1;
   readonly #waiting = new Map<number, Waiting>();
 
-  /** Resolves with the job's result. Rejects if SQLite refuses it, or if the thread ends. */
+  /** Resolves to the job's result. Rejects if SQLite refuses the job, or if the thread ends. */
   run(job: ReportJob): Promise<unknown> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.reject(new Error('too many reports are being read'));
     const id = this.#nextId++;
@@ -35,16 +35,16 @@ export class ReportThread {
     return promise;
   }
 
-  /** Resolves when its files are closed. */
+  /** Ends the thread. Resolves when its files are closed. */
   async close(): Promise<void> {
     clearTimeout(this.#idle);
     const worker = this.#worker;
     this.#worker = undefined;
     if (worker === undefined) return;
-    // Waits for its end; without this the process would end first.
+    // Waits for the thread's end; without this, the process would end first.
     worker.ref();
     const ended = new Promise((resolve) => worker.once('exit', resolve));
-    // A long job must not delay the end of the gateway.
+    // A long job must not delay the end of the gateway, so the thread is terminated.
     if (this.#waiting.size > 0) await worker.terminate();
     else worker.postMessage('end');
     await ended;
@@ -71,7 +71,7 @@ export class ReportThread {
   }
 
   #ended(worker: Worker, cause: unknown): void {
-    // A thread that ends when idle has no waiting jobs; a new one may have been started meanwhile.
+    // A thread that ends when idle has no waiting jobs. A new thread may have been started meanwhile.
     if (this.#worker !== undefined && this.#worker !== worker) return;
     this.#worker = undefined;
     const waiting = [...this.#waiting.values()];

@@ -1,4 +1,4 @@
-/** The report thread. It opens files so that nothing is written, and handles one request after the other. */
+/** The report thread. It opens files so that nothing is written, and handles one request after another. */
 
 import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
@@ -11,7 +11,7 @@ import { Database } from '../sqlite.ts';
 import type { ReportJob, ReportReply, ReportRequest } from './job.ts';
 import { OpenFiles } from './open-files.ts';
 
-/** If processors are scarce, tokens go first. */
+/** Nice value of the thread: if processors are busy, requests have priority over reports. */
 const NICE = 10;
 
 const files = new OpenFiles((path) => new Database(path, { readOnly: true }));
@@ -20,7 +20,8 @@ async function run(job: ReportJob): Promise<unknown> {
   const database = files.open(job.file);
   if (job.kind === 'hour') {
     const reader = new HourReader(new ReadSql(database));
-    // HOUR_READS names methods of HourReader, and each takes the arguments of the object's method of that name.
+    // HOUR_READS contains names of methods of HourReader. Each takes the arguments of the usage object's method of that
+    // name.
     return Reflect.apply(reader[job.method], reader, job.args) as unknown;
   }
   const statement = new D1(database).prepare(job.query).bind(...job.bindings);
@@ -38,7 +39,7 @@ async function answer(port: MessagePort, { id, job }: ReportRequest): Promise<vo
 }
 
 if (parentPort !== null) {
-  // On Linux this affects only the calling thread, elsewhere the whole process.
+  // On Linux this affects only the calling thread, on other systems the whole process.
   if (process.platform === 'linux') setPriority(Math.min(getPriority() + NICE, constants.priority.PRIORITY_LOW));
   const port = parentPort;
   port.on('message', (message: ReportRequest | 'end') => {

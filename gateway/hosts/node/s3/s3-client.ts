@@ -1,4 +1,7 @@
-/** Signed requests to one bucket, retried while the store is away. https://docs.aws.amazon.com/AmazonS3/latest/API/ */
+/**
+ * Sends signed requests to one bucket, and retries them while the store is unavailable.
+ * https://docs.aws.amazon.com/AmazonS3/latest/API/
+ */
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
@@ -8,17 +11,17 @@ import { FileStoreError } from '../../../files/file-store.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 import type { S3Config } from './s3-config.ts';
 
-/** A restarting store is back within seconds; a client's upload waits no longer than this allows. */
+/** Maximum attempts: a restarting store is back within seconds, and a client's upload should not wait for longer. */
 const ATTEMPTS = 4;
 const FIRST_PAUSE_MS = 250;
-/** From a request's first byte to its response head: a part of 8 MiB at 140 KB/s. */
+/** Maximum time from a request's first byte to the response's head, which allows a part of 8 MiB at 140 KB/s. */
 const ANSWER_MS = 60_000;
-/** A bucket that was slow before gets up to this many times as long. */
+/** For a bucket that was slow before, the maximum is up to this many times longer. */
 const SLOWER = 10;
-/** Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
+/** Maximum bytes of a text. Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
 const TEXT_MAX_BYTES = 1024 * 1024;
 
-/** Codes of S3 and compatible servers for a full bucket. */
+/** Error codes of S3 and compatible servers for a full bucket. */
 const FULL: ReadonlySet<string> = new Set([
   'InsufficientCapacity',
   'InsufficientStorage',
@@ -30,7 +33,7 @@ const FULL: ReadonlySet<string> = new Set([
 
 interface S3Request {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
-  /** Key of the object; empty: the bucket itself. */
+  /** Key of the object; empty: the request is for the bucket. */
   key: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
@@ -57,13 +60,13 @@ export class S3Client {
     });
   }
 
-  /** Prepended to each name, also in lists. */
+  /** Prefix of each object's name, also in lists. */
   get prefix(): string {
     return this.#config.prefix;
   }
 
   /**
-   * A 2xx response, or undefined for a 404 of an object. The caller must read or cancel its body.
+   * Returns a 2xx response, or undefined if an object does not exist (404). The caller must read or cancel its body.
    * @throws FileStoreError
    */
   async send(request: S3Request): Promise<Response | undefined> {
@@ -72,12 +75,12 @@ export class S3Client {
       if (answer instanceof Response) return answer;
       if (answer === 'missing') return undefined;
       if (!answer.again || tries === ATTEMPTS) throw answer.error;
-      // Randomized, so that many uploads do not retry together.
+      // The pause is randomized, so that many uploads do not retry together.
       await delay(FIRST_PAUSE_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
     }
   }
 
-  /** The response's text; undefined for 404. @throws FileStoreError */
+  /** Returns the response's text; undefined for 404. @throws FileStoreError */
   async text(request: S3Request): Promise<string | undefined> {
     const answer = await this.send(request);
     if (answer === undefined) return undefined;
@@ -106,7 +109,7 @@ export class S3Client {
     const { endpoint, bucket, prefix } = this.#config;
     const url = new URL(`${endpoint}/${bucket}${key === '' ? '' : `/${prefix}${key}`}`);
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    // The store refuses a part that arrives modified.
+    // With the digest, the store refuses a part that was modified on the way.
     const sha256 = createHash('sha256')
       .update(body ?? '')
       .digest('hex');
@@ -115,7 +118,8 @@ export class S3Client {
       headers: { ...headers, 'x-amz-content-sha256': sha256 },
       ...(body === undefined ? {} : { body }),
     });
-    // `sign` makes the body a stream, which a retry could not read and servers would get without a length.
+    // The body is set after signing: `sign` would make it a stream, which a retry could not read and which has no
+    // length.
     return waitClock.call(this.#answers, (signal) =>
       fetch(signed.url, {
         method,
@@ -128,7 +132,7 @@ export class S3Client {
   }
 }
 
-/** @throws Error above TEXT_MAX_BYTES, or if a piece does not arrive */
+/** @throws Error above TEXT_MAX_BYTES, or if no piece arrives for `stallMs` */
 async function textOf(response: Response, stallMs: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
@@ -139,7 +143,7 @@ async function textOf(response: Response, stallMs: number): Promise<string> {
   return text + decoder.decode();
 }
 
-/** The body of a response. @throws Error if no piece arrives for `stallMs` */
+/** Yields the body of a response. @throws Error if no piece arrives for `stallMs` */
 export async function* withStallTimeout(answer: Response, stallMs: number): AsyncGenerator<Uint8Array> {
   const reader = answer.body?.getReader();
   if (reader === undefined) return;

@@ -1,5 +1,5 @@
 /**
- * A bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables of AWS' own
+ * Reads a bucket's address and credentials: `--files s3://BUCKET[/PREFIX]`, and the environment variables of AWS' own
  * programs.
  */
 import { readPrivateFile } from '../../../../node/private-file.ts';
@@ -8,11 +8,11 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command.ts';
 
 export interface S3Config {
-  /** http or https, without a path. */
+  /** URL with http or https, without a path. */
   endpoint: string;
   region: string;
   bucket: string;
-  /** Prepended to each object's name: empty, or ends with a slash. */
+  /** Prefix of each object's name: empty, or ends with a slash. */
   prefix: string;
   accessKeyId: string;
   secretAccessKey: string;
@@ -26,7 +26,9 @@ export function isS3(files: string): boolean {
   return files.startsWith('s3:');
 }
 
-/** @throws UsageError for the address, CommandError for what is missing or readable by others */
+/**
+ * @throws UsageError if the address is malformed, CommandError if credentials are missing or readable by other users
+ */
 export function readS3Config(address: string, env: NodeJS.ProcessEnv): S3Config {
   const [, bucket, path = ''] = ADDRESS.exec(address) ?? [];
   if (bucket === undefined) throw new UsageError(`--files ${address}: as in s3://BUCKET or s3://BUCKET/PREFIX`);
@@ -61,7 +63,7 @@ function credentials(env: NodeJS.ProcessEnv): Credentials {
   return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
 }
 
-/** The lines of one profile. https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html */
+/** Reads the lines of one profile. https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html */
 function ofFile(file: string, profile = 'default'): Record<string, string | undefined> {
   let text: string;
   try {

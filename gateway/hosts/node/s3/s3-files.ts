@@ -5,11 +5,14 @@ import { type FileStore, FileStoreError, type StoredFile } from '../../../files/
 import { splitIntoParts } from '../../../files/parts.ts';
 import { type S3Client, storeUnavailable, withStallTimeout } from './s3-client.ts';
 
-/** At least 5 MiB, and at most 10,000 parts: files up to 80 GiB. One part of each upload is in memory. */
+/**
+ * Bytes of a part. S3 requires at least 5 MiB and at most 10,000 parts, so files have at most 80 GiB. One part of each
+ * upload is in memory.
+ */
 const PART_BYTES = 8 * 1024 * 1024;
-/** Time limit for a piece of a response. */
+/** Maximum time without a piece of a response. */
 const STALL_MS = 30_000;
-/** A read that breaks continues where it broke, up to this many consecutive times. */
+/** A read that is cut continues at the same position, up to this many consecutive times. */
 const RESUMES_MAX = 5;
 const LIST_PAGE = 1_000;
 const BYTES = { 'content-type': 'application/octet-stream' };
@@ -18,7 +21,7 @@ interface S3FilesOptions {
   stallMs?: number;
 }
 
-/** An upload appears when it is complete: S3 shows no partial objects. */
+/** Stores files as objects of a bucket. A file appears when it is complete, because S3 shows no partial objects. */
 export class S3Files implements FileStore {
   readonly #client: S3Client;
   readonly #stallMs: number;
@@ -72,7 +75,7 @@ export class S3Files implements FileStore {
     );
     const headers = { 'content-type': 'application/xml' };
     const answer = await this.#client.text({ method: 'POST', key, query: { uploadId }, headers, body });
-    // S3 sends 200 immediately and reports a failure in the body. A retry after a lost response gets 404.
+    // S3 may send 200 first and report a failure in the body. A retry after a lost response gets 404.
     if (answer !== undefined && !answer.includes('<Error>')) return;
     if ((await this.#bytesOf(key)) !== bytes)
       throw storeUnavailable(`the bucket does not complete an upload: ${xmlTag(answer ?? '', 'Code') ?? 'it is gone'}`);
@@ -88,7 +91,7 @@ export class S3Files implements FileStore {
     return this.#pieces(key, offset, end);
   }
 
-  /** Reads from `from` up to `end`, and continues where a response broke off. */
+  /** Reads from `from` to `end`. If a response is cut, the read continues at the same position. */
   async *#pieces(key: string, from: number, end: number): AsyncGenerator<Uint8Array> {
     let at = from;
     for (let broken = 0; at < end; ) {
@@ -160,7 +163,7 @@ export class S3Files implements FileStore {
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
-/** @throws FileStoreError if there is no such object, or the upload no longer exists */
+/** @throws FileStoreError if the object or the upload does not exist */
 async function there(answer: Promise<Response | undefined>): Promise<Response> {
   const found = await answer;
   if (found === undefined) throw storeUnavailable('the bucket has lost what it had');

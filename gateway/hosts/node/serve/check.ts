@@ -1,4 +1,4 @@
-/** Checks that a gateway really answers, through its public socket and with its store. */
+/** Checks that a gateway answers, through its public port and with its database. */
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -6,14 +6,14 @@ import { waitWithProgress } from '../../../../shared/timing/wait-with-progress.t
 import { startTimer } from '../../../platform/start-timer.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 
-/** Limit by this process's patience; with its own core it answers within a second. */
+/** Maximum wait, by this process's wait clock. A gateway with its own core answers within a second. */
 const READY_MS = 60_000;
 const RETRY_MS = 50;
 const ANSWER_MS = 60_000;
 
 /**
- * Resolves when `/healthz` answers and the admin key can list from D1. Logs periodically that it waits; rejects with
- * the last response if it never does.
+ * Resolves when `/healthz` answers and the operator's key can list from D1. Logs periodically that it waits. Rejects
+ * with the last response if the gateway never answers.
  */
 export function checkReady(url: string, adminKey: string, log: (line: string) => void): Promise<void> {
   return waitWithProgress(answers(url, adminKey), startTimer, (seconds) =>
@@ -36,14 +36,14 @@ async function answers(url: string, adminKey: string): Promise<void> {
   }
 }
 
-/** `200`, or whatever else was received. */
+/** Returns `200`, or a description of what was received instead. */
 function status(url: URL, headers: Record<string, string>): Promise<string> {
-  // An unspecified address means "all addresses" for listening; loopback is one of them.
+  // For listening, an unspecified address means "all addresses"; loopback is one of them.
   const host = url.hostname.replace('0.0.0.0', '127.0.0.1').replace('[::]', '[::1]');
   const target = new URL(url);
   target.hostname = host;
   return new Promise((resolve) => {
-    // The certificate is for the machine's public name; here we connect to ourselves.
+    // The certificate is for the machine's public name, but this connects to loopback, so the name is not checked.
     const options = { headers, agent: false, timeout: ANSWER_MS, rejectUnauthorized: false };
     const request = (target.protocol === 'https:' ? httpsRequest : httpRequest)(target, options, (response) => {
       response.resume();

@@ -1,6 +1,6 @@
 /**
- * Files that `serve` needs besides its code. In an installed package they lie beside it; a clone uses the migrations
- * directly and builds the page.
+ * Finds the files that `serve` needs in addition to its code. In an installed package they are beside the code; a clone
+ * reads the migrations directly and builds the dashboard.
  */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, stat } from 'node:fs/promises';
@@ -15,10 +15,10 @@ interface Migration {
   statements: string[];
 }
 
-/** dist/gateway.json, made by build.ts. */
+/** dist/gateway.json, which build.ts creates. */
 const manifestSchema = z.object({
   migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
-  /** In a release: the keys that sign the agents' releases that its gateway admits. */
+  /** In a release: the public keys that must have signed the releases of agents. */
   releaseKeys: z.array(z.string()).optional(),
 });
 
@@ -27,7 +27,7 @@ export interface ProgramFiles extends z.infer<typeof manifestSchema> {
   assetsDir: string;
 }
 
-/** Sources of the page. */
+/** Source paths of the dashboard. */
 export const PAGE_SOURCES = ['dashboard', 'shared', 'clients/seal', 'package-lock.json', 'build.ts'];
 
 const HERE = fileURLToPath(import.meta.url);
@@ -35,12 +35,12 @@ const IN_CLONE = HERE.endsWith('.ts');
 const ROOT = fileURLToPath(new URL(IN_CLONE ? '../../../..' : '..', import.meta.url));
 const PAGE = join(ROOT, 'dist/dashboard');
 
-/** Builds the page again if a source is newer. */
+/** Builds the dashboard again if a source is newer. */
 export async function loadProgramFiles(): Promise<ProgramFiles> {
   return { ...(await loadManifest()), assetsDir: await dashboardDirectory() };
 }
 
-/** The same without the page. */
+/** Returns the manifest without building the dashboard. */
 export async function loadManifest(): Promise<z.infer<typeof manifestSchema>> {
   if (IN_CLONE) return { migrations: await readMigrations(join(ROOT, 'migrations')) };
   return manifestSchema.parse(JSON.parse(await readFile(join(ROOT, 'dist/gateway.json'), 'utf8')));
@@ -52,7 +52,7 @@ export async function dashboardDirectory(): Promise<string> {
   return PAGE;
 }
 
-/** In a clone: true if a source of the page is newer than the page, or there is no page. */
+/** In a clone: true if a source of the dashboard is newer than its build, or if there is no build. */
 export async function pageIsStale(): Promise<boolean> {
   return (await newest(join(PAGE, 'index.html'))) <= (await newestOf(PAGE_SOURCES));
 }
@@ -72,7 +72,8 @@ async function newestOf(sources: readonly string[]): Promise<number> {
 }
 
 /**
- * Latest modification below `path`, in milliseconds; 0 if there is nothing. A directory's own time reflects removals.
+ * Returns the time of the latest modification below `path`, in milliseconds; 0 if there is nothing. A directory's time
+ * reflects removals.
  */
 async function newest(path: string): Promise<number> {
   const self = await stat(path).catch(() => undefined);

@@ -14,7 +14,7 @@ import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
 
-/** Where a gateway is and what it listens on; also used by `doctor`. */
+/** Flags for the data directory and the address of a gateway. `doctor` uses them too. */
 export const SERVE_FLAGS = {
   data: {
     default: './data',
@@ -59,7 +59,7 @@ Other settings are environment variables: docs/deploy.md. To check for problems 
   run: serveCommand,
 };
 
-/** @throws UsageError */
+/** @throws UsageError if flags contradict each other */
 export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
   const port = Number(values.port);
   if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
@@ -107,17 +107,17 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
-  // Installed first, so that an interrupted start ends like an interrupted gateway.
+  // Signal handlers are installed first, so that an interrupted start ends like an interrupted gateway.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());
 
-  // Loaded here, so that no other command waits for the whole gateway to load.
+  // Imported here, so that other commands do not load the whole gateway.
   const starting = import('./serve.ts').then(({ serve }) => serve(options, (line) => console.error(line)));
   const gateway = await Promise.race([starting, stopped.promise]);
   if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => EXIT_DONE);
   const { reloadTls } = gateway;
-  // Without TLS there is nothing to reload, and SIGHUP has its usual meaning.
+  // Without TLS there is nothing to reload, so SIGHUP keeps its usual meaning.
   hangUp = () => {
     if (reloadTls === undefined) return stop();
     reloadTls().then(
@@ -132,6 +132,6 @@ async function serveCommand(args: readonly string[]): Promise<number> {
   };
   console.log(values.json ? JSON.stringify({ ready: gateway.url }) : `otela-gateway ready ${gateway.url}`);
   const code = await stopped.promise;
-  // Half-open handshakes would keep the process alive for seconds.
+  // Without this, half-open handshakes would keep the process alive for seconds.
   process.exit(code);
 }

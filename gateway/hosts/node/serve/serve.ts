@@ -1,4 +1,4 @@
-/** `otela-gateway serve`: the gateway in this process, with everything in one directory. */
+/** `otela-gateway serve`: starts the gateway in this process, with all data in one directory. */
 
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -33,42 +33,48 @@ export interface ServeOptions {
   port: number;
   host: string;
   data: string;
-  /** A directory or `s3://BUCKET[/PREFIX]`; absent: `files` in the data directory. */
+  /** File store: a directory or `s3://BUCKET[/PREFIX]`; absent: `files` in the data directory. */
   files?: string;
-  /** PEM files; both or none. */
+  /** Paths of PEM files. */
   tls?: { cert: string; key: string };
   /** URL at which other gateways and agents reach this one. */
   url?: string;
-  /** The primary of the institution, which this gateway follows. */
+  /**
+   * URL of the institution's primary, which this gateway follows. It is stored in DATA/role.json (takeRole), which
+   * Replication reads.
+   */
   follow?: string;
-  /** A file from `issuer delegate`: the key and certificate of this gateway. Needed once. */
+  /** A file from `issuer delegate` with the key and certificate of this gateway. Needed once. */
   identity?: string;
-  /** TypeScript or JavaScript file with the operator's own policies. */
+  /** TypeScript or JavaScript file with the operator's own routing policies. */
   policy?: string;
-  /** How long a follower serves without the primary. Default: a day. */
+  /** How long a follower serves without contact with the primary, in milliseconds. Default: a day. */
   maxStaleMs?: number;
 }
 
 const MAX_STALE_MS = 86_400_000;
 
 interface RunningGateway {
-  /** As printed, with the actual port. */
+  /** URL of the gateway with its actual port, as printed. */
   url: string;
-  /** Reloads the TLS files; rejects and keeps the old ones if they are not a pair. Absent without TLS. */
+  /** Reloads the TLS files. Rejects and keeps the old ones if certificate and key do not match. Absent without TLS. */
   reloadTls?: () => Promise<void>;
   /** Lets running responses finish for at most `drainMs`, then ends everything. Idempotent. */
   stop(drainMs: number): Promise<void>;
 }
 
-/** A released gateway requires agents of a release, unless its environment says otherwise; a clone cannot. */
+/**
+ * A released gateway requires agents of a signed release, unless its environment says otherwise. A clone has no release
+ * keys, so it cannot.
+ */
 function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
 }
 
-/** Limit of the wait at the end: an unreachable collector must not delay a restart. */
+/** Maximum wait for the telemetry collector at the end: an unreachable one must not delay a restart. */
 const TELEMETRY_CLOSE_MS = 2_000;
 
-/** Starts telemetry if the environment names a collector; the SDK is loaded only then. */
+/** Starts telemetry if the environment names a collector. The SDK is loaded only then. */
 async function openTelemetry(): Promise<() => Promise<void>> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_SDK_DISABLED: disabled } = process.env;
   if (endpoint === undefined || endpoint === '' || disabled === 'true') return async () => {};
@@ -81,7 +87,7 @@ async function openTelemetry(): Promise<() => Promise<void>> {
   };
 }
 
-/** Resolves when the gateway answers at its address. If anything fails, nothing is left running. */
+/** Resolves when the gateway answers at its address. If a step fails, nothing is left running. */
 export function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
   return start(options, log).catch((error: unknown) => rethrowDiskError(options.data, error));
 }
@@ -95,7 +101,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const known = program.migrations.map(({ name }) => name);
   const data = await openDataDirectory(options.data, known);
-  // An error outside of every object and request is logged, and everything else continues.
+  // An error outside of every object and request is logged, and the gateway continues.
   process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
@@ -110,7 +116,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     directory: data.path,
     tell: (failure) => storageHealth.tell(failure, Date.now()),
   });
-  // Before anything is opened: how files are opened decides what works on a full disk.
+  // The probe starts before any file is opened: how files are opened depends on whether the disk is full.
   await probe.start();
   const files = openFileStore(options.files ?? join(data.path, 'files'), process.env);
   neverRejects(
@@ -167,7 +173,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   }
 }
 
-/** @throws CommandError with file and line */
+/** @throws CommandError with the file and line of the error */
 function policiesOf(file: string): Policy[] {
   try {
     return readPolicyFile(resolve(file), createRequire(import.meta.url));
@@ -177,7 +183,7 @@ function policiesOf(file: string): Policy[] {
   }
 }
 
-/** Names a database that cannot be used. */
+/** Opens the gateway. If a database cannot be used, the error names it. */
 async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise<NodeGateway> {
   try {
     return await NodeGateway.open(options);
@@ -188,7 +194,7 @@ async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise
   }
 }
 
-/** @throws CommandError if they do not match, before a first start has created anything */
+/** @throws CommandError if certificate and key do not match, before a first start has created anything */
 async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
   const [cert, key] = await Promise.all([readFile(files.cert), readFile(files.key)]);
   try {

@@ -1,31 +1,37 @@
-/** Checks whether a gateway can write to its data directory: space, permissions, and existence. */
+/** Checks whether the gateway can write to its data directory: space, permissions, and existence. */
 
 import { statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 
-/** A program that fills a disk does so in seconds. */
+/** Interval of checks: a program that fills a disk does so in seconds. */
 const EVERY_MS = 250;
 
-/** What all databases of a busy gateway write within some seconds, including their write-ahead logs. */
+/**
+ * Minimum free bytes: what all databases of a busy gateway write within some seconds, including their write-ahead logs.
+ */
 const FREE_MIN_BYTES = 8 * 1024 * 1024;
 
-/** Space must increase by this much more before it counts as available, because what waited is written immediately. */
+/**
+ * After a shortage, this much more space must be free before storage counts as available, because waiting data is
+ * written immediately.
+ */
 const MARGIN_BYTES = 4 * 1024 * 1024;
 
 /**
- * The state is reported again at this interval, because an object's own write may have failed or succeeded meanwhile.
+ * Interval at which an unchanged state is reported again, because an object's own write may have failed or succeeded
+ * meanwhile.
  */
 const RETRY_MS = 2_000;
 
-/** Rewritten each time. */
+/** File that each check overwrites. */
 const PROBE_FILE = '.storage-probe';
 const MIB = 1024 * 1024;
 
 interface StorageProbeOptions {
   directory: string;
-  /** Reports the problem; null: none. */
+  /** Called with the problem; null: there is none. */
   tell(failure: string | null): void;
 }
 
@@ -40,7 +46,7 @@ export class StorageProbe {
     this.#options = options;
   }
 
-  /** Checks now, and periodically from then on. Resolves when the first result was reported. */
+  /** Checks now, and then periodically. Resolves when the first result was reported. */
   async start(): Promise<void> {
     await this.#poll();
   }

@@ -1,7 +1,8 @@
 /**
- * By default V8's young generation grows to 96 MiB, which a gateway's short-lived objects fill unnecessarily: after 64
- * connections of small requests and 256 streams 309 MiB were resident, with this limit 178, at the same processor time
- * per request. V8 reads the limit when it creates the heap; `v8.setFlagsFromString` comes too late (282 MiB).
+ * Limits V8's young generation. By default it grows to 96 MiB, which a gateway's short-lived objects fill without
+ * benefit: after 64 connections of small requests and 256 streams, 309 MiB were resident, and with this limit 178 MiB,
+ * at the same processor time per request. V8 reads the limit when it creates the heap, so `v8.setFlagsFromString` comes
+ * too late (282 MiB).
  */
 import { accessSync, constants } from 'node:fs';
 
@@ -10,7 +11,8 @@ export const YOUNG_GENERATION_FLAG = '--max-semi-space-size=16';
 const NAME = /^--max[-_]semi[-_]space[-_]size\b/;
 
 /**
- * The command line with which to restart this program, or undefined if a limit is set already, by us or an operator.
+ * Returns the command line with which to restart this program; undefined if this program or an operator has already set
+ * a limit.
  */
 export function youngGenerationCommand({
   execPath,
@@ -24,17 +26,17 @@ export function youngGenerationCommand({
 }
 
 /**
- * Restarts this process with the limit, with the same id, input and output. If a platform cannot do that, it continues
- * without.
+ * Restarts this process with the limit, with the same process id, input and output. If the platform does not support
+ * it, the process continues without the limit.
  */
 export function boundYoungGeneration(): void {
   const command = youngGenerationCommand(process);
   if (command === undefined || typeof process.execve !== 'function') return;
   try {
-    // A failing call would abort the process.
+    // If execve failed, the process would be aborted, so the path is checked first.
     accessSync(process.execPath, constants.X_OK);
     process.execve(process.execPath, command, process.env);
   } catch {
-    // Windows, or a worker thread.
+    // Windows, or a worker thread, does not support it.
   }
 }

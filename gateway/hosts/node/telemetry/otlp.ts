@@ -1,5 +1,5 @@
 /**
- * Traces and logs by OTLP over HTTP, made by OpenTelemetry's SDK, which also reads its environment variables
+ * Exports traces and logs by OTLP over HTTP with OpenTelemetry's SDK, which also reads its environment variables
  * (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, OTEL_BSP_*). Loaded only if an endpoint is set. Names follow the GenAI
  * conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
  */
@@ -12,19 +12,19 @@ import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import type { AttemptUsage, RequestEndEvent, TelemetrySink } from '../../../platform/telemetry-sink.ts';
 
-/** Token counts come with the node's report, a moment after the response; a span waits this long for them. */
+/** How long a span waits for token counts, which come with the node's report, a moment after the response. */
 const USAGE_WAIT_MS = 3_000;
-/** Requests that wait for token counts; above this the oldest are exported without. */
+/** Maximum requests that wait for token counts. Above it the oldest are exported without them. */
 const WAITING_MAX = 10_000;
 
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * Requests that continue after an attempt has ended: their token counts wait for the end. Above this the oldest go
- * without.
+ * Maximum requests that continue after an attempt has ended; their token counts wait for the request's end. Above it
+ * the oldest counts are dropped.
  */
 const EARLY_MAX = 10_000;
-/** Attempts of one request whose token counts are exported. */
+/** Maximum attempts of one request whose token counts are exported. */
 const USAGES_MAX = 32;
 
 interface Waiting {
@@ -36,10 +36,10 @@ interface Waiting {
 export class Otlp implements TelemetrySink {
   readonly #traces: BasicTracerProvider;
   readonly #logs: LoggerProvider;
-  /** By name, oldest first. */
+  /** Ended requests by internal id, oldest first. */
   readonly #waiting = new Map<string, Waiting>();
 
-  /** By name, oldest first: a node may report before the client has the response's last byte. */
+  /** Token counts by internal id, oldest first: a node may report before the client has the response's last byte. */
   readonly #early = new Map<string, AttemptUsage[]>();
 
   constructor(version: string) {
@@ -99,7 +99,7 @@ export class Otlp implements TelemetrySink {
     });
   }
 
-  /** Exports now whatever waits. */
+  /** Exports all waiting spans now. */
   async close(): Promise<void> {
     for (const name of [...this.#waiting.keys()]) this.#settle(name);
     await Promise.allSettled([this.#traces.shutdown(), this.#logs.shutdown()]);
@@ -171,7 +171,7 @@ export class Otlp implements TelemetrySink {
           inside,
         );
         if (!isAnswer) span.setStatus({ code: SpanStatusCode.ERROR, message: step.outcome });
-        // A response is read until the request's end; for a failed attempt this is all.
+        // The attempt that answered lasts until the request's end. A failed attempt ended before.
         span.end(isAnswer && isLast ? at + totalMs : until);
       }
       from = until;
@@ -191,7 +191,7 @@ function usageOf(usage: AttemptUsage | undefined): Record<string, number> {
   };
 }
 
-/** Continues the client's trace; an invalid `traceparent` starts none. */
+/** Returns the context of the client's trace. An invalid `traceparent` starts a new trace. */
 function parentOf(traceparent: string | undefined): Context {
   const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent ?? '') ?? [];
   if (traceId === undefined || spanId === undefined || /^0+$/.test(traceId) || /^0+$/.test(spanId)) return ROOT_CONTEXT;
