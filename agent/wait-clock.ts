@@ -3,8 +3,8 @@ import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 import { WaitClock } from '../shared/timing/wait-clock.ts';
 
 /**
- * How long this process waits for others. Deadlines are set and checked by `waitClock.now()`, and waits end by
- * `waitClock.after`.
+ * The clock by which this process waits for others. Deadlines are set and checked by `waitClock.now()`, and waits end
+ * by `waitClock.after`.
  */
 export const waitClock = new WaitClock({
   now: () => performance.now(),
@@ -14,7 +14,7 @@ export const waitClock = new WaitClock({
 
 /**
  * Timeout of a gateway's answer to one request: an upgrade, a welcome, a POST. After a gateway stalled, all its agents
- * connect again together and each answer takes longer than usual. With a fixed timeout they would all give up and try
+ * connect again together, and each answer takes longer than usual. With a fixed timeout all would give up and try
  * again, without end.
  */
 export const gatewayTimeout = new AdaptiveTimeout({ leastMs: 10_000, mostMs: 60_000 });

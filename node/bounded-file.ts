@@ -1,8 +1,8 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
 /**
- * The text of a file, or of a pipe such as <(pass show token), which has no size before it is read. @throws Error if it
- * cannot be read or is longer than `maxBytes`
+ * The text of a file, or of a pipe such as <(pass show token), whose size is unknown before it is read.
+ * @throws Error if it cannot be read or is longer than `maxBytes`
  */
 export function readBoundedFile(path: string, maxBytes: number): string {
   const buffer = Buffer.alloc(maxBytes + 1);

@@ -5,14 +5,17 @@ import { errorText } from '../shared/text/error-text.ts';
 import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
 
-/** A slow machine answers within two minutes; a gateway that is gone is noticed after ten seconds. */
+/**
+ * Bounds of the timeout. A slow machine answers within two minutes. An unreachable gateway is noticed after ten
+ * seconds.
+ */
 const ANSWER: TimeoutBounds = { leastMs: 10_000, mostMs: 120_000 };
-/** 4,096 nodes of 16 KiB. */
+/** Maximum length of an answer: 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
-/** Characters of a body that is not JSON, such as a proxy's page. */
+/** Maximum characters that are quoted of a body that is not JSON, such as a proxy's page. */
 const EXCERPT_MAX = 200;
 
-/** The gateway, or a proxy before it, answered with an error status. */
+/** The gateway, or a proxy in front of it, answered with an error status. */
 export class GatewayRefusalError extends Error {
   override readonly name = 'GatewayRefusalError';
   readonly status: number;
@@ -28,7 +31,7 @@ export class GatewayUnreachableError extends Error {
   override readonly name = 'GatewayUnreachableError';
 }
 
-/** The parts of `fetch` that are used: undici's and Node's own have other types. */
+/** The part of `fetch` that is used here: undici's and Node's own have different types. */
 type GatewayFetch = (
   url: URL,
   init: {
@@ -42,7 +45,10 @@ type GatewayFetch = (
 
 interface GatewayClientOptions {
   url: string;
-  /** Undefined: the route is open. A function is called for each request, so that a replaced key needs no restart. */
+  /**
+   * The API key; undefined: the route needs none. A function is called for each request, so that a replaced key needs
+   * no restart.
+   */
   key?: string | (() => string) | undefined;
   fetch?: GatewayFetch;
   timeout?: TimeoutBounds;
@@ -64,7 +70,7 @@ export class GatewayClient {
     return this.#base.origin;
   }
 
-  /** All four throw GatewayRefusalError, GatewayUnreachableError, and the error of `key`. */
+  /** All four methods throw GatewayRefusalError, GatewayUnreachableError, and the error of `key`. */
   async get(path: string): Promise<unknown> {
     return this.#parse(path, await this.#send('GET', path));
   }
@@ -93,7 +99,7 @@ export class GatewayClient {
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        redirect: 'error', // a redirect would get the key
+        redirect: 'error', // a redirect would send the key to another server
         signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
       });
       const text = await readTextAtMost(response.body, maxBytes).catch((cause: unknown) => {
@@ -110,7 +116,7 @@ export class GatewayClient {
     if (text === undefined) throw new GatewayUnreachableError(`${path} answers more than ${maxBytes} bytes`);
     if (ok) return text;
     const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
-    // An operator reads it on a terminal.
+    // Only printable characters, because an operator reads the message on a terminal.
     const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
     throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);
   }
@@ -124,7 +130,7 @@ export class GatewayClient {
   }
 }
 
-/** Without the cause, the error of `fetch` is only "fetch failed". */
+/** The cause of a failed `fetch`, whose own message is only "fetch failed". */
 export function causeText(error: unknown): string {
   const reason = errorText(error instanceof Error && error.cause instanceof Error ? error.cause : error);
   return reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;

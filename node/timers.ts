@@ -1,12 +1,12 @@
 import type { StartTimer } from '../shared/collections/start-timer.ts';
 
-/** This runtime's timer, for decisions in `shared`. */
+/** Node's timer, for decisions in `shared`. */
 export const startTimer: StartTimer = (ms, ring) => {
   const timer = setTimeout(ring, ms);
   return () => clearTimeout(timer);
 };
 
-/** Calls back every `ms` until the returned function is called, and keeps no process alive. */
+/** Calls back every `ms` until the returned function is called. It does not keep the process alive. */
 export const startInterval: StartTimer = (ms, ring) => {
   const timer = setInterval(ring, ms).unref();
   return () => clearInterval(timer);

@@ -15,20 +15,20 @@ const AHEAD_BYTES = 64 * 1024;
 export class EngineRequestBody {
   readonly incoming = new InboundStream();
   readonly #edited: EditedBody;
-  /** The original body, for another request with other edits. */
+  /** The original body, kept so that it can be sent again with other edits. */
   #raw: { chunks: Uint8Array[]; bytes: number; max: number } | undefined;
   readonly #length: number | undefined;
   readonly #onConsumed: (bytes: number) => void;
-  /** Chunks as received, with their edited form. */
+  /** Received chunks in their edited form, with their original length. */
   #waiting: { original: number; pieces: Uint8Array[] }[] = [];
   #readable: Readable | undefined;
   #wantsMore = false;
 
-  /** The edited body, for use after the response. */
+  /** The edited body, kept for use after the response. */
   #keepMax = 0;
   #retained: { chunks: Uint8Array[]; bytes: number } | undefined;
 
-  /** @throws RangeError for edits that overlap */
+  /** @throws RangeError if edits overlap */
   constructor(edits: BodyEdit[], length: number | undefined, onConsumed: (bytes: number) => void) {
     this.#edited = new EditedBody(edits);
     this.#length = length;
@@ -49,13 +49,13 @@ export class EngineRequestBody {
     this.#feed();
   }
 
-  /** Keeps the edited body from now on, up to `max` bytes. */
+  /** Keeps the edited body from now on. If it exceeds `max` bytes, nothing is kept. */
   keep(max: number): void {
     this.#keepMax = max;
     this.#retained = { chunks: [], bytes: 0 };
   }
 
-  /** Keeps the original body from now on, up to `max` bytes, until `dropRaw`. */
+  /** Keeps the original body from now on, until `dropRaw`. If it exceeds `max` bytes, nothing is kept. */
   keepRaw(max: number): void {
     this.#raw = { chunks: [], bytes: 0, max };
   }
@@ -72,7 +72,7 @@ export class EngineRequestBody {
     else raw.chunks.push(chunk);
   }
 
-  /** The whole body with other edits; undefined: it was not kept, or is incomplete. @throws RangeError */
+  /** The whole body with other edits. Undefined if it was not kept, or is incomplete. @throws RangeError */
   again(edits: BodyEdit[]): Buffer | undefined {
     if (this.#raw === undefined || !this.incoming.complete) return undefined;
     const edited = new EditedBody(edits);
@@ -88,14 +88,14 @@ export class EngineRequestBody {
     }
   }
 
-  /** Returns the kept body, once; undefined: it was too long, or is incomplete. */
+  /** Returns the kept body, once. Undefined if it was too long, or is incomplete. */
   takeKept(): Uint8Array | undefined {
     const retained = this.#retained;
     this.#retained = undefined;
     return retained === undefined || !this.incoming.complete ? undefined : Buffer.concat(retained.chunks);
   }
 
-  /** Handles END. @throws WireError, RangeError for an edit beyond the end */
+  /** Handles END. @throws WireError, RangeError if an edit lies beyond the end */
   end(length: number): void {
     this.incoming.end(length);
     const pieces = this.#edited.end();
@@ -104,13 +104,13 @@ export class EngineRequestBody {
     this.#feed();
   }
 
-  /** The length that the engine is sent; undefined: chunked. */
+  /** The content-length for the engine; undefined: chunked. */
   get contentLength(): number | undefined {
     if (this.#length === undefined) return undefined;
     return this.#edited.lengthAfter(this.#length);
   }
 
-  /** The body for the HTTP client: bytes if it is complete already, otherwise a stream. Call once. */
+  /** The body for the HTTP client: bytes if it is already complete, otherwise a stream. Call once. */
   open(): Buffer | Readable {
     if (this.incoming.complete) {
       const whole = Buffer.concat(this.#waiting.flatMap(({ pieces }) => pieces));
@@ -125,11 +125,11 @@ export class EngineRequestBody {
         this.#feed();
       },
     });
-    this.#readable.on('error', () => {}); // the HTTP client destroys it when the engine disconnects
+    this.#readable.on('error', () => {}); // the HTTP client destroys the stream when the engine disconnects
     return this.#readable;
   }
 
-  /** The engine reads no more of the body: drops the rest. */
+  /** Call when the engine reads no more of the body: drops the rest. */
   abandon(): void {
     this.#waiting = [];
     this.#readable?.destroy();

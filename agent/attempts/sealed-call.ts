@@ -1,4 +1,4 @@
-/** One sealed request to the engine: collected, opened, checked, and sent on like an unsealed request. */
+/** One sealed request to the engine: the body is collected, opened, checked, and sent on like an unsealed request. */
 
 import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
@@ -27,10 +27,10 @@ import { readWhole } from './read-whole-body.ts';
 import { askEngine, continueReplayed } from './sealed-continuation.ts';
 import { UsageCall } from './stream-options-retry.ts';
 
-/** The same message for every cause. */
+/** The message of every refusal, regardless of the cause. */
 const REFUSED = 'this node does not open it';
 
-/** Facts that are known after the request is open. */
+/** Facts that are known after the request was opened. */
 export interface OpenedFacts {
   sealer: AnswerSealer;
   dropUsage: boolean;
@@ -44,7 +44,7 @@ interface Options {
   client: EngineClient;
   opener: SealOpener;
   events: EngineEvents;
-  /** Called before the first of the events. */
+  /** Called before the first of the other events. */
   onOpened(opened: OpenedFacts): void;
 }
 
@@ -61,7 +61,7 @@ export function isSealed(open: OpenFrame): boolean {
   return open.headers.some(([name]) => name === SEAL_TO_HEADER);
 }
 
-/** Makes the edits that a gateway makes in unsealed bodies. */
+/** Applies the edits that a gateway applies to unsealed bodies. */
 function edited(edits: readonly Edit[], body: Buffer): Buffer {
   if (edits.length === 0) return body;
   const made = new EditedBody(edits);
@@ -87,7 +87,7 @@ export class SealedCall implements EngineCall {
   async #run(content: Buffer | Readable): Promise<void> {
     const body = await this.#read(content);
     if (body === undefined || this.#finished) return this.#end();
-    await null; // no event may fire before the caller has this call
+    await null; // no event may fire before the caller has received this call
     if (this.#finished) return this.#end();
     const { opener, open, endpoint, onOpened } = this.#options;
     let opened: OpenedRequest;
@@ -112,7 +112,10 @@ export class SealedCall implements EngineCall {
     }
   }
 
-  /** Answers with evidence of this machine. Only an agent that can open the request can answer it. @throws ApiError */
+  /**
+   * Answers with evidence of this machine. Only an agent that can open the request can give this answer.
+   * @throws ApiError
+   */
   async #sendEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
     const { events, onOpened, opener } = this.#options;
     const { evidence } = opener;
@@ -133,14 +136,14 @@ export class SealedCall implements EngineCall {
     events.onEnd();
   }
 
-  /** A stream that may continue on another node is sent in whole events. */
+  /** The body for the engine. If another node may continue the stream, the sealer sends only whole events. */
   #begin({ resume, body, sealer }: OpenedRequest): Buffer {
     const plan = resume ? planContinuation(this.#options.endpoint, body) : undefined;
     if (plan !== undefined && !('why' in plan)) sealer.joins(new SplicedStream(plan));
     return body;
   }
 
-  /** The request with which the engine continues the stream. Undefined if the engine is not asked. */
+  /** The request with which the engine continues the stream. Undefined if the engine need not be asked. */
   async #continue(opened: OpenedRequest, sent: ReplayedStream): Promise<Buffer | undefined> {
     const { client, endpoint, events, onOpened } = this.#options;
     const { sealer, body, unanswered } = opened;
@@ -154,13 +157,13 @@ export class SealedCall implements EngineCall {
     else {
       this.#end();
       events.onHead(200, [['content-type', 'text/event-stream']], true);
-      sealer.gather(next.rest, () => {}); // bypasses the meter, because the previous nodes have counted it
+      sealer.gather(next.rest, () => {}); // bypasses the usage meter, because the previous nodes have counted these bytes
       events.onEnd();
     }
     return undefined;
   }
 
-  /** Undefined if the body ended early, or if it does not fit into memory. */
+  /** Undefined if the body ended early, or does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
     this.#content = content;
@@ -168,14 +171,17 @@ export class SealedCall implements EngineCall {
   }
 
   #hold(chunk: Buffer): boolean {
-    // The fields `model` and `stream` may be at a body's end, so the whole body is held.
+    // The fields `model` and `stream` may be at the end of a body, so the whole body is held in memory.
     const fits = this.#heldBytes + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
     if (fits) this.#heldBytes += chunk.length;
     else this.#fail('overloaded', 'too many sealed bodies are held here');
     return fits;
   }
 
-  /** Requires that the sealed body has the same model and `stream` as the request's clear part. @throws ApiError 400 */
+  /**
+   * Requires that the sealed body has the same `model` and `stream` as the clear part of the request.
+   * @throws ApiError 400
+   */
   #requireAsSaid(opened: OpenedRequest, known: RequestFields): void {
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
     const message = 'The sealed body asks for another model or stream than the request says in clear.';

@@ -1,6 +1,6 @@
 /**
- * How this node continues a sealed stream that broke off at another candidate; a gateway does the same with an unsealed
- * one.
+ * How this node continues a sealed stream that broke off at another candidate. A gateway does the same with an unsealed
+ * stream.
  */
 
 import { startTimer } from '../../node/timers.ts';
@@ -14,15 +14,15 @@ import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { ReplayedStream } from '../seal/replayed-stream.ts';
 import type { EngineClient } from './engine-client.ts';
 
-/** If the tokenizer takes longer, its engine is in trouble. */
+/** Timeout of the tokenizer. If it takes longer, its engine is in trouble. */
 const TOKENS_MS = 5_000;
 
 type SealedContinuation =
-  /** `joined` makes one stream of the part that was sent and the engine's response. */
+  /** Ask the engine. `joined` makes one stream of the part that was sent and the engine's response. */
   | { kind: 'ask'; body: Buffer; joined: SplicedStream }
-  /** The text is already complete. */
+  /** The text is already complete. `rest` ends the stream. */
   | { kind: 'ending'; rest: Uint8Array[] }
-  /** This engine cannot continue it, or tokenizes the text in another way. */
+  /** This engine cannot continue the text, or tokenizes it differently. */
   | { kind: 'unfit' };
 
 interface Options {
@@ -55,8 +55,8 @@ export async function continueReplayed({ endpoint, body, sent, ask }: Options): 
 }
 
 /**
- * Sends a separate question to the engine of `client` on behalf of the request `open`. Never rejects. Undefined if no
- * answer arrived in time.
+ * Sends a separate HTTP request to the engine of `client`, on behalf of the request `open`. Undefined if no answer
+ * arrives in time. Never rejects.
  */
 export function askEngine(
   client: EngineClient,

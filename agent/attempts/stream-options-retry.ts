@@ -1,6 +1,6 @@
 /**
- * Requests to an engine that may refuse the `stream_options` that the gateway added. After a refusal the request is
- * sent again without them, and the refusal is remembered for this engine.
+ * Sends a request to an engine that may refuse the `stream_options` that the gateway added. After a refusal the request
+ * is sent again without them, and the refusal is remembered for this engine.
  */
 import type { Readable } from 'node:stream';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
@@ -8,22 +8,22 @@ import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 
-/** Statuses of servers with strict schemas: 400 as OpenAI's, 422 as FastAPI's. */
+/** Statuses of servers that refuse unknown fields: 400 like OpenAI, 422 like FastAPI. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
-/** Names by which a refusal mentions the added options. The client sent neither. */
+/** Names that a refusal contains if the added options caused it. The client sent neither. */
 const ADDED_OPTION_NAMES = /stream_options|include_usage/;
-/** Longer refusals quote the request; the reason is before that. */
+/** Maximum length of a refusal. A longer one quotes the request, and the reason comes before that. */
 const REFUSAL_MAX_BYTES = 64 * 1024;
-/** After this long the engine at this address may be another one. */
+/** After this time the engine at this address may be a different one, so the options are tried again. */
 const REFUSES_MS = 600_000;
 
-/** Knowledge about one engine. */
+/** Whether one engine accepts `stream_options`. */
 export class UsageOptions {
   readonly #now: () => number;
   #taken = false;
   #refusedAt = Number.NEGATIVE_INFINITY;
 
-  /** `now`: milliseconds of a monotonic clock. */
+  /** @param now milliseconds of a monotonic clock */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }
@@ -48,15 +48,15 @@ interface Options {
   open: OpenFrame;
   endpoint: Endpoint;
   events: EngineEvents;
-  /** The body as the client wrote it; undefined: it was not kept. */
+  /** The body as the client wrote it; undefined if it was not kept. */
   without(): Buffer | undefined;
 }
 
-/** One request with our `stream_options`. */
+/** One request with the gateway's `stream_options`, repeated without them if the engine refuses. */
 export class UsageCall implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
-  /** A refusal, until it is complete. */
+  /** A refusal that is held back until it is complete. */
   #heldRefusal:
     | { status: number; headers: HeaderList; sized: boolean; chunks: Uint8Array[]; bytes: number }
     | undefined;

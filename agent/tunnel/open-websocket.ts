@@ -7,7 +7,7 @@ import { MESSAGE_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { proxyAuthorization, proxyFor } from '../host/proxy-variables.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 
-/** The error message of `ws` if no answer arrives within its `handshakeTimeout`. */
+/** The error message of `ws` if no answer arrives within `handshakeTimeout`. */
 const UPGRADE_LATE = 'Opening handshake has timed out';
 
 export interface WebSocketOptions {
@@ -16,13 +16,14 @@ export interface WebSocketOptions {
   path: string;
   headers: Record<string, string>;
   env: NodeJS.ProcessEnv;
-  /** An HTTP proxy for this URL only; takes precedence over the environment's proxies. */
+  /** An HTTP proxy for this URL only. It takes precedence over the environment's proxies. */
   proxy?: ((url: URL) => URL | undefined) | undefined;
 }
 
 /**
- * Opens a WebSocket to a gateway, through the given proxy or the environment's. Returns what `use` returns. `use` adds
- * its listeners before it returns: without a network the socket closes in the same tick, before a promise's callbacks.
+ * Opens a WebSocket to a gateway, through the given proxy or the environment's. Returns what `use` returns. `use` must
+ * add its listeners before it returns: without a network the socket closes in the same tick, before a promise's
+ * callbacks run.
  */
 export async function openWebSocket<T>(
   options: WebSocketOptions,
@@ -57,13 +58,13 @@ function webSocketUrl(gateway: URL, path: string): URL {
   return url;
 }
 
-/** Authority of this URL, as `host:port`. */
+/** The URL's host and port as `host:port`, with the default port if there is none. */
 export function authority(url: URL): string {
   const secure = url.protocol === 'wss:' || url.protocol === 'https:';
   return `${url.hostname}:${url.port || (secure ? '443' : '80')}`;
 }
 
-/** Opens a connection to the host of `target` by CONNECT (RFC 9110 §9.3.6). */
+/** Opens a connection to the host of `target` through a proxy, by CONNECT (RFC 9110 §9.3.6). */
 export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
   const request = proxy.protocol === 'https:' ? httpsRequest : httpRequest;
   const pass = proxyAuthorization(proxy);

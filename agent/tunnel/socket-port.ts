@@ -4,18 +4,18 @@ import type { LinkPort } from '../../shared/wire/link.ts';
 import { MaskedFrameWriter } from './masked-frame-writer.ts';
 
 /**
- * If this many bytes wait in the socket, it counts as busy: frames wait in the link and merge, and do not queue one by
- * one.
+ * If more bytes than this wait in the socket, it counts as busy. Frames then wait in the link, where they can be
+ * merged.
  */
 const BUSY_BYTES = 256 * 1024;
 
-/** An acknowledgment waits this long for a response to travel with; the gateway allows a second. */
+/** How long an acknowledgment waits for a response in whose message it can travel. The gateway allows a second. */
 const LAZY_MS = 5;
 
 /**
- * A ws socket as a link's port. `raw` is the connection below it. This port and `ws` itself (pings, for example) write
- * only whole frames to it, so a frame never ends up inside another. `onDrain` is called when a busy socket accepts
- * bytes again.
+ * A `ws` socket as a link's port.
+ * @param raw the connection below it; this port and `ws` (for pings) write only whole frames to it, so frames never mix
+ * @param onDrain called when a busy socket accepts bytes again
  */
 export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
   const frames = new MaskedFrameWriter();
@@ -39,7 +39,7 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
     copies: true,
     stuck: () => socket.terminate(),
     busy: () => busy,
-    // Runs after the reads of this turn of the event loop, so that the frames that answer them share a message.
+    // Runs after the reads of this turn of the event loop. So the frames that answer them share a message.
     schedule: (flush) => setImmediate(flush),
     later: (flush) => {
       if (lazy !== undefined) return;

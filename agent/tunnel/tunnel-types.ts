@@ -1,4 +1,4 @@
-/** Interface between the tunnel and the rest of the agent. */
+/** The interface between the tunnel and the rest of the agent. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { LoadCounter } from '../attempts/load-reports.ts';
 import type { OrderOutcome } from '../deploy/deployment-decider.ts';
@@ -6,7 +6,7 @@ import type { EngineTarget } from '../engine/engine-address.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
 import type { WebSocketOptions } from './open-websocket.ts';
 
-/** Why the gateway refuses this agent. Retrying cannot help; the process ends with 69. */
+/** Why the gateway refuses this agent. Another try cannot help; the process ends with exit code 69. */
 export interface TunnelRefusal {
   status: number;
   message: string;
@@ -14,46 +14,48 @@ export interface TunnelRefusal {
 
 export interface TunnelOptions {
   gateway: URL;
-  /** The session's ticket, encoded. Every gateway that lists its issuer accepts it. */
+  /** The encoded ticket of the session. Every gateway that lists its issuer accepts it. */
   ticket: Uint8Array;
   identity: SessionIdentity;
-  /** The session's current record, as an encoded update. Read each time the record is published. */
+  /** Returns the session's current record as an encoded update. Called each time the record is published. */
   update(): Uint8Array;
-  /** An HTTP proxy for this gateway; takes precedence over the environment's proxies. */
+  /** An HTTP proxy for this gateway. It takes precedence over the environment's proxies. */
   proxy?: WebSocketOptions['proxy'];
-  /** Undefined while no engine can be reached: openings are then refused, never queued. */
+  /**
+   * Returns the engine's address. Undefined while no engine can be reached: attempts are then refused, never queued.
+   */
   engine(): EngineTarget | undefined;
-  /** Counts the engine's requests and reports its load. Absent: each gateway knows only its own requests. */
+  /** Counts the engine's requests and has its load. Absent: each gateway knows only its own requests. */
   load?: LoadCounter | undefined;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
   log(line: string): void;
   /**
-   * This gateway refuses this agent. After a 403 the agent asks again, rarely, unless the tunnel is closed: the list of
-   * issuers may change.
+   * Called if this gateway refuses this agent. After a 403 the agent asks again at long intervals until the tunnel is
+   * closed, because the list of issuers may change.
    */
   onRefused(refusal: TunnelRefusal): void;
   /**
-   * Final: the gateway reports that this session has ended (it was evicted, or its ticket has expired). It would admit
-   * a new session.
+   * Called if this session has ended (it was evicted, or its ticket has expired), according to this gateway. That is
+   * final; the gateway would admit a new session.
    */
   onOver?(why: string): void;
-  /** The gateway has stored the newest record. */
+  /** Called when the gateway has stored the newest record. */
   onRecorded?(): void;
-  /** `gateway`: its name as a gossip peer. */
+  /** @param gateway the gateway's gossip id */
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
-  /** Answers an order and then carries it out. Absent: this agent accepts no orders. */
+  /** Answers an order, and then carries it out. Absent: this agent accepts no orders. */
   order?: (order: Uint8Array) => Promise<OrderOutcome>;
-  /** An agent that cannot reach this one directly waits at this circuit of this gateway. */
+  /** Called if an agent that cannot reach this one directly waits at this circuit of this gateway. */
   circuit?: (gateway: URL, name: string) => void;
-  /** Sends the usage of our ingress to a gateway; this tunnel is one of the senders. */
+  /** Sends the usage of our ingress to a gateway. This tunnel is one of its senders. */
   usage?: UsageSenderListener;
 }
 
-/** Sends usage to one gateway, while its tunnel is open. */
+/** Sends usage records to one gateway while its tunnel is open. */
 export interface UsageSender {
-  /** Asks the gateway to store a batch of records; the gateway answers with the sequence. */
+  /** Asks the gateway to store a batch of records. The gateway acknowledges with the same sequence number. */
   send(sequence: number, json: string): void;
 }
 
@@ -63,30 +65,30 @@ export interface UsageSenderListener {
   stored(sender: UsageSender, sequence: number): void;
 }
 
-/** The key pair of a session; see agent/tunnel/session-identity.ts. */
+/** The key pair of a session; see session-identity.ts. */
 export interface SessionIdentity {
   session: string;
   publicKey: Uint8Array;
   sign(message: Uint8Array): Uint8Array;
 }
 
-/** One outbound WebSocket to one gateway, reconnected without end. */
+/** One outgoing WebSocket to one gateway, reconnected without end. */
 export interface Tunnel {
   readonly connected: boolean;
-  /** Requests of this gateway that the engine is working on. */
+  /** Number of this gateway's requests on which the engine works. */
   readonly inFlight: number;
   open(): void;
   /**
-   * Sends the record again; call after every change. Resolves when the gateway has stored it, possibly over a later
+   * Sends the record again. Call after every change. Resolves when the gateway has stored it, possibly over a later
    * socket.
    */
   publish(): Promise<void>;
   /**
-   * Asks the gateway whether that session is alive. `unknown`: it does not know, or does not answer within a second or
-   * two.
+   * Asks the gateway whether that session is alive. `unknown`: the gateway does not know, or does not answer within a
+   * second or two.
    */
   probe(session: string): Promise<ProbeVerdict>;
-  /** Refuses new openings; resolves when no request is in flight. */
+  /** Refuses new attempts. Resolves when none runs. */
   drain(): Promise<void>;
   /** Ends running attempts, so that other nodes can continue them. Call after `drain`. */
   giveUp(): void;

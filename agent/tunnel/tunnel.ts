@@ -17,10 +17,10 @@ import { Connection } from './gateway-connection.ts';
 import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './tunnel-types.ts';
 
-/** A gateway asks another agent, and has to wait for its answer. */
+/** Bounds of the timeout of a probe: the gateway has to ask another agent. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 
-/** Open probes. The mesh probes only on suspicion; more of them are a storm that no answer helps against. */
+/** Maximum number of open probes. The mesh probes only on suspicion. */
 const OPEN_MAX = 64;
 
 /** Probes of other sessions that this agent has sent to one gateway. */
@@ -30,7 +30,7 @@ class PendingGatewayProbes extends PendingReplies<ProbeVerdict> {
   }
 }
 
-/** Waits before the next dial: a gateway that was away is found again within 5 s of its return. */
+/** Waits before the next dial. They are short: a gateway that returns is reached within 5 s. */
 const BACKOFF = { minMs: 250, maxMs: 3_000 };
 
 /** A socket that lived this long worked, so earlier failures no longer delay the next dial. */
@@ -38,13 +38,13 @@ const STABLE_MS = 5_000;
 
 const TICK_MS = 250;
 
-/** The ticket's issuer is not on this gateway's list. */
+/** Status of a gateway whose list does not have the ticket's issuer. */
 const FORBIDDEN = 403;
 
-/** Longest error body that is read for the reason of a refusal. */
+/** Maximum length of an error body that is read for the reason of a refusal. */
 const REFUSAL_MAX_BYTES = 16 * 1024;
 
-/** A gateway's list of issuers changes, so a refused agent asks again, but rarely. */
+/** Interval of dials after a refusal. A gateway's list of issuers may change, but rarely does. */
 const FORBIDDEN_RETRY_MS = 30_000;
 
 const NO_ORDERS = {
@@ -59,7 +59,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
   return tunnel;
 }
 
-/** The tunnel to one gateway. It dials, and redials without end; attempts outlive the sockets. */
+/** The tunnel to one gateway. It dials, and redials without end. Attempts outlive the sockets. */
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
   readonly #requests: EngineAttempts;
@@ -73,7 +73,7 @@ class GatewayTunnel implements Tunnel {
   #sender: UsageSender | undefined;
   #closed = false;
   #sequence = 0;
-  /** Settles when the newest record is stored. */
+  /** Resolves when the gateway has stored the newest record. */
   #unstored: PromiseWithResolvers<void> | undefined;
   #touched = new Set<EngineAttempt>();
   readonly #probes = new PendingGatewayProbes();
@@ -101,7 +101,7 @@ class GatewayTunnel implements Tunnel {
     const { gateway, ticket, proxy } = this.#options;
     try {
       await dialTunnel({ gateway, ticket, proxy, env: process.env }, (socket) => {
-        // Closed meanwhile: the timers of this tunnel have stopped, so nothing else would close the socket.
+        // The tunnel was closed meanwhile and its timers have stopped, so nothing else would close the socket.
         if (this.#closed) socket.terminate();
         else this.#watch(socket);
       });
@@ -128,7 +128,7 @@ class GatewayTunnel implements Tunnel {
       why = `${status} ${message}`;
       if (isRefusal(answer)) refusal = { status, message };
       if (isSessionOver(answer)) this.#disconnected(message);
-      socket.terminate(); // its close leads to another dial, unless the refusal is final
+      socket.terminate(); // the close event leads to another dial, unless the refusal is final
     };
     socket.on('unexpected-response', (_request, response) => neverRejects(onResponse(response)));
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
@@ -145,14 +145,14 @@ class GatewayTunnel implements Tunnel {
   #refused(refusal: TunnelRefusal): void {
     if (this.#closed) return;
     this.#options.onRefused(refusal);
-    if (this.#closed) return; // closed by the owner
+    if (this.#closed) return; // the owner has closed this tunnel
     if (refusal.status !== FORBIDDEN) return this.#stop();
     this.#retry = setTimeout(() => neverRejects(this.#dial()), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
   #disconnected(why: string): void {
     if (this.#closed) return;
-    this.#closed = true; // an attempt here may still be claimed; an unclaimed one ends automatically
+    this.#closed = true; // no claim can arrive any more, so unclaimed attempts end at their time limit
     clearTimeout(this.#retry);
     this.#options.onOver?.(why);
   }
@@ -179,7 +179,7 @@ class GatewayTunnel implements Tunnel {
     this.#requests.onFrame(link, frame, this.#touched);
   }
 
-  /** Sends the answer before it carries out the order, because that may end this session. */
+  /** Sends the answer before it carries out the order, because the order may end this session. */
   async #execute(link: Link, sequence: number, order: Uint8Array): Promise<void> {
     const { answer, act } = (await this.#options.order?.(order)) ?? { answer: NO_ORDERS };
     link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
@@ -193,7 +193,7 @@ class GatewayTunnel implements Tunnel {
   #onMessageEnd(): void {
     if (this.#touched.size === 0) return;
     const touched = this.#touched;
-    this.#touched = new Set(); // a new set, because a cleared one keeps its table: see TransientMap
+    this.#touched = new Set(); // a new set, because a cleared one keeps its table; see TransientMap
     for (const request of touched) this.#requests.start(request);
   }
 
@@ -232,7 +232,10 @@ class GatewayTunnel implements Tunnel {
     return promise;
   }
 
-  /** A gateway asks this if its peers do not reach this agent. This agent cannot vouch for another session. */
+  /**
+   * Answers a gateway's probe. A gateway asks this if its peers do not reach this agent. An agent cannot vouch for
+   * another session.
+   */
   #alive(session: string): ProbeVerdict {
     return session === this.#options.identity.session ? 'alive' : 'unknown';
   }
@@ -244,7 +247,7 @@ class GatewayTunnel implements Tunnel {
   }
 
   #recorded(sequence: number): void {
-    if (sequence < this.#sequence) return; // a newer record is on its way
+    if (sequence < this.#sequence) return; // a newer record was already sent
     this.#unstored?.resolve();
     this.#unstored = undefined;
     this.#options.onRecorded?.();
@@ -261,7 +264,7 @@ class GatewayTunnel implements Tunnel {
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#stop();
-    const closing = this.#requests.close(); // the last frames go before the close
+    const closing = this.#requests.close(); // the last frames are sent before the close
     connection?.close(1000, 'the agent ends');
     await closing;
   }
@@ -281,7 +284,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
       if (text.length > REFUSAL_MAX_BYTES) break;
     }
   } catch {
-    // a part of it is enough
+    // the first part of the text is enough
   }
   return text;
 }

@@ -4,9 +4,9 @@ import type { PeerName } from './weights-peers.ts';
 
 export class WeightsAccess {
   readonly #own: () => PeerName | undefined;
-  /** Allowed clusters besides the own one. */
+  /** Names of allowed clusters, in addition to this node's. */
   readonly #clusters: ReadonlySet<string>;
-  /** Blobs of public models; at most as many as the store has files. */
+  /** Keys of blobs of public models; at most as many as the store has files. */
   #public: ReadonlySet<string> = new Set();
 
   constructor(own: () => PeerName | undefined, clusters: readonly string[]) {
@@ -20,21 +20,25 @@ export class WeightsAccess {
     this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
   }
 
-  /** True if this node exchanges anything with it: its own cluster, and those that the operator names. */
+  /**
+   * True if this node exchanges weights with the peer: it is in this node's cluster, or in one that the operator
+   * allowed.
+   */
   isNear({ cluster, provider }: PeerName): boolean {
     const own = this.#own();
     if (own === undefined) return false;
-    // Cluster names are local to an issuer: another issuer's node is in another cluster, even under the same name.
+    // Cluster names are local to an issuer. So another issuer's node is in another cluster, even if the names are
+    // equal.
     if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
     return cluster === own.cluster || this.#clusters.has(cluster);
   }
 
-  /** True if it may read lists of files and of models: only the provider's own nodes may. */
+  /** True if the peer may read lists of files and of models: only nodes of the same provider may. */
   isOwn(peer: PeerName): boolean {
     return this.isNear(peer) && peer.provider === this.#own()?.provider;
   }
 
-  /** True if it is a blob of a public model that is listed here. */
+  /** True if the key is that of a blob of a public model. */
   isPublic(key: string): boolean {
     return this.#public.has(key);
   }

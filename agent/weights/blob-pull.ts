@@ -1,4 +1,4 @@
-/** Pulls one blob, from the node that its coordinator names or from the source. */
+/** Pulls one blob from the node that its coordinator names, or from the source. */
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { inBackground } from '../../shared/timing/in-background.ts';
@@ -24,13 +24,13 @@ import type { Store } from './weights-store.ts';
 const RENEW_MS = BLOB_LEASE_MS / 3;
 const SENDER_WAIT_FACTOR = 4;
 /**
- * When a pull returns to a node that it left as too slow, it accepts a quarter of the rate: on a slow link the pull
- * still ends.
+ * Each time a pull returns to a node that it left as too slow, it accepts a quarter of the previous rate. So a pull
+ * over a slow link still ends.
  */
 const LESS_EACH_TIME = 4;
 /**
- * After this many complete but false blobs from other nodes, the pull uses only the source: each one costs a whole
- * blob.
+ * After this many complete but invalid blobs from other nodes, the pull uses only the source. Each invalid blob costs
+ * the transfer of a whole one.
  */
 const FALSE_MAX = 2;
 /** All nodes share the source, so a pull stays with it only if it is this many times as fast as another node. */
@@ -38,7 +38,7 @@ const SOURCE_TIMES = 4;
 
 interface BlobPullOptions {
   file: ManifestFile;
-  /** Revision of the list that contains the file. */
+  /** Revision of the manifest that lists the file. */
   revision: string;
   source: BlobSource;
   store: Store;
@@ -48,11 +48,11 @@ interface BlobPullOptions {
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<CoordinatorQuestion, 'blob'>): Promise<CoordinatorAnswer>;
-  /** The coordinator said to wait for longer than a pull waits. */
+  /** Called if the coordinator let the pull wait for longer than a pull waits. */
   inVain(): void;
-  /** There is no other node to ask. */
+  /** True if there is no other node to ask. */
   alone(): boolean;
-  /** The blob is open and being filled, so its progress can be read. */
+  /** Called when the blob is open and being filled, so that its progress can be read. */
   onBlob(blob: Blob): void;
   onBytes(bytes: number, from: 'source' | 'peer'): void;
   log(line: string): void;
@@ -66,16 +66,16 @@ export class BlobPull {
   #failure: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
-  /** A previous process left pieces, or a node sent some: not all of them come from the source. */
+  /** True if not all pieces come from the source: a previous process left some, or a node sent some. */
   #mixed = false;
-  /** Nodes that sent pieces of the current content; bounded by the nearby nodes. */
+  /** Nodes that sent pieces of the current content. Bounded by the nearby nodes. */
   readonly #senders = new Set<string>();
-  /** Nodes that sent part of a false blob: this pull never uses them again. */
+  /** Nodes that sent part of an invalid blob. This pull never uses them again. */
   readonly #liars = new Set<string>();
   #falseBlobs = 0;
-  /** By node: how often this pull left it as too slow. Bounded by the nearby nodes. */
+  /** How often this pull left each node as too slow. Bounded by the nearby nodes. */
   readonly #slowSenders = new Map<string, number>();
-  /** The node whose rate is compared with the source's. */
+  /** The node whose rate is being compared with the source's. */
   #compared: { session: string; bytesPerS: number } | undefined;
   #comparisons = 0;
 
@@ -83,7 +83,7 @@ export class BlobPull {
     this.#options = options;
   }
 
-  /** Resolves when the blob is here and verified. @throws WeightsError */
+  /** Resolves when the blob is on disk and verified. @throws WeightsError */
   async run(signal: AbortSignal): Promise<void> {
     const { file, store, hasher, onBlob } = this.#options;
     if (file.exact) this.#whole = hasher.begin();
@@ -114,7 +114,7 @@ export class BlobPull {
     if (digest === file.key) return true;
     const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
     log(`weights: ${file.path} came with the wrong SHA-256 from ${from}; from the beginning`);
-    // Also if it came from the source: what stays would fail each later pull.
+    // Start again even if all pieces came from the source: what remains would fail each later pull.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
     for (const sender of this.#senders) {
@@ -143,11 +143,11 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const failure = asWeightsError(error);
-      // If a node has the rest, a source that changed or disappeared is merely no alternative.
+      // If a node has the remaining pieces, a source that changed or disappeared does not matter.
       const changed = failure.code === 'changed' && this.#compared === undefined;
-      // All of it: the end of one content would follow the beginning of another.
+      // Drop all pieces: otherwise the end of one content would follow the beginning of another.
       if (this.#reading && (changed || failure.code === 'wrong') && !file.exact) await blob.restart();
-      // If the source changed, no node can read the rest: a new list is needed.
+      // If the source changed, no node can read the rest, and a new manifest is needed.
       if (changed || failure.code === 'full' || signal.aborted) throw failure;
       this.#failure = failure;
       if (this.#parent === undefined) {
@@ -168,10 +168,10 @@ export class BlobPull {
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
     const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
-    // A coordinator may name a node again that it was told to avoid.
+    // A coordinator may name a node again although it was told to avoid it.
     const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
-    // With the same limit for all, a source that stalls for a while would be read by all nodes together.
+    // With the same limit for all, all nodes would start to read a source that stalls for a while.
     const waitClock = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
     if (silentMs <= waitClock) return answer;
     if (answer.kind === 'wait') inVain();
@@ -239,8 +239,8 @@ export class BlobPull {
   }
 
   /**
-   * Leaves a slow source if another node has the blob, because the source may be slow only for this node; or a source
-   * that hangs.
+   * Leaves a slow source if another node has the blob, because the source may be slow only for this node. Also leaves a
+   * source that hangs.
    */
   async #leaveSource(stop: AbortController): Promise<void> {
     const { ask, limits } = this.#options;
@@ -303,8 +303,8 @@ export class BlobPull {
   }
 
   /**
-   * Checked after each piece. A node that sends just enough would keep a blob for days although its source may be fast.
-   * Checked less often each time, because the source may be slow as well.
+   * Checked after each piece. A node that sends just enough would keep a blob for days although the source may be fast.
+   * Checked less often each time, because the source may be slow too.
    */
   #isOutpaced(session: string, left: number, of: { bytes: number; sinceMs: number }): boolean {
     const { tryAfterMs, restMs } = this.#options.limits;

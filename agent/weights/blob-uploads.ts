@@ -1,18 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 
-/** A place becomes free when a transfer ends; beyond this wait another sender is better. */
+/** Maximum wait for a place. Beyond it another sender is better. */
 const WAIT_MS = 5_000;
 /**
- * Per place: waiting new transfers, and transfers between two turns. Of the new ones, one node has at most as many as
- * there are places.
+ * Maximum per place of waiting new transfers, and of transfers between two turns. One node has at most as many new
+ * transfers as there are places.
  */
 const WAITING_PER_PLACE = 4;
-/** How often readers are judged while others wait. */
+/** Interval at which readers' rates are checked while others wait. */
 const JUDGE_MS = 250;
-/** A piece that takes more turns than this delays others: 16 MiB in half a minute. */
+/** Turns after which a piece counts as slow and delays others: 16 MiB in half a minute. */
 const PIECE_TURNS = 3;
-/** The burst that a rate allows: a tenth of a second of it, at least one chunk. */
+/** Seconds of the rate limit that may be sent in one burst; at least one chunk. */
 const BURST_S = 0.1;
 
 export interface ReaderLimits {
@@ -22,29 +22,29 @@ export interface ReaderLimits {
    * How long a reader may take nothing. Bytes that it takes add time again (like `MinRate` of Apache's mod_reqtimeout).
    */
   patienceMs: number;
-  /** Slow transfers that continue without a place, one per node. */
+  /** Maximum number of slow transfers that continue without a place. At most one per node. */
   trickles: number;
   /**
-   * How long a transfer keeps its place while others wait. With three for two places, none waits as long as a reader
-   * accepts.
+   * How long a transfer keeps its place while others wait. With three transfers for two places, none waits as long as a
+   * reader accepts.
    */
   turnMs: number;
 }
 
 const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, trickles: 16, turnMs: 10_000 };
 
-/** One transfer to another node. */
+/** One transfer of a blob to another node. */
 export class Transfer {
   readonly session: string;
   readonly #limits: ReaderLimits;
   readonly #onEnd: () => void;
   #patienceMs: number;
-  /** Since when this node has been waiting for the reader. */
+  /** When this node began to wait for the reader; undefined if it does not wait. */
   #since: number | undefined;
-  /** Its reader was too slow while others waited: it lost its place, and gets half of the minimum rate. */
+  /** True if its reader was too slow while others waited. It lost its place, and gets half of the minimum rate. */
   trickles = false;
   #turnAt = performance.now();
-  /** Time that the reader has taken for the current piece. */
+  /** Milliseconds that the reader has taken for the current piece. */
   #pieceMs = 0;
 
   constructor(session: string, limits: ReaderLimits, onEnd: () => void) {
@@ -66,7 +66,7 @@ export class Transfer {
     return performance.now() - this.#turnAt > this.#limits.turnMs;
   }
 
-  /** `taken` resolves when the reader has taken this many bytes. */
+  /** @param taken resolves when the reader has taken this many bytes */
   async taking(bytes: number, taken: Promise<void>): Promise<void> {
     const { patienceMs, leastBytesPerS } = this.#limits;
     const since = performance.now();
@@ -96,9 +96,9 @@ interface Waiting {
 }
 
 /**
- * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its place to one that
- * waits, and continues without a place: a slow link finishes eventually, and N readers with a few bytes a second do not
- * block others. If more than N are fast enough, they take turns.
+ * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its place to a waiting one,
+ * and continues without a place. So a slow link finishes eventually, and N readers with a few bytes a second do not
+ * block others. If more than N readers are fast enough, they take turns.
  */
 export class Uploads {
   readonly max: number;
@@ -106,16 +106,16 @@ export class Uploads {
   readonly #bucket: TokenBucket | undefined;
   readonly #burst: number;
   readonly #limits: ReaderLimits;
-  /** At most `max`. */
+  /** Transfers with a place. At most `max`. */
   readonly #placed = new Set<Transfer>();
-  /** At most `limits.trickles`. */
+  /** Slow transfers without a place. At most `limits.trickles`. */
   readonly #trickling = new Set<Transfer>();
-  /** Highest number of concurrent transfers. */
+  /** Highest number of concurrent transfers so far. */
   peak = 0;
   bytes = 0;
   /**
-   * First come, first served, but a node that already has a place comes after those without. At most WAITING_PER_PLACE
-   * × max.
+   * First come, first served, except that a node that already has a place comes after those without. At most
+   * WAITING_PER_PLACE × max.
    */
   readonly #waiting: Waiting[] = [];
   /** Transfers between two turns, with the promise of their next turn. At most WAITING_PER_PLACE × max. */
@@ -143,7 +143,7 @@ export class Uploads {
     return this.#trickling.size;
   }
 
-  /** Takes a place until `release`; undefined if none became free. `onEnd`: the transfer must end. */
+  /** Takes a place until `release`. Undefined if none became free. @param onEnd called when the transfer must end */
   async take(session: string, onEnd: () => void): Promise<Transfer | undefined> {
     return this.#placed.size < this.max ? this.#place(session, onEnd) : this.#wait(session, onEnd);
   }
@@ -161,12 +161,12 @@ export class Uploads {
   }
 
   /**
-   * Asked before each piece. A transfer whose turn is over gives its place to one that waits. False: its next turn does
+   * Call before each piece. A transfer whose turn is over gives its place to a waiting one. False if its next turn does
    * not begin within `ms`.
    */
   async mayGoOn(transfer: Transfer, ms: number): Promise<boolean> {
     if (this.#placed.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
-      // With this many between turns, the reader finds another sender sooner.
+      // If this many transfers wait between turns, the reader finds another sender sooner.
       if (this.#between.size >= WAITING_PER_PLACE * this.max) transfer.end();
       else this.#between.set(transfer, Promise.withResolvers());
       this.#free(transfer);
@@ -230,7 +230,7 @@ export class Uploads {
     if (!this.#placed.delete(transfer)) return;
     const served = this.#served();
     const isNew = ({ session }: { session: string }) => !served.has(session);
-    // Synchronously: another that asks now would take the place as well. New ones first, because they accept a shorter
+    // No await here: another request would take the place too. New transfers come first, because they accept a shorter
     // wait.
     const between = [...this.#between.keys()];
     const next = this.#waiting.find(isNew) ?? between.find(isNew) ?? this.#waiting[0] ?? between[0];
@@ -245,7 +245,7 @@ export class Uploads {
     this.bytes += bytes;
     const bucket = this.#bucket;
     if (bucket === undefined || this.#rate === undefined) return;
-    // Sequentially: two that wait for the same tokens would both find them.
+    // One after the other: two that wait for the same tokens would both find them.
     this.#turn = this.#turn.then(async () => {
       while (!bucket.take(bytes, performance.now())) await delay(Math.max(1, bucket.waitMs(bytes)));
     });

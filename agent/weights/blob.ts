@@ -1,5 +1,5 @@
 /**
- * One blob on this node's disk, complete or growing: its verified pieces, in order, and the readers that wait for the
+ * One blob on this node's disk, complete or growing: its verified pieces in order, and the readers that wait for the
  * next piece.
  */
 import { type FileHandle, open, rename } from 'node:fs/promises';
@@ -12,9 +12,9 @@ export const BLOB_DIGEST_BYTES = 32;
 export interface BlobLocation {
   /** Path of the complete blob. */
   path: string;
-  /** Path while it grows. */
+  /** Path of the blob while it grows. */
   partPath: string;
-  /** SHA-256 of each verified piece, 32 bytes each. */
+  /** Path of the SHA-256 of each verified piece, 32 bytes each. */
   digestsPath: string;
 }
 
@@ -48,7 +48,7 @@ export class Blob {
     this.#complete = files.complete;
   }
 
-  /** The complete blob. @throws Error ENOENT */
+  /** Opens a complete blob. @throws Error ENOENT */
   static async whole(key: string, cut: { size: number; pieceBytes: number }, place: BlobLocation): Promise<Blob> {
     const file = await open(place.path, 'r');
     const digestFile = await open(place.digestsPath, 'r').catch(async (error: unknown) => {
@@ -66,8 +66,8 @@ export class Blob {
   }
 
   /**
-   * A blob to fill. What a previous process left is read again and kept as far as it is valid. `whole`, if not 0, is
-   * the hasher's number for the blob's digest.
+   * Opens a blob to fill. What a previous process left is read again, and kept as far as it is valid.
+   * @param whole the hasher's number for the blob's digest; 0: none
    */
   static async partial(
     key: string,
@@ -131,7 +131,7 @@ export class Blob {
     return bytesRead;
   }
 
-  /** Appends the next verified piece. @throws WeightsError full */
+  /** Appends the next verified piece. @throws WeightsError `full` */
   async append(bytes: Uint8Array, digest: Buffer): Promise<void> {
     try {
       await writeAll(this.#file, bytes, this.have * this.pieceBytes);
@@ -143,17 +143,17 @@ export class Blob {
     this.#report();
   }
 
-  /** All pieces are here and the whole is verified. */
+  /** Call when all pieces are on disk and the whole blob is verified. */
   async finish(): Promise<void> {
     await this.#file.sync();
-    // Without them it could not be sent to other nodes after a power cut.
+    // Synced: without the digests the blob could not be sent to other nodes after a power failure.
     await this.#digestFile.sync();
     await rename(this.#place.partPath, this.#place.path);
     this.#complete = true;
     this.#report();
   }
 
-  /** The whole is not valid: starts again with the first piece. */
+  /** Call if the whole blob is invalid. Starts again with the first piece. */
   async restart(): Promise<void> {
     this.#digests = [];
     await this.#file.truncate(0);
@@ -162,8 +162,8 @@ export class Blob {
   }
 
   /**
-   * Resolves when the piece is here, or after `ms`. True if it is here. @throws WeightsError unavailable: it will not
-   * come
+   * Resolves when the piece is on disk, or after `ms`. True if it is there.
+   * @throws WeightsError `unavailable` if it will not arrive
    */
   async piece(index: number, ms: number): Promise<boolean> {
     const late = performance.now() + ms;
@@ -188,7 +188,7 @@ export class Blob {
     for (const watcher of [...this.#watchers]) watcher();
   }
 
-  /** Counts one more reader, until `close`. */
+  /** Counts one more user, until `close`. */
   use(): this {
     this.#users++;
     return this;
@@ -199,7 +199,7 @@ export class Blob {
     await this.#closeFiles();
   }
 
-  /** No further piece will come; what is here stays for the next process. */
+  /** Call if no further piece will arrive. The existing pieces stay for the next process. */
   giveUp(): void {
     this.#closed = true;
     this.#report();

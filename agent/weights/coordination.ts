@@ -1,4 +1,4 @@
-/** Asks the nodes that coordinate blobs (this node may be one of them), and tells them what this node holds. */
+/** Asks the nodes that coordinate blobs (this node may be one of them), and reports to them what this node holds. */
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import {
   Coordinator,
@@ -15,17 +15,19 @@ import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
 /**
- * Nodes that start together find each other within this time. If a node were told earlier to read the source, it would
- * not be the only one.
+ * Nodes that start together find each other within this time. If a coordinator let a node read the source earlier,
+ * several nodes would read it.
  */
 const SETTLE_MS = 2_000;
-/** In a cluster where nodes arrive all the time, one must read eventually. */
+/** In a cluster in which nodes arrive all the time, a node reads the source after this at the latest. */
 const SETTLE_MAX_MS = 10_000;
-/** Holders repeat their announcement within their lease. */
+/** Interval at which a node reports what it holds, shorter than the coordinator's lease. */
 const ANNOUNCE_MS = 40_000;
-/** Nodes arrive by the dozen. */
+/** Delay of a report after a change, because several nodes often arrive together. */
 const SOON_MS = 250;
-/** Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection. */
+/**
+ * Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection.
+ */
 const SHARD_DIGITS = 1;
 
 interface CoordinationOptions {
@@ -34,29 +36,29 @@ interface CoordinationOptions {
   client: WeightsClient;
   fanout?: number;
   settleMs?: number;
-  /** Keys of everything that this node holds. */
+  /** Returns the keys of everything that this node holds. */
   held(): Promise<readonly string[]>;
 }
 
 export class Coordination {
-  /** Nodes that are not asked for blobs for a while. */
+  /** Nodes from which no blobs are requested for a while. */
   readonly senders = new PeerBlocklist();
   /**
-   * Nodes that are not asked as coordinators. Separate: a node that is too busy to send still coordinates; otherwise
-   * there would be two trees.
+   * Nodes that are not asked as coordinators for a while. A separate list: a node that is too busy to send still
+   * coordinates. Otherwise two coordinators would plan for one blob.
    */
   readonly #coordinators = new PeerBlocklist();
   readonly #options: CoordinationOptions;
-  /** For blobs of public models, which all nearby nodes share. */
+  /** Coordinates blobs of public models, which all nearby nodes share. */
   readonly #shared: Coordinator;
   /**
-   * For lists and all other blobs. Another provider's node must not be able to claim that it reads them, because the
-   * own nodes would wait for it.
+   * Coordinates manifests and all other blobs. Another provider's node must not be able to claim that it reads them,
+   * because this provider's nodes would wait for it.
    */
   readonly #private: Coordinator;
   readonly #stop = new AbortController();
   readonly #bornAt = performance.now();
-  /** When a shard was first asked for; bounded by the number of shards. */
+  /** When each shard was first asked for. Bounded by the number of shards. */
   readonly #asked = new Map<string, number>();
   #nearby: ReadonlySet<string> = new Set();
   #ours: ReadonlySet<string> = new Set();
@@ -81,13 +83,13 @@ export class Coordination {
     this.#stop.abort();
   }
 
-  /** Sessions of the nodes with which this one exchanges data. */
+  /** Sessions of the nodes with which this one exchanges weights. */
   #near(): ReadonlySet<string> {
     this.#update();
     return this.#nearby;
   }
 
-  /** Those of this node's provider. */
+  /** Those of them that belong to this node's provider. */
   #own(): ReadonlySet<string> {
     this.#update();
     return this.#ours;
@@ -103,12 +105,15 @@ export class Coordination {
     this.#nearAt = at;
   }
 
-  /** This node knows no other that could coordinate. */
+  /** True if this node knows no other node that could coordinate. */
   get alone(): boolean {
     return this.#near().size === 0;
   }
 
-  /** Answers others. `own`: concerns data for the provider's own nodes only, and the asking node is one of them. */
+  /**
+   * Answers another node's questions.
+   * @param own true if they concern data for the provider's own nodes, and the asking node is one
+   */
   answer(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[] {
     const now = performance.now();
     const coordinator = own ? this.#private : this.#shared;
@@ -125,9 +130,10 @@ export class Coordination {
   }
 
   /**
-   * Never rejects. If a coordinator is unreachable, the next one is asked; this node itself is the last. Any nearby
-   * node may coordinate a public blob or claim to hold it. This node decides itself from which nodes it accepts bytes.
-   * `own`: only nodes of its provider coordinate the key, and bytes come only from them.
+   * Asks the coordinator. Never rejects. If a coordinator is unreachable, the next one is asked; this node is the last.
+   * Any nearby node may coordinate a public blob, or claim to hold it. This node decides from which nodes it accepts
+   * bytes.
+   * @param own true if only nodes of the provider coordinate this key and send its bytes
    */
   async ask(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
     const answer = await this.#answerTo(question, own);
@@ -142,8 +148,8 @@ export class Coordination {
   }
 
   /**
-   * The pull waited as long as it may, and nothing came. A coordinator of another provider could cause this forever, so
-   * another one is asked for a while.
+   * Call if the pull waited as long as it may, and nothing came. A coordinator of another provider could cause this
+   * forever, so another one is asked for a while.
    */
   waitedInVain(blob: string, own: boolean): void {
     const self = this.#options.peers.own()?.session;
@@ -183,7 +189,7 @@ export class Coordination {
     await this.announce('holds', await this.#options.held());
   }
 
-  /** Tells the coordinators. Never rejects: a coordinator that was not reached is told with the next announcement. */
+  /** Reports to the coordinators. Never rejects: a coordinator that is unreachable gets the next report. */
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
     const shared = blobs.filter((blob) => this.#options.access.isPublic(blob));
     const listed = new Set(shared);

@@ -1,6 +1,6 @@
 /**
- * The disk quota of weights and environments: what is stored, what is being written, and what is evicted if more is
- * needed.
+ * The disk quota of weights and environments: counts what is stored and what is being written, and evicts if more space
+ * is needed.
  */
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ import type { Manifests, StoredManifest } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 const NEVER = async () => false;
-/** Blocks per blob: its lock, its digests, its link, and a growing directory. */
+/** Disk blocks per blob that are not its content: its lock, its digests, its link, and a growing directory. */
 const RECORD_BLOCKS = 4;
 
 /** The directory that a quota bounds. */
@@ -31,7 +31,7 @@ interface QuotaStore {
   used(): Promise<number>;
   bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number>;
   remove(model: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void>;
-  /** Removes what no manifest names; resolves with the bytes. */
+  /** Removes files that no manifest names. Resolves with their bytes. */
   collect(): Promise<number>;
 }
 
@@ -43,8 +43,8 @@ export class DiskQuota {
   }
 
   /**
-   * Pins the model and reserves space for its missing part. Two concurrent pulls are both counted. @throws WeightsError
-   * full, stopped
+   * Pins the model and reserves space for its missing part. Two concurrent pulls both count.
+   * @throws WeightsError `full`, `stopped`
    */
   async forModel(id: string, manifest: WeightsManifest, signal: AbortSignal): Promise<void> {
     await this.#locked(
@@ -54,7 +54,7 @@ export class DiskQuota {
         const wasPinned = (await manifests.get(id))?.pinned === true;
         await this.recorded(id, () => manifests.pin(id));
         try {
-          // It may have been evicted meanwhile; without its manifest no eviction would find the blobs.
+          // The model may have been evicted meanwhile. Without its manifest no eviction would find its blobs.
           if ((await manifests.get(id)) === undefined) await this.recorded(id, () => manifests.save(id, manifest, 0));
           await this.#make(id, manifest.source, await this.#missing(manifest), blobsOf(manifest).length);
         } catch (error) {
@@ -67,8 +67,9 @@ export class DiskQuota {
   }
 
   /**
-   * Reserves space for an environment that is being unpacked, up to `bytes`; `note` makes it count from then on.
-   * @throws WeightsError full, stopped
+   * Reserves space for an environment that is being unpacked, up to `bytes`. After `note` the environment itself
+   * counts.
+   * @throws WeightsError `full`, `stopped`
    */
   async forEnvironment(
     id: string,
@@ -85,7 +86,7 @@ export class DiskQuota {
     );
   }
 
-  /** Deletes a model. @throws WeightsError refused: it is now in use, or a manifest cannot be read; stopped */
+  /** Deletes a model. @throws WeightsError `refused` if it is now in use or a manifest cannot be read; `stopped` */
   async remove(kept: StoredManifest, signal: AbortSignal): Promise<void> {
     const act = async () => {
       if ((await this.#store.manifests.get(kept.id))?.pinned === true)
@@ -96,16 +97,17 @@ export class DiskQuota {
   }
 
   /**
-   * Deletes what belongs to no model. Returns the number of bytes. @throws WeightsError refused: a manifest cannot be
-   * read; stopped
+   * Deletes files that belong to no model. Returns the number of bytes.
+   * @throws WeightsError `refused` if a manifest cannot be read; `stopped`
    */
   collect(signal: AbortSignal): Promise<number> {
     return this.#locked(signal, () => this.#store.collect());
   }
 
   /**
-   * Writes a record of the model `id`. If the disk does not even have that much space, other models are evicted first,
-   * because deleting needs no record. @throws WeightsError full
+   * Writes a small file of the model `id`. If the disk is full, other models are evicted first, because deleting needs
+   * no such file.
+   * @throws WeightsError `full`
    */
   async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
     for (;;) {
@@ -117,7 +119,7 @@ export class DiskQuota {
     }
   }
 
-  /** False: all others are in use. */
+  /** False if all other models are in use. */
   async #evictOldest(id: string): Promise<boolean> {
     const free = (await this.#store.manifests.all()).filter((one) => one.id !== id && !one.pinned);
     const [oldest] = free.sort((a, b) => a.usedAt - b.usedAt);
@@ -132,14 +134,14 @@ export class DiskQuota {
   }
 
   /**
-   * Runs `act` in one process at a time: two would both find the same free bytes, and one would delete what the other
-   * starts to use.
+   * Runs `act` in one process at a time. Two processes would both find the same free bytes, and one would delete what
+   * the other starts to use.
    */
   async #locked<T>(signal: AbortSignal, act: () => Promise<T>, forId?: string): Promise<T> {
     const path = join(this.#store.inside, 'room.lock');
     const lock = () => takeLock(path, NEVER, signal, this.#store.locking);
     const free = await (forId === undefined ? lock() : this.recorded(forId, lock)).catch((error: unknown) => {
-      // Deleting works without the lock: on a full disk no lock can be written, and nothing would ever be deleted.
+      // Continue without the lock: on a full disk no lock can be written, and nothing could ever be deleted.
       if (forId !== undefined || asWeightsError(error).code !== 'full') throw error;
       return undefined;
     });
@@ -151,8 +153,9 @@ export class DiskQuota {
   }
 
   /**
-   * `blobs`: number of blobs whose records need space, too. A pull that fills the disk to the last byte would always
-   * fail.
+   * Makes space.
+   * @param blobs number of blobs whose small files need space too; a pull that fills the disk to the last byte would
+   * always fail
    */
   async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
     const { limitBytes, directory } = this.#store.options;
@@ -164,7 +167,7 @@ export class DiskQuota {
       const limit = Math.min(limitBytes, used + free);
       const due = await this.#due(others);
       if (used + due + needed <= limit) return;
-      // Models may share blobs, so one is deleted at a time, and then space is counted again.
+      // Models may share blobs. So one model is deleted at a time, and then the space is counted again.
       const rows = await Promise.all(others.map((one) => this.#row(one)));
       const [first] = chooseEvictions(rows, used + due, limit, needed) ?? [];
       const gone = others.find((one) => one.id === first);

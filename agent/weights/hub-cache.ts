@@ -15,13 +15,13 @@ interface SnapshotOptions {
 }
 
 /**
- * Creates `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks come last, so an existing name is
- * complete. Returns the snapshot.
+ * Creates `snapshots/<revision>/<path>` → `blobs/<etag>`, and the ref. Symlinks are created last, so an existing name
+ * is complete. Returns the snapshot's path.
  */
 export async function linkSnapshot({ folder, revision, manifest, blobPath }: SnapshotOptions): Promise<string> {
   const snapshot = join(folder, 'snapshots', manifest.revision);
   const ref = join(folder, 'refs', revision);
-  const written = `${ref}.${randomUUID()}`; // Process ids are the same in each container.
+  const written = `${ref}.${randomUUID()}`; // A random name, because process ids are the same in each container.
   try {
     await mkdir(join(folder, 'blobs'), { recursive: true, mode: 0o700 });
     for (const { path, key, etag } of manifest.files) {
@@ -51,7 +51,7 @@ interface Linked {
 
 /**
  * Undoes `linkSnapshot`. Keeps what `others` have in the same folder, other revisions from which engines may run, and
- * what another program stores there.
+ * files of other programs.
  */
 export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
   const gone: string[] = [];
@@ -63,7 +63,7 @@ export async function unlinkSnapshot(folder: string, { manifest, revision }: Lin
   const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
   gone.push(...manifest.files.filter((file) => !kept.has(blobName(file))).map((file) => join('blobs', blobName(file))));
   for (const path of gone) await rm(join(folder, path), { force: true });
-  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // It contains more, or never existed.
+  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // The folder contains more, or never existed.
 }
 
 /** All parent folders of the paths, deepest first, `.` last. */

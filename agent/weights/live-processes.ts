@@ -1,8 +1,8 @@
 /**
- * Which of the processes that share a directory are alive. The kernel knows those of this machine. Others (a shared
- * file system, a volume that moved to another host, a container on this host) each write a heartbeat file there, and
- * ages are read by the file system's clock, so that no two machines' clocks are compared. Since that clock may jump, a
- * process counts as gone only if this process itself saw its file unchanged.
+ * Which of the processes that share a directory are alive. The kernel knows those of this machine. The others (on a
+ * shared file system, with a volume that moved to another host, in a container on this host) each write a heartbeat
+ * file into the directory. Ages are read by the file system's clock, so that no two machines' clocks are compared.
+ * Since that clock may jump, a process counts as gone only if this process also saw its file unchanged for a while.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, readFileSync, readlinkSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { isAlive } from '../host/is-process-alive.ts';
 
 const BEAT_MS = 15_000;
 /**
- * A process elsewhere is gone after this time without a heartbeat: twelve intervals, and NFS caches attributes for a
+ * A process elsewhere counts as gone after this time without a heartbeat: twelve intervals. NFS caches attributes for a
  * minute.
  */
 const GONE_MS = 180_000;
@@ -22,9 +22,9 @@ const GONE_MS = 180_000;
  * caches attributes.
  */
 const UNCHANGED_MS = 75_000;
-/** Files of other processes that are watched. Above this the oldest is forgotten. */
+/** Maximum number of watched files of other processes. Above it the oldest is forgotten. */
 const WATCHED_MAX = 1024;
-/** Files of processes that ended unexpectedly are removed after this. */
+/** Files of processes that ended unexpectedly are removed after this time. */
 const SWEPT_MS = 86_400_000;
 
 const UNKNOWN = '-';
@@ -38,7 +38,10 @@ const MACHINE = orUnknown(() => {
     .slice(0, 16);
 });
 
-/** When a process started, in ticks since boot, because ids are reused (proc_pid_stat(5), field 22). */
+/**
+ * When a process started, in ticks since boot (proc_pid_stat(5), field 22). Process ids are reused, so this tells two
+ * processes apart.
+ */
 function startOf(pid: number | 'self'): string {
   return orUnknown(() => {
     const line = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -56,18 +59,18 @@ function orUnknown(read: () => string): string {
 
 const START = startOf('self');
 
-/** Names of what this process holds. */
+/** Names of the files that this process holds. */
 const held = new Set<string>();
 
 interface Holder {
   pid: number;
   host: string;
   name: string | undefined;
-  /** Absent: written by a version without heartbeats. */
+  /** Absent in a file that a version without heartbeats wrote. */
   elsewhere?: { machine: string; start: string; beats: string };
 }
 
-/** Undefined if the text was truncated by a full disk. */
+/** Undefined if a full disk truncated the text. */
 export function parseHolder(text: string): Holder | undefined {
   const [, pid, host = '', name, machine, start, beats] =
     /^(\d+) (\S+)(?: (\S+)(?: ([\w-]+) ([\w-]+) ([\w-]{36}))?)?\n$/.exec(text) ?? [];
@@ -82,18 +85,18 @@ export class Presence {
   /** Heartbeats of others: the last one seen, and when it was first seen. At most WATCHED_MAX. */
   readonly #watched = new Map<string, { beatAt: number; seenAt: number }>();
   #started: Promise<void> | undefined;
-  /** The current or last heartbeat. */
+  /** The write of the current or last heartbeat. */
   #beating: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param directory of the heartbeat files */
+  /** @param directory directory of the heartbeat files */
   constructor(directory: string) {
     this.#directory = directory;
   }
 
   /**
-   * The text of a file that this process holds, until `release` or its end. Starts the heartbeat.
-   * @throws Error: nothing can be written
+   * Returns the text for a file that this process holds until `release` or its end. Starts the heartbeat.
+   * @throws Error if nothing can be written
    */
   async hold(): Promise<string> {
     this.#started ??= this.#begin();
@@ -110,10 +113,10 @@ export class Presence {
     held.delete(parseHolder(text)?.name ?? '');
   }
 
-  /** Also true if it cannot be determined: a living process must not be considered gone. */
+  /** True if the holder lives, and also if that cannot be determined: a living process must not count as gone. */
   async lives(text: string): Promise<boolean> {
     const holder = parseHolder(text);
-    // Truncated by a full disk: alive for a while would mean forever.
+    // A full disk truncated the text. Its holder counts as gone, because it could not be determined later either.
     if (holder === undefined) return false;
     const { pid, host, name = '', elsewhere } = holder;
     if (elsewhere === undefined) {
@@ -121,7 +124,7 @@ export class Presence {
       return name !== '' && pid === process.pid ? held.has(name) : isAlive(pid);
     }
     const { machine, start, beats } = elsewhere;
-    // Without /proc there are no containers either, so an unused process id is proof enough.
+    // Without /proc there are no containers either. An unused process id then proves that the process is gone.
     if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isAlive(pid)) return false;
     if (machine !== MACHINE || machine === UNKNOWN) return !(await this.#isGone(beats));
     if (pid === process.pid && start === START) return held.has(name);
@@ -143,14 +146,14 @@ export class Presence {
   async #begin(): Promise<void> {
     await this.#beat();
     this.#timer = setInterval(() => {
-      this.#beating = this.#beat().catch(() => {}); // A disk that is temporarily unavailable; the next heartbeat may succeed.
+      this.#beating = this.#beat().catch(() => {}); // A disk that is temporarily unavailable. The next heartbeat may succeed.
     }, BEAT_MS).unref();
     this.#sweep().catch(() => {}); // The next process tries again.
   }
 
   /**
-   * By name: with a file kept open, heartbeats would be lost if another process removed or replaced the file. Needs no
-   * block of a full disk.
+   * Opens the file by name each time: with an open file, heartbeats would be lost if another process removed or
+   * replaced the file. Needs no block of a full disk.
    */
   async #beat(): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
@@ -179,7 +182,10 @@ export class Presence {
     return false;
   }
 
-  /** When it last wrote a heartbeat, and milliseconds since. Infinity: it ended properly, or was removed. */
+  /**
+   * When the process last wrote a heartbeat, and milliseconds since then. Infinity: the process ended properly, or its
+   * file was removed.
+   */
   async #age(beats: string): Promise<{ age: number; beatAt: number }> {
     const now = this.#path(`now.${randomUUID()}`);
     try {

@@ -1,5 +1,5 @@
 /**
- * Mutual exclusion between processes: agents of several jobs of one user share a directory of weights, on one machine
+ * Mutual exclusion between processes. Agents of several jobs of one user share a directory of weights, on one machine
  * or several.
  */
 import { randomUUID } from 'node:crypto';
@@ -8,9 +8,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Presence, parseHolder } from './live-processes.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** How often a lock held by another process is checked. */
+/** Interval at which a lock that another process holds is checked. */
 const POLL_MS = 250;
-/** A wait of this length is reported once; most locks are held for moments. */
+/** A wait of this length is logged, once. Most locks are held for moments. */
 const REPORTED_AFTER_MS = 10_000;
 
 export interface LockOptions {
@@ -19,9 +19,9 @@ export interface LockOptions {
 }
 
 /**
- * Waits until the lock is free or its holder is gone. Returns the function that frees it; undefined if `until` says
- * that it is no longer needed.
- * @throws WeightsError stopped, full
+ * Waits until the lock is free or its holder is gone. Returns a function that frees the lock. Undefined if `until`
+ * returned true meanwhile: the lock is no longer needed.
+ * @throws WeightsError `stopped`, `full`
  */
 export async function takeLock(
   path: string,
@@ -49,7 +49,7 @@ function waitingFor(path: string, text: string): string {
   return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
 }
 
-/** The lock file is complete as soon as it exists: an empty one would be taken for a dead process's. */
+/** The lock file must be complete as soon as it exists: an empty one would count as that of a dead process. */
 async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
   const text = await presence.hold().catch((error: unknown) => {
     throw asWeightsError(error);
@@ -66,15 +66,15 @@ async function tryLock(path: string, presence: Presence): Promise<(() => Promise
     await rm(written, { force: true });
   }
   return async () => {
-    // It may belong to another process, if this machine was asleep for so long that it was considered gone.
+    // The lock may belong to another process, if this machine slept for so long that this process counted as gone.
     if ((await textOf(path)) === text) await rm(path, { force: true });
     presence.release(text);
   };
 }
 
 /**
- * Removes a dead process's lock, and no other: of the processes that see it, one does so at a time. False: another
- * process is doing it.
+ * Removes the lock of a dead process, and no other lock. Of the processes that find it, one at a time does so. False if
+ * another process is doing it.
  */
 async function breakLock(path: string, text: string, presence: Presence): Promise<boolean> {
   const turn = `${path}.break`;
@@ -93,7 +93,7 @@ function textOf(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(() => undefined);
 }
 
-/** False if the file does not exist; true if it cannot be read. */
+/** False if the file does not exist. True if it cannot be read. */
 export async function isHolderAlive(path: string, presence: Presence): Promise<boolean> {
   try {
     return await presence.lives(await readFile(path, 'utf8'));

@@ -1,5 +1,5 @@
 /**
- * The list of a source's files: from the disk while it is fresh, from another node of the same provider, or from the
+ * The manifest of a source: from the disk while it is fresh, from another node of the same provider, or from the
  * source.
  */
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,14 +14,14 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
 import type { Store } from './weights-store.ts';
 
 const WAIT_MS = 250;
-/** How long other nodes are asked for a list. */
+/** Maximum time for which other nodes are asked for a manifest. */
 const GIVE_UP_MS = 60_000;
-/** A source that changes more often while it is read is being written. */
+/** Maximum number of listings in one pull. A source that changes more often is being written. */
 const LISTS_MAX = 3;
 
 interface ManifestPullOptions {
   id: string;
-  /** The list's keys at its coordinators: while it is fresh, and afterwards. */
+  /** The manifest's keys at its coordinators: while it is fresh, and afterwards. */
   key: string;
   olderKey: string;
   source: Source;
@@ -30,13 +30,13 @@ interface ManifestPullOptions {
   client: WeightsClient;
   coordination: Coordination;
   limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
-  /** The source was found to have changed, so the list is read from it, whatever is stored here or at other nodes. */
+  /** True if the source has changed: then it is listed again, whatever is stored here or at other nodes. */
   anew: boolean;
   now(): number;
   log(line: string): void;
 }
 
-/** Restarts a pull with a new list if its source has changed since it was listed. */
+/** Runs a pull. Restarts it with a new manifest if its source has changed since it was listed. */
 export async function retryWithNewListing<T>(
   log: (line: string) => void,
   pull: (anew: boolean) => Promise<T>,
@@ -92,7 +92,7 @@ interface Listed {
   readAt: number;
 }
 
-/** A fresh list, or one of any age if the source cannot be read. */
+/** A fresh manifest. If the source cannot be read: one of any age. */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
   const { id, key, olderKey, client, coordination, limits, now } = options;
   const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
@@ -101,7 +101,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
   let until = began + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
-  /** Nodes whose list is no longer fresh and that have not said so yet. */
+  /** Nodes whose manifest is no longer fresh and that did not say so. */
   const tooOld = new Set<string>();
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';
@@ -109,7 +109,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
     let answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
-    // The node that reads the list, or claims to, does not finish.
+    // The node that reads the manifest, or claims to, does not finish.
     if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > limits.sourceAfterMs) {
       await coordination.ask({ blob: key, role: 'reads' }, true);
       answer = { kind: 'read' };
@@ -118,25 +118,25 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
       try {
         return { manifest: await listOf(options, signal), readAt: now() };
       } catch (error) {
-        // Other nodes are asked for the same time again.
+        // The source failed, so other nodes are asked for the same time again.
         if (trouble === undefined) until = performance.now() + giveUpMs;
         trouble = asWeightsError(error);
         if (older !== undefined) return older;
         if (coordination.alone) throw trouble;
-        // Another node may have it, or be able to read it.
+        // Another node may have the manifest, or be able to read the source.
         if (trouble.code === 'wrong') throw trouble;
       }
     if (answer.kind === 'peer')
       try {
         const { manifest, readAt } = await client.manifest(answer.session, id, signal);
-        // Another node's clock may be ahead.
+        // The other node's clock may be ahead of this one's.
         const found = { manifest, readAt: Math.min(readAt, now()) };
         if (trouble !== undefined || isFresh(found, now())) return found;
         tooOld.add(answer.session);
         if (older === undefined || found.readAt > older.readAt) older = found;
         continue;
       } catch (error) {
-        // 404: it has not arrived there yet.
+        // Status 404: the manifest has not arrived at that node yet.
         if (asWeightsError(error).code !== 'unavailable') senders.failed(answer.session, performance.now());
       }
     if (trouble !== undefined && coordination.alone) throw trouble;

@@ -7,25 +7,25 @@ import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import type { PeerName, Peers } from './weights-peers.ts';
 
-/** The mesh of the agent's current session. */
+/** The peers for weights: the nodes of the mesh of the agent's current session. */
 export class MeshPeers implements Peers {
   readonly #issuerName: (issuer: string) => string | undefined;
   #mesh: Mesh | undefined;
   #own: PeerName | undefined;
-  /** By session, those that can be asked. The registry bounds them. */
+  /** Nodes that can be asked, by session. The registry bounds them. */
   readonly #known = new Map<string, PeerName>();
-  /** The same as a list; undefined: one of them came, went or changed. */
+  /** The same nodes as a list. Undefined after one of them came, went or changed. */
   #others: PeerName[] | undefined;
   #changedAt = performance.now();
   #unwatch: () => void = () => {};
   readonly #joined = Promise.withResolvers<void>();
 
-  /** `issuerName`: the local name of an issuer; undefined for the own one. */
+  /** @param issuerName returns the local name of an issuer; undefined for this agent's issuer */
   constructor(issuerName: (issuer: string) => string | undefined) {
     this.#issuerName = issuerName;
   }
 
-  /** From now on this node acts as that session. */
+  /** Call when a session has joined the mesh: this node then acts as that session. */
   join(mesh: Mesh, ticket: Pick<Ticket, 'session' | 'provider' | 'cluster'>): void {
     this.#unwatch();
     this.#mesh = mesh;
@@ -41,12 +41,12 @@ export class MeshPeers implements Peers {
     this.#joined.resolve();
   }
 
-  /** Resolves when there is a mesh. */
+  /** Resolves when the agent is in a mesh. */
   get joined(): Promise<void> {
     return this.#joined.promise;
   }
 
-  /** One session changed: a look at all of a large network for each of its nodes would take minutes while they come. */
+  /** Updates one session. Reading the whole replica after each change of a large network would take minutes. */
   #update(mesh: Mesh, session: string): void {
     const was = this.#known.delete(session);
     const entry = mesh.replica.get(session);
@@ -59,7 +59,7 @@ export class MeshPeers implements Peers {
   #addOrRemove({ session, state, payload, ticket }: Entry, liveness: Liveness): void {
     if (session === this.#own?.session || liveness !== 'alive' || state === 'LEFT') return;
     const { addresses = [], weights } = payload ?? {};
-    // One that keeps no weights answers no question about them either.
+    // A node that stores no weights does not answer requests about them.
     if (addresses.length === 0 || weights === undefined) return;
     const { provider, cluster } = ticket;
     this.#known.set(session, { session, provider: named(provider, this.#issuerName(ticket.issuer)), cluster });
@@ -78,7 +78,7 @@ export class MeshPeers implements Peers {
     return this.#changedAt;
   }
 
-  /** True if its ticket is valid now: a session that was evicted, or has left, gets nothing more. */
+  /** True if the peer's ticket is valid now. A session that was evicted, or has left, gets nothing more. */
   admits({ ticket }: Pick<ProvenConnection['peer'], 'ticket'>): boolean {
     return this.#mesh?.replica.ticketState(decodeTicket(new Uint8Array(ticket), nodeCrypto)) === 'good';
   }

@@ -7,10 +7,10 @@ import { WeightsError } from './weights-error.ts';
 
 export const HEAD_BYTES = 36;
 
-/** A sender without a next piece says so at this interval. */
+/** Interval at which a sender without a next piece sends a wait message. */
 export const WAITING_EVERY_MS = 1_000;
 
-/** Consecutive wait messages: half an hour, longer than any reader waits. More are a flood, and each costs time. */
+/** Maximum number of consecutive wait messages: half an hour, longer than any reader waits. More would be a flood. */
 export const WAITS_MAX = 2_000;
 
 export function pieceHead(length: number, digest: Uint8Array): Buffer {
@@ -21,22 +21,22 @@ export function pieceHead(length: number, digest: Uint8Array): Buffer {
 }
 
 interface PieceEvents {
-  /** Bytes arrived, or a wait message. */
+  /** Called with the number of received bytes; 0 for a wait message. */
   onProgress(bytes: number): void;
-  /** Memory for the next piece; resolves when a buffer is free. */
+  /** Returns memory for the next piece. Resolves when a buffer is free. */
   memory(): Promise<SharedArrayBuffer>;
-  /** A whole piece, not yet verified. */
+  /** Called with a whole piece that is not verified yet. */
   onPiece(memory: SharedArrayBuffer, length: number, digest: Buffer): Promise<void>;
 }
 
-/** Splits the received bytes into pieces. @throws WeightsError wrong: an invalid length */
+/** Splits the received bytes into pieces. @throws WeightsError `wrong` for an invalid length */
 export class PieceStreamReader {
   readonly #events: PieceEvents;
-  /** Length of the next piece; 0 if there is none. */
+  /** Returns the length of the next piece; 0 if there is none. */
   readonly #expected: () => number;
   readonly #head = Buffer.alloc(HEAD_BYTES);
   #headHas = 0;
-  /** Consecutive wait messages. */
+  /** Number of consecutive wait messages. */
   #waits = 0;
   #memory: SharedArrayBuffer | undefined;
   #target: Uint8Array = new Uint8Array(0);
@@ -47,7 +47,7 @@ export class PieceStreamReader {
     this.#events = events;
   }
 
-  /** Nothing is partly read, so an end here is valid. */
+  /** True between two pieces, where the stream may end. */
   get between(): boolean {
     return this.#headHas === 0;
   }

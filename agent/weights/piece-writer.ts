@@ -2,7 +2,7 @@ import type { Blob } from './blob.ts';
 import type { Hasher } from './sha256-thread.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** One piece is verified and written while the next arrives. */
+/** Number of buffers: one piece is verified and written while the next arrives. */
 const BUFFERS = 2;
 
 /** Verifies pieces on a thread, in order, and appends them to a blob. */
@@ -15,7 +15,7 @@ export class PieceWriter {
   #waiting: (() => void) | undefined;
   #last: Promise<void> = Promise.resolve();
   #error: WeightsError | undefined;
-  /** Number of the next piece to pass in. */
+  /** Index of the next piece to pass to `write`. */
   next: number;
 
   constructor(blob: Blob, hasher: Hasher, whole: number) {
@@ -40,8 +40,8 @@ export class PieceWriter {
   }
 
   /**
-   * `expected`: its digest according to another node; undefined for bytes of the source. @throws WeightsError of a
-   * previous piece
+   * @param expected the piece's digest according to another node; undefined for bytes of the source
+   * @throws WeightsError of an earlier piece
    */
   write(memory: SharedArrayBuffer, length: number, expected: Buffer | undefined): void {
     this.#throw();
@@ -70,7 +70,7 @@ export class PieceWriter {
     if (this.#error !== undefined) throw this.#error;
   }
 
-  /** Resolves when everything passed in is on disk. Never rejects. */
+  /** Resolves when all pieces are on disk. Never rejects. */
   async settled(): Promise<void> {
     await this.#last;
   }

@@ -1,9 +1,9 @@
-/** Pulls of this process, including finished ones, for `status`. */
+/** The pulls of this process that run or ended recently, for `status`. */
 
 import { errorText } from '../../shared/text/error-text.ts';
 import type { PullStatus } from '../host/control-protocol.ts';
 
-/** Finished pulls that are remembered. Running pulls are always kept; callers wait for them. */
+/** Maximum number of remembered finished pulls. Running pulls are always kept, because callers wait for them. */
 const PULLS_MAX = 16;
 
 interface Row<T> {
@@ -12,21 +12,21 @@ interface Row<T> {
 }
 
 export class PullList<T> {
-  /** By source, oldest first. */
+  /** Pulls by source, oldest first. */
   readonly #rows = new Map<string, Row<T>>();
 
-  /** In order of their start. */
+  /** Statuses in the order of the pulls' start. */
   statuses(): PullStatus[] {
     return [...this.#rows.values()].map(({ status }) => ({ ...status }));
   }
 
-  /** Joins the running pull of that source, or starts a new one. */
+  /** Joins the running pull of that source, or starts one. */
   run(source: string, pull: (status: PullStatus) => Promise<T>): Promise<T> {
     const running = this.#rows.get(source);
     if (running !== undefined && !hasEnded(running.status)) return running.promise;
     const status = fresh(source);
     const promise = pull(status).catch((error: unknown) => fail(status, error));
-    promise.catch(() => {}); // The caller gets the error; a caller that went away must not end the process.
+    promise.catch(() => {}); // The caller gets the error. Without this handler, a caller that went away would end the process.
     this.#rows.delete(source);
     this.#rows.set(source, { status, promise });
     for (const [name, row] of this.#rows)
@@ -34,7 +34,7 @@ export class PullList<T> {
     return promise;
   }
 
-  /** Runs another step with what was pulled. */
+  /** Runs a further step with a finished pull's result. */
   async after<R>(source: string, state: PullStatus['state'], act: (status: PullStatus) => Promise<R>): Promise<R> {
     const status = this.#rows.get(source)?.status ?? fresh(source);
     status.state = state;

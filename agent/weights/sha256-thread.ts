@@ -1,6 +1,6 @@
 /**
- * SHA-256 on a separate thread: the agent's thread carries tokens, and a piece of 16 MiB takes 10 to 40 ms. Buffers are
- * shared memory, so nothing is copied.
+ * SHA-256 on a separate thread. The agent's main thread carries tokens, and a piece of 16 MiB takes 10 to 40 ms.
+ * Buffers are shared memory, so nothing is copied.
  */
 import { Worker } from 'node:worker_threads';
 import * as z from 'zod';
@@ -10,11 +10,11 @@ function hashThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readlinkSync } = process.getBuiltinModule('node:fs');
   const { setPriority, constants } = process.getBuiltinModule('node:os');
-  // On Linux a priority belongs to a thread: if processors are scarce, tokens come before digests.
+  // On Linux a priority belongs to a thread. If processors are scarce, tokens come before digests.
   try {
     setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), constants.priority.PRIORITY_BELOW_NORMAL);
   } catch {
-    // Another system: the priority stays.
+    // Other systems: the priority stays.
   }
   const { parentPort } = process.getBuiltinModule('node:worker_threads');
   const wholes = new Map<number, ReturnType<typeof createHash>>();
@@ -49,24 +49,25 @@ const doneSchema = z.object({ id: z.number(), digest: z.string() });
 
 export class Hasher {
   #worker: Worker | undefined;
-  /** Pending pieces: at most two for each pull, which fetches one blob at a time. */
+  /** Pieces that wait for their digest: at most two for each pull, which fetches one blob at a time. */
   readonly #waiting = new Map<number, PromiseWithResolvers<string>>();
   #next = 1;
 
   /**
-   * Hex digest of the first `length` bytes. `whole`: also adds them to that blob's digest; 0: to none. `wanted`: adds
-   * them only if their digest equals this.
+   * Hex digest of the first `length` bytes.
+   * @param whole number of a blob's digest to which the bytes are added; 0: none
+   * @param wanted if not empty, adds them only if their digest equals this
    */
   piece(memory: SharedArrayBuffer, length: number, whole: number, wanted = ''): Promise<string> {
     return this.#ask({ memory, length, whole, wanted, end: false });
   }
 
-  /** A number for the digest of a blob; call `piece` for its pieces in order. */
+  /** Returns a number for the digest of a blob. Then call `piece` for its pieces in order. */
   begin(): number {
     return this.#next++;
   }
 
-  /** The blob's digest over all its pieces. Also used to discard it. */
+  /** The digest of the blob over all its pieces. Also call it to discard that digest. */
   end(whole: number): Promise<string> {
     return this.#ask({ length: 0, whole, wanted: '', end: true });
   }

@@ -10,23 +10,26 @@ import { isHolderAlive } from './lock-file.ts';
 import { contentDigest } from './sources/manifest-file.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** A list that may change is read again after this. */
+/** A manifest that may change is read again after this time. */
 const FRESH_MS = 10 * 60_000;
 
-/** A negative age means that the clock was set back. A commit of the hub never changes. */
+/**
+ * True if the manifest need not be read again. A negative age means that the clock was set back. A commit of the hub
+ * never changes.
+ */
 export function isFresh({ manifest, readAt }: Pick<StoredManifest, 'manifest' | 'readAt'>, now: number): boolean {
   const source = parseSource(manifest.source);
   const age = now - readAt;
   return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
 }
 
-/** A stored manifest, with the time when it was read. */
+/** A stored manifest, and when it was read. */
 const keptSchema = z.object({ manifest: weightsManifestSchema, readAt: z.number() });
 
 export interface StoredManifest {
   id: string;
   manifest: WeightsManifest;
-  /** When the source was asked for its list, in milliseconds since 1970. */
+  /** When the source was listed, in milliseconds since 1970. */
   readAt: number;
   usedAt: number;
   pinned: boolean;
@@ -34,13 +37,13 @@ export interface StoredManifest {
 
 export class Manifests {
   readonly #directory: string;
-  /** Ids that this process uses or pulls. */
+  /** Ids of models that this process uses or pulls. */
   readonly #pins = new Set<string>();
-  /** The name of this process's pins, since process ids are the same in each container. */
+  /** The name of this process's pins. It is random, because process ids are the same in each container. */
   readonly #name = randomUUID();
   readonly #presence: Presence;
   #text: Promise<string> | undefined;
-  /** By id; as many as there are files. */
+  /** Manifests that were checked, by id; as many as there are files. */
   readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
 
   constructor(directory: string, presence: Presence) {
@@ -48,7 +51,7 @@ export class Manifests {
     this.#presence = presence;
   }
 
-  /** @throws Error: the directory cannot be created */
+  /** @throws Error if the directory cannot be created */
   async open(): Promise<void> {
     for (const part of ['manifests', 'pins'])
       await mkdir(join(this.#directory, part), { recursive: true, mode: 0o700 });
@@ -59,13 +62,13 @@ export class Manifests {
   }
 
   /**
-   * If the existing manifest has other files, it is kept under a new id, because an engine may run from it. @throws
-   * WeightsError
+   * Stores a manifest. If the existing one has other files, it is kept under a new id, because an engine may use them.
+   * @throws WeightsError
    */
   async save(id: string, manifest: WeightsManifest, readAt: number): Promise<void> {
     const path = this.#path(id);
     const before = await this.get(id);
-    const written = `${path}.${randomUUID()}`; // Process ids are the same in each container.
+    const written = `${path}.${randomUUID()}`; // A random name, because process ids are the same in each container.
     try {
       await writeFile(written, JSON.stringify({ manifest, readAt }), { mode: 0o600 });
       if (before !== undefined && hasOthers(before.manifest, manifest)) await this.#retire(before);
@@ -79,11 +82,11 @@ export class Manifests {
   async #retire({ id, manifest }: StoredManifest): Promise<void> {
     const retired = contentDigest(`${id} ${manifest.revision} ${manifest.files.length}`);
     const pins = join(this.#directory, 'pins');
-    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // None: nothing uses it.
+    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // Fails if nothing uses the model, so there are no pins.
     await rename(this.#path(id), this.#path(retired));
   }
 
-  /** Also undefined if it cannot be read. */
+  /** Also undefined if the file cannot be read. */
   get(id: string): Promise<StoredManifest | undefined> {
     return this.#load(id).catch(() => undefined);
   }
@@ -94,7 +97,7 @@ export class Manifests {
     return { id, ...read, usedAt: mtimeMs, pinned: await this.#isPinned(id) };
   }
 
-  /** All are requested every few seconds, and thousands of files take long to check. */
+  /** Cached, because all manifests are requested every few seconds, and thousands of files take long to check. */
   async #read(id: string, stamp: string): Promise<z.infer<typeof keptSchema>> {
     const before = this.#checked.get(id);
     if (before?.stamp === stamp) return before.read;
@@ -111,8 +114,9 @@ export class Manifests {
   }
 
   /**
-   * `all`, for deleting blobs. @throws WeightsError refused: one cannot be read, for example from another version, and
-   * may refer to any blob
+   * Like `all`, before blobs are deleted.
+   * @throws WeightsError `refused` if a manifest cannot be read, for example one of another version: it may refer to
+   * any blob
    */
   async every(): Promise<StoredManifest[]> {
     const load = (id: string) =>
@@ -139,8 +143,9 @@ export class Manifests {
   }
 
   /**
-   * An engine of this process runs from it, or it is being pulled: it is not evicted while this process lives. @throws
-   * WeightsError full
+   * Marks a model as in use: an engine of this process uses it, or it is being pulled. It is not evicted while this
+   * process lives.
+   * @throws WeightsError `full`
    */
   async pin(id: string): Promise<void> {
     const folder = join(this.#directory, 'pins', id);
@@ -152,7 +157,7 @@ export class Manifests {
         this.#text = undefined;
         throw error;
       });
-      // Complete as soon as it exists: an empty one would be taken for a dead process's.
+      // Complete as soon as it exists: an empty file would count as that of a dead process.
       await writeFile(written, text, { mode: 0o600 });
       await rename(written, join(folder, this.#name));
     } catch (error) {

@@ -1,17 +1,17 @@
 import { WAITING_EVERY_MS } from './piece-stream.ts';
 
-/** A waiting sender says so every second. */
+/** A sender that waits sends a wait message every second. Without any byte for this long the transfer is silent. */
 const SILENT_MS = 3 * WAITING_EVERY_MS;
 
 interface WatchOptions {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * Without a byte for this long the transfer is silent, even if the sender says that it waits itself. That is not its
-   * fault, but bounds the wait.
+   * After this time without a piece's bytes the transfer counts as silent, even if the sender sends wait messages. That
+   * is not the sender's fault, but bounds the wait.
    */
   sourceAfterMs: number;
-  /** Part of a piece has arrived. */
+  /** True if a part of a piece has arrived. */
   midPiece(): boolean;
   /** Called while the transfer is slow in the middle of a piece, or silent. */
   onSlow(): void;
@@ -44,7 +44,7 @@ export class TransferWatch {
     if (slow || silent || now - this.#bytesAt > sourceAfterMs) onSlow();
   }
 
-  /** 0: a wait message. */
+  /** @param bytes number of received bytes; 0 for a wait message */
   came(bytes: number): void {
     this.#bytes += bytes;
     this.#receivedAt = performance.now();

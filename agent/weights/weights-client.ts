@@ -1,4 +1,4 @@
-/** Requests to other nodes; see weights-server.ts. */
+/** Requests for weights to other nodes; weights-server.ts answers them. */
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
@@ -17,17 +17,17 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
 import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
-/** 1,000 small models. */
+/** Maximum number of models in a list of one node. */
 const HOLDINGS_MAX = 1000;
 
-/** A question is answered quickly, or the node is skipped. */
+/** Timeout of a question. If a node does not answer in time, it is skipped. */
 const ANSWER_TIMEOUT_MS = 5_000;
-/** Nodes to which connections are kept: the coordinators and senders of one pull. */
+/** Maximum number of nodes to which connections are kept: the coordinators and senders of one pull. */
 const NODES_MAX = 32;
 const SOCKETS_PER_NODE = 4;
 /**
- * Time from the request for a blob to the response's head: the other node may wait for a place and for the blob's first
- * bytes.
+ * Timeout of the response's head to a request for a blob. The other node may wait for a free place and for the blob's
+ * first bytes.
  */
 const HEAD_MS = 20_000;
 
@@ -35,7 +35,7 @@ const manifestAnswerSchema = z.object({ manifest: weightsManifestSchema, readAt:
 
 export class WeightsClient {
   readonly #peers: Peers;
-  /** Least recently used first; at most NODES_MAX. */
+  /** HTTP agents by session, least recently used first. At most NODES_MAX. */
   readonly #agents = new Map<string, Agent>();
 
   constructor(peers: Peers) {
@@ -68,7 +68,7 @@ export class WeightsClient {
     return parse(z.array(modelHoldingSchema).max(HOLDINGS_MAX), await this.#text(session, 'GET', '/v1/held', signal));
   }
 
-  /** A blob's pieces in the format of piece-stream.ts. @throws WeightsError */
+  /** Requests a blob's pieces in the format of piece-stream.ts. @throws WeightsError */
   async blob(
     session: string,
     { key, size, piece, from }: { key: string; size: number; piece: number; from: number },
@@ -97,14 +97,14 @@ export class WeightsClient {
         parts.push(part);
       }
     } catch (error) {
-      // A stall after the head is that node's fault as well.
+      // A stall after the head is the other node's fault, too.
       if (limited.aborted && !signal.aborted) throw new WeightsError('unavailable', `${session} does not answer`);
       throw asWeightsError(error);
     }
     return Buffer.concat(parts).toString('utf8');
   }
 
-  /** `head` ends the wait for the response's head, `signal` the whole request. */
+  /** @param head ends the wait for the response's head @param signal ends the whole request */
   #request(
     session: string,
     method: string,
@@ -147,7 +147,7 @@ export class WeightsClient {
     this.#agents.delete(session);
     this.#agents.set(session, agent);
     const [oldest] = this.#agents.keys();
-    // Its sockets in use stay open until their responses end.
+    // Sockets in use stay open until their responses end.
     if (this.#agents.size > NODES_MAX && oldest !== undefined) this.#agents.delete(oldest);
     return agent;
   }
@@ -163,7 +163,8 @@ class PeerAgent extends Agent {
   readonly #session: string;
 
   constructor(peers: Peers, session: string) {
-    // Shorter than the server's limit, so that it does not close a connection while a request is on its way.
+    // The timeout is shorter than the server's limit, so the server does not close a connection while a request is
+    // being sent.
     super({ keepAlive: true, maxSockets: SOCKETS_PER_NODE, maxFreeSockets: 1, timeout: 30_000 });
     this.#peers = peers;
     this.#session = session;
@@ -174,7 +175,7 @@ class PeerAgent extends Agent {
     this.#peers.connect(this.#session, late).then(
       (socket) => done?.(null, socket),
       (error: unknown) => {
-        // The types do not have a failure, but Node does: `createConnection` in https://nodejs.org/api/http.html
+        // Node accepts an error here, although its types do not: `createConnection` in https://nodejs.org/api/http.html
         const failed: ((error: Error) => void) | undefined = done as ((error: Error) => void) | undefined;
         failed?.(asWeightsError(error));
       },

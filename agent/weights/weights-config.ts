@@ -3,11 +3,11 @@ export interface WeightsConfig {
   directory: string;
   /** Disk quota for blobs, in bytes. */
   limitBytes: number;
-  /** Concurrent uploads. */
+  /** Maximum number of concurrent uploads. */
   uploads: number;
-  /** Bytes a second of all uploads together; undefined: no limit. */
+  /** Bytes per second of all uploads together; undefined: no limit. */
   rate: number | undefined;
-  /** Clusters besides the own one. */
+  /** Names of allowed clusters, in addition to this node's. */
   clusters: readonly string[];
 }
 
@@ -23,33 +23,33 @@ export interface PullLimits {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * A node that is told to wait reads the source after this time without a new byte; a node that is given senders,
-   * after four times this.
+   * A pull that the coordinator tells to wait reads the source after this time without a new byte. A pull that gets
+   * senders does so after four times this.
    */
   sourceAfterMs: number;
   /** After this time without a new byte the pull fails. */
   giveUpMs: number;
-  /** If told to wait, it asks again after this. */
+  /** After an answer to wait, the pull asks again after this time. */
   waitMs: number;
   /**
-   * If at a node's rate over `tryAfterMs` the rest of a blob takes longer than `restMs`, the rate is compared with the
-   * source's.
+   * If the rest of a blob would take longer than `restMs` at a node's rate over `tryAfterMs`, that rate is compared
+   * with the source's.
    */
   tryAfterMs: number;
   restMs: number;
-  /** A source that has not listed its files by then hangs, as a shared file system may for hours. */
+  /** A source that has not listed its files within this time hangs, as a shared file system may for hours. */
   listWithinMs: number;
 }
 
 export const PULL_LIMITS: PullLimits = {
-  // Half a megabit: anything slower also delays the nodes after it.
+  // Half a megabit per second. Anything slower also delays the nodes that read from this one.
   slowBytesPerS: 64 * 1024,
   slowAfterMs: 10_000,
   sourceAfterMs: 30_000,
   giveUpMs: 300_000,
   waitMs: 250,
   tryAfterMs: 60_000,
-  // A rest this long justifies a few seconds of reading the source.
+  // A remaining time that justifies a few seconds of reading the source.
   restMs: 600_000,
   listWithinMs: 60_000,
 };

@@ -1,4 +1,4 @@
-/** Models on this node's disk, and the keys by which nodes request lists and blobs. */
+/** Models on this node's disk, and the keys by which nodes request manifests and blobs. */
 import {
   blobsOf,
   type ManifestFile,
@@ -12,7 +12,7 @@ import type { Store } from './weights-store.ts';
 
 export class Inventory {
   readonly #store: Store;
-  /** Undefined while this node is in no mesh. */
+  /** Returns the provider. Undefined while this node is in no mesh. */
   readonly #provider: () => string | undefined;
   /** Milliseconds since 1970. */
   readonly #now: () => number;
@@ -24,27 +24,30 @@ export class Inventory {
   }
 
   /**
-   * A list is only as trustworthy as the node that provides it, so it is requested only from nodes of the same
-   * provider.
+   * The key of a fresh manifest. A manifest is only as trustworthy as the node that provides it, so it is requested
+   * only from nodes of the same provider.
    */
   manifestKey(source: string): string {
     return contentDigest(`manifest ${this.#provider() ?? ''} ${source}`);
   }
 
   /**
-   * A list that is no longer fresh has another key: it is useful if its source cannot be read, but no reason not to
-   * read it.
+   * The key of a manifest that is no longer fresh. It is useful if its source cannot be read, but it is not a reason to
+   * skip reading the source.
    */
   olderManifestKey(source: string): string {
     return contentDigest(`older manifest ${this.#provider() ?? ''} ${source}`);
   }
 
-  /** A public blob is the same for everybody; others are requested only from the provider's own nodes. */
+  /**
+   * The key of a blob. A public blob is the same for all providers. Others are requested only from the provider's own
+   * nodes.
+   */
   blobKey(manifest: Pick<WeightsManifest, 'public'>, { key, exact }: ManifestFile): string {
     return manifest.public && exact ? key : contentDigest(`blob ${this.#provider() ?? ''} ${key}`);
   }
 
-  /** Keys of all lists here, and of all complete blobs. */
+  /** Keys of all manifests and complete blobs on this node. */
   async keys(): Promise<string[]> {
     const keys: string[] = [];
     for (const kept of await this.#store.manifests.all()) {
@@ -56,7 +59,7 @@ export class Inventory {
     return keys;
   }
 
-  /** Models here. */
+  /** Models on this node. */
   async held(): Promise<ModelHolding[]> {
     return Promise.all((await this.#store.manifests.all()).map((kept) => this.#heldOf(kept)));
   }

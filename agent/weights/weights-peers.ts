@@ -1,9 +1,9 @@
-/** The other agents, as weights need them. Implemented by the mesh, and by a fake in tests. */
+/** The other agents, as weights need them. The mesh implements this, and a fake in tests. */
 import type { Duplex } from 'node:stream';
 
 export interface PeerName {
   session: string;
-  /** The provider's local name: `name`, or `name@issuer` if another issuer admitted it. */
+  /** The provider's local name: `name`, or `name@issuer` if another issuer admitted the node. */
   provider: string;
   cluster: string;
 }
@@ -11,10 +11,10 @@ export interface PeerName {
 export interface Peers {
   /** Undefined while this node is in no mesh. */
   own(): PeerName | undefined;
-  /** Nodes that are alive, by gossip, and can be dialed. */
+  /** Nodes that are alive, according to gossip, and can be dialed. */
   others(): PeerName[];
-  /** When one of them last joined or left, by `performance.now()`. */
+  /** When one of the others last joined or left, by `performance.now()`. */
   changedAt(): number;
-  /** A mutually authenticated connection, for HTTP. */
+  /** Opens a mutually authenticated connection for HTTP. */
   connect(session: string, signal: AbortSignal): Promise<Duplex>;
 }

@@ -2,9 +2,9 @@
  * A node's answers to other nodes, over connections that the mesh has authenticated:
  *
  *     POST /v1/coordinate                 questions to the coordinator of some blobs
- *     GET  /v1/manifests/{id}             a list of files, for nodes of the same provider
+ *     GET  /v1/manifests/{id}             a manifest, for nodes of the same provider
  *     GET  /v1/blobs/{key}?size&piece&from   pieces from `from` on, as they become available; see piece-stream.ts
- *     GET  /v1/held                       which models are here, for nodes of the same provider
+ *     GET  /v1/held                       models on this node, for nodes of the same provider
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -27,23 +27,23 @@ import { asWeightsError } from './weights-error.ts';
 import type { PeerName } from './weights-peers.ts';
 import type { Store } from './weights-store.ts';
 
-/** One read from the disk and one write to the socket; the agent's thread encrypts it in 0.2 ms. */
+/** Bytes of one read from the disk and one write to the socket. The agent's thread encrypts them in 0.2 ms. */
 export const SEND_CHUNK_BYTES = 256 * 1024;
-/** A slow reader takes this much within STALL_MS. */
+/** Bytes that a slow reader takes within STALL_MS. */
 const TRICKLE_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
-/** All nodes of the largest cluster, twice. */
+/** Maximum number of connections: all nodes of the largest cluster, twice. */
 const CONNECTIONS_MAX = 2048;
-/** A client has four at a time; closed ones may be noticed late. */
+/** Maximum number of connections per node. A client has four at a time, and closed ones may be noticed late. */
 export const CONNECTIONS_PER_PEER_MAX = 16;
-/** A reader that takes nothing for this long loses its place: even a slow disk takes a piece within a second. */
+/** A reader that takes nothing for this long loses its place. Even a slow disk takes a piece within a second. */
 const STALL_MS = 60_000;
-/** Time for a requested blob to start arriving here: a node may be sent here before this node has begun. */
+/** Maximum wait for a requested blob to start arriving here. A coordinator may name this node before it has begun. */
 const BEGIN_WITHIN_MS = 10_000;
 /** Connections of an ended session are closed within this time. */
 const SWEEP_MS = 5_000;
-/** Longer than a pull takes to request its next blob. */
+/** Timeout of an idle connection. Longer than a pull takes to request its next blob. */
 const IDLE_MS = 60_000;
 
 const rowsSchema = z.array(coordinatorQuestionSchema).max(ROWS_MAX);
@@ -58,9 +58,9 @@ interface ServerOptions {
   store: Store;
   access: WeightsAccess;
   uploads: Uploads;
-  /** A pull is running here, so a missing blob may arrive. */
+  /** True if a pull runs here, so that a missing blob may arrive. */
   expects(): boolean;
-  /** `own`: asked by a node of the same provider, about data that only those may have. */
+  /** @param own true if a node of the same provider asks about data that only those nodes may have */
   coordinate(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[];
   held(): Promise<ModelHolding[]>;
   stallMs?: number;
@@ -77,7 +77,7 @@ export class WeightsServer {
   readonly #options: ServerOptions;
   readonly #server: Server;
   readonly #sweep: NodeJS.Timeout;
-  /** At most CONNECTIONS_MAX. */
+  /** Open connections. At most CONNECTIONS_MAX. */
   readonly #connections = new Map<Duplex, Connection>();
   constructor(options: ServerOptions) {
     this.#options = options;
@@ -92,7 +92,7 @@ export class WeightsServer {
     }, SWEEP_MS).unref();
   }
 
-  /** Takes over an authenticated connection of `peer`. `admits`: that session has not ended. */
+  /** Takes over an authenticated connection of `peer`. @param admits true while that session has not ended */
   take(socket: Duplex, peer: PeerName, admits: () => boolean): void {
     const own = [...this.#connections.values()].filter((one) => one.peer.session === peer.session).length;
     const full = this.#connections.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
@@ -105,7 +105,7 @@ export class WeightsServer {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const connection = this.#connections.get(request.socket);
-    // Pipelined requests would all run concurrently; our clients never send them.
+    // Pipelined requests would all run concurrently. Our clients never send them.
     if (connection?.answering !== false || !connection.admits()) return void request.socket.destroy();
     connection.answering = true;
     response.once('close', () => {
@@ -161,7 +161,7 @@ export class WeightsServer {
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
     const absent = () => refuse(response, 404, 'nothing of that blob is here');
-    // Checked before taking a place: a blob that never arrives here would block others.
+    // Checked before a place is taken: a blob that never arrives here would block other transfers.
     if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
     const transfer = await uploads.take(peer.session, () => response.destroy());
     if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);
@@ -207,7 +207,7 @@ export class WeightsServer {
   }
 }
 
-/** Resolves when more may be written. @throws Error: the reader is gone, or takes nothing */
+/** Resolves when more may be written. @throws Error if the reader is gone, or takes nothing */
 async function written(response: ServerResponse, bytes: Buffer, stallMs: number): Promise<void> {
   if (response.destroyed) throw new Error('the reader is gone');
   if (response.write(bytes)) return;

@@ -1,4 +1,6 @@
-/** Weights of one agent: what it stores, sends to its neighbors, and pulls from them. Outlives the agent's sessions. */
+/**
+ * The weights of one agent: what it stores, sends to its neighbors, and pulls from them. Outlives the agent's sessions.
+ */
 
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
@@ -49,7 +51,7 @@ export interface WeightsOptions {
 }
 
 interface PullResult {
-  /** The snapshot's directory. */
+  /** Path of the snapshot's directory. */
   path: string;
   manifest: WeightsManifest;
   status: PullStatus;
@@ -66,9 +68,9 @@ export class WeightsService {
   readonly #server: WeightsServer;
   readonly #coordination: Coordination;
   readonly #pulls = new PullList<PullResult>();
-  /** Sources that must be kept for an engine, from the command line. */
+  /** Sources on the command line, which must be kept for an engine. */
   readonly #keep = new Set<string>();
-  /** Sources of `#keep` that are complete here and used by the engine. */
+  /** Sources of `#keep` that are complete on disk and that the engine uses. */
   readonly #inUse = new Set<string>();
   readonly #stop = new AbortController();
 
@@ -101,26 +103,30 @@ export class WeightsService {
     });
   }
 
-  /** @throws Error: the directory cannot be created */
+  /** @throws Error if the directory cannot be created */
   async open(): Promise<void> {
     await this.store.open();
     await this.#refresh();
     this.#coordination.open();
   }
 
-  /** Takes over an authenticated connection of another node. `admits`: that node's session has not ended. */
+  /**
+   * Takes over an authenticated connection of another node.
+   * @param admits true while that node's session has not ended
+   */
   serve(socket: Duplex, peer: PeerName, admits: () => boolean): void {
     this.#server.take(socket, peer, admits);
   }
 
-  /** Pulls in order of their start, including finished ones. */
+  /** Running and finished pulls in the order of their start. */
   status(): PullStatus[] {
     return this.#pulls.statuses();
   }
 
   /**
-   * The models of a source, complete on this node's disk. `keep`: not evicted while this process lives. @throws
-   * WeightsError
+   * Pulls the models of a source completely to this node's disk.
+   * @param keep true: not evicted while this process lives
+   * @throws WeightsError
    */
   pull(text: string, keep = false): Promise<PullResult> {
     const source = sourceText(readSource(text));
@@ -132,7 +138,7 @@ export class WeightsService {
       }),
     );
     if (!keep) return pulling;
-    // A pull that started without `keep` may have been finishing already.
+    // A pull that started without `keep` may already have been finishing.
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
@@ -178,7 +184,7 @@ export class WeightsService {
     return { path: status.path, manifest, status: { ...status } };
   }
 
-  /** Removes revisions of the source from which no engine of this machine runs. */
+  /** Removes revisions of the source that no engine of this machine uses. */
   async #removeOlder(id: string, source: string): Promise<void> {
     for (const kept of await this.store.manifests.all())
       if (kept.manifest.source === source && kept.id !== id && !kept.pinned)
@@ -197,7 +203,7 @@ export class WeightsService {
     neverRejects(this.#coordination.announce('drops', dropped));
   }
 
-  /** An environment for engines, kept while this process lives. @throws WeightsError */
+  /** Pulls an environment for engines. It is kept while this process lives. @throws WeightsError */
   async environment(text: string): Promise<Environment & { status: PullStatus }> {
     const { path, manifest } = await this.pull(text, true);
     const source = sourceText(readSource(text));
@@ -262,12 +268,12 @@ export class WeightsService {
     this.#access.setManifests(await this.store.manifests.all());
   }
 
-  /** Models here. */
+  /** Models on this node. */
   held(): Promise<ModelHolding[]> {
     return this.#inventory.held();
   }
 
-  /** Models on other nodes of the provider, by session; undefined if a node did not answer. */
+  /** Models on other nodes of the provider, by session. `held` is undefined if a node did not answer. */
   async heldElsewhere(): Promise<{ session: string; held: ModelHolding[] | undefined }[]> {
     const { peers } = this.#options;
     const own = peers.others().filter((peer) => this.#access.isOwn(peer));
@@ -280,8 +286,8 @@ export class WeightsService {
   }
 
   /**
-   * Deletes what no engine of this machine uses: the model of a source, or unreferenced blobs. @throws WeightsError it
-   * is in use
+   * Deletes what no engine of this machine uses: the model of a source, or unreferenced blobs.
+   * @throws WeightsError if it is in use
    */
   async remove(text: string | undefined): Promise<number> {
     const before = await this.store.used();
@@ -297,7 +303,7 @@ export class WeightsService {
     return before - (await this.store.used());
   }
 
-  /** For tests, which send requests as a misbehaving node would. */
+  /** For tests, which send requests like a faulty node. */
   get parts(): { client: WeightsClient; coordination: Coordination } {
     return { client: this.#client, coordination: this.#coordination };
   }

@@ -1,7 +1,7 @@
 /**
- * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`) whose blobs are hard links
- * of those below `.otela/`, where each exists once, however many models use it. Bounded: the least recently used models
- * are evicted first.
+ * A directory of weights: a Hugging Face cache (`models--org--name/{blobs,refs,snapshots}`). Its blobs are hard links
+ * to files below `.otela/`, where each blob exists once, even if several models use it. Bounded: the least recently
+ * used models are evicted first.
  */
 import { lstat, mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,10 +18,13 @@ import type { Hasher } from './sha256-thread.ts';
 import { Manifests, type StoredManifest } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** Root owns the host's mount points; in a user namespace without a mapping for root it is user 65534. */
+/**
+ * User ids of root. Root owns the host's mount points; in a user namespace without a mapping for root it appears as
+ * user 65534.
+ */
 const ROOT_UIDS = [0, 65_534];
 
-/** An agent also starts while another one of this directory is busy. */
+/** Maximum wait for another agent that is busy in this directory, at the start. */
 const COLLECT_WITHIN_MS = 5_000;
 
 interface StoreOptions {
@@ -35,9 +38,9 @@ interface StoreOptions {
 
 export class Store {
   readonly options: StoreOptions;
-  /** Blobs that are open now, by key: those being received and those being sent. */
+  /** Open blobs by key: those being received, and those being sent. */
   readonly #open = new Map<string, Promise<Blob>>();
-  /** By blob: the uploads that wait until its first bytes are here. */
+  /** Uploads that wait for the first bytes of each blob. */
   readonly #awaited = new Map<string, Set<() => void>>();
   readonly manifests: Manifests;
   readonly environments: Environments;
@@ -57,16 +60,16 @@ export class Store {
     return this.options.directory;
   }
 
-  /** @throws Error: the directory cannot be created, or belongs to another user */
+  /** @throws Error if the directory cannot be created, or belongs to another user */
   async open(): Promise<void> {
     await mkdir(this.inside, { recursive: true, mode: 0o700 });
-    // Below /tmp its name can be guessed: a user who created it first could change what engines run.
+    // Below /tmp the directory's name can be guessed. A user who created it first could change what engines run.
     await requireOwn(this.directory, [process.getuid?.(), ...ROOT_UIDS]);
     await requireOwn(this.inside, [process.getuid?.()]);
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
-    // Left by evictions of a process that was killed: no manifest names it, so no eviction would find it.
+    // Deletes what evictions of a killed process left. No manifest names it, so no eviction would find it.
     const { log } = this.options;
     const freed = await this.room.collect(AbortSignal.timeout(COLLECT_WITHIN_MS)).catch((error: unknown) => {
       log(`weights: ${asWeightsError(error).message}`);
@@ -75,12 +78,12 @@ export class Store {
     if (freed > 0) log(`weights: deleted ${freed} bytes that no model here has`);
   }
 
-  /** Other processes may take over what this one held. */
+  /** Releases locks and pins, so that other processes may take them over. */
   close(): Promise<void> {
     return this.locking.presence.close();
   }
 
-  /** The agent's own directory, which engines do not read. */
+  /** The agent's part of the directory, which engines do not read. */
   get inside(): string {
     return join(this.options.directory, '.otela');
   }
@@ -97,12 +100,12 @@ export class Store {
   async has({ key, size }: Pick<ManifestFile, 'key' | 'size'>): Promise<boolean> {
     const { path, digestsPath } = this.placeOf(key);
     const [found, digests] = await Promise.all([path, digestsPath].map((one) => stat(one).catch(() => undefined)));
-    // Without its digests it cannot be sent to other nodes, so it is fetched again.
+    // A blob without its digests cannot be sent to other nodes, so it is fetched again.
     const wanted = pieceCount({ size, pieceBytes: this.options.pieceBytes }) * BLOB_DIGEST_BYTES;
     return found?.size === size && digests !== undefined && digests.size >= wanted;
   }
 
-  /** The blob as far as it is here, for sending; undefined if nothing of it is. The caller must close it. */
+  /** Opens the existing part of a blob for sending. Undefined if there is none. The caller must close it. */
   async read({ key, size }: Pick<ManifestFile, 'key' | 'size'>): Promise<Blob | undefined> {
     const open = this.#open.get(key);
     if (open !== undefined) return (await open.catch(() => undefined))?.use();
@@ -110,12 +113,12 @@ export class Store {
     return this.#keepOpen(key, Blob.whole(key, { size, pieceBytes: this.options.pieceBytes }, this.placeOf(key)));
   }
 
-  /** Number of blobs that uploads wait for. */
+  /** Number of blobs for which uploads wait. */
   get awaited(): number {
     return this.#awaited.size;
   }
 
-  /** Waits up to `ms` until something of the blob is here. */
+  /** Waits up to `ms` until some of the blob is on disk. True if it is. */
   async begun(file: Pick<ManifestFile, 'key' | 'size'>, ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const waiting = this.#awaited.get(file.key) ?? new Set();
@@ -133,7 +136,7 @@ export class Store {
     }
   }
 
-  /** The blob, to be filled and closed by the caller; undefined if another process has completed it meanwhile. */
+  /** Opens the blob to be filled. The caller must close it. Undefined if another process has completed it meanwhile. */
   async fill(
     { key, size }: Pick<ManifestFile, 'key' | 'size'>,
     whole: number,
@@ -177,7 +180,7 @@ export class Store {
     }
   }
 
-  /** Creates the snapshot for engines. All blobs are here. Returns its path. @throws WeightsError */
+  /** Creates the snapshot for engines, when all blobs are on disk. Returns its path. @throws WeightsError */
   async link(id: string, manifest: WeightsManifest): Promise<string> {
     const source = parseSource(manifest.source);
     if (source === undefined) throw new WeightsError('wrong', `"${manifest.source}" is not a source`);
@@ -187,7 +190,7 @@ export class Store {
     return linkSnapshot({ folder, revision, manifest, blobPath: (key) => this.placeOf(key).path });
   }
 
-  /** Bytes of the blob on this disk, nearly all of them verified. */
+  /** Bytes of the blob that are on this disk. Nearly all of them are verified. */
   async bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number> {
     return (await this.has(file)) ? file.size : this.#begun(file.key);
   }
@@ -205,7 +208,8 @@ export class Store {
   }
 
   /**
-   * Removes a model, with the blobs and environments that no other model uses. Called by `room`. @throws WeightsError
+   * Removes a model, with the blobs and environments that no other model uses. Only the disk quota calls this.
+   * @throws WeightsError
    */
   async remove({ id, manifest }: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void> {
     const source = parseSource(manifest.source);
@@ -221,7 +225,7 @@ export class Store {
     }
     const others = new Set(rest.flatMap((one) => one.manifest.files.map(({ key }) => key)));
     for (const { key } of blobsOf(manifest)) if (!others.has(key) && !this.#open.has(key)) await this.#removeBlob(key);
-    // Last: if the process is killed before this, the next eviction finds the rest through it.
+    // Removed last: if the process is killed before this, the next eviction finds the rest through the manifest.
     await this.manifests.remove(id);
   }
 
@@ -232,8 +236,8 @@ export class Store {
   }
 
   /**
-   * Deletes blobs and environments that no manifest names. Returns the number of bytes. Called by `room`. @throws
-   * WeightsError
+   * Deletes blobs and environments that no manifest names. Returns the number of bytes. Only the disk quota calls this.
+   * @throws WeightsError
    */
   async collect(): Promise<number> {
     const before = await this.used();
@@ -253,8 +257,9 @@ export class Store {
 }
 
 /**
- * Checks the owner of a path and of its link target. `uids`: allowed owners; undefined: this system has none. @throws
- * Error
+ * Checks the owners of a path and of its link target.
+ * @param uids allowed owners; undefined entries: this system has no user ids
+ * @throws Error
  */
 async function requireOwn(path: string, uids: readonly (number | undefined)[]): Promise<void> {
   for (const { uid } of [await lstat(path), await stat(path)])
@@ -262,7 +267,7 @@ async function requireOwn(path: string, uids: readonly (number | undefined)[]): 
       throw new Error(`${path} belongs to another user (uid ${uid}): name another directory`);
 }
 
-/** The revision's name that engines use. */
+/** The name of the revision that engines use. */
 function revisionOf(source: Source): string {
   return source.kind === 'hub' ? source.revision : 'main';
 }

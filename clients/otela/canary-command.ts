@@ -12,12 +12,12 @@ import { fetchOrExplain } from './fetch-or-explain.ts';
 interface CanaryOptions {
   gateway: string;
   pins: Pins | undefined;
-  /** A consumer's key that nothing else uses meanwhile, because its usage totals are compared. */
+  /** A user's API key that nothing else uses meanwhile, because its usage totals are compared. */
   key: string;
   model: string;
-  /** Prompts per node. */
+  /** Number of prompts per node. */
   times: number;
-  /** How long usage records may take, in milliseconds. */
+  /** How long to wait for usage records, in milliseconds. */
   withinMs?: number;
 }
 
@@ -48,15 +48,15 @@ interface Sum {
 
 type ListedNode = z.infer<typeof listSchema>['data'][number];
 
-/** What the nodes reported so far. */
+/** What the nodes have reported so far. */
 interface Reports {
   sum: Sum;
-  /** Tokens of each prompt, by session. */
+  /** Token counts of each prompt, by session. */
   prompts: Map<string, Map<string, number>>;
   complain(line: string): void;
 }
 
-/** Resolves with the exit code. @throws Error for a request that failed */
+/** Resolves with the exit code. @throws Error if a request fails */
 export async function canaryCommand(options: CanaryOptions, out: Output): Promise<number> {
   const nodes = await listNodes(options);
   const before = await booked(options);
@@ -95,7 +95,7 @@ async function listNodes({ gateway, model, key, pins }: CanaryOptions): Promise<
   return listSchema.parse(await listed.json()).data;
 }
 
-/** Asks a node `options.times` times, and adds the usage that it reports. */
+/** Asks a node `options.times` times, and adds up the usage that it reports. */
 async function askNode({ session, provider }: ListedNode, options: CanaryOptions, reports: Reports): Promise<void> {
   const complain = (problem: string) => reports.complain(`${session} of ${provider}: ${problem}`);
   const asks = askOf(session, options);
@@ -121,7 +121,7 @@ async function askNode({ session, provider }: ListedNode, options: CanaryOptions
   }
 }
 
-/** Sends to one node only: the list of candidates is reduced to it before it is verified. */
+/** A fetch that reaches one node only: the list of candidates is reduced to that node before it is verified. */
 function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
   let said: SaidUsage | undefined;
   const one: typeof fetch = async (input, init) => {

@@ -1,10 +1,11 @@
 import { causeText } from '../../node/gateway-client.ts';
 
-/** No gateway answers, or it cannot serve. The program prints one sentence and exits with code 69. */
+/** No gateway answers, or the gateway cannot serve. The program prints one sentence and exits with code 69. */
 export class UnreachableError extends Error {}
 
 /**
- * `fetch` with a useful message: its own for any failure before a response is "fetch failed". @throws UnreachableError
+ * `fetch` with a useful message. Its own message for any failure before a response is "fetch failed".
+ * @throws UnreachableError
  */
 export async function fetchOrExplain(url: string, init: RequestInit): Promise<Response> {
   try {

@@ -19,11 +19,11 @@ import type { Output } from './command-output.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
-/** Longer than any machine needs for a response. Until then the command regularly prints that it waits. */
+/** Timeout of a request, longer than any machine needs. Until then the command regularly prints that it waits. */
 const ANSWER_TIMEOUT_MS = 600_000;
-/** Generous, because the gateway sends the response with the key only once. */
+/** Timeout of a poll. Generous, because the gateway sends the response with the key only once. */
 const POLL_MS = 120_000;
-/** For the name of the key's owner; if it does not arrive, the message omits it. */
+/** Timeout of the request for the name of the key's owner. Without it the message omits the name. */
 const NAME_MS = 20_000;
 /** RFC 8628 §3.5: added to the poll interval each time the gateway answers `slow_down`. */
 const SLOWER_S = 5;
@@ -76,7 +76,10 @@ function patiently<T>(work: Promise<T>, gateway: string, out: Output): Promise<T
   );
 }
 
-/** Runs before the gateway is asked for a code: a key that cannot be stored would be lost. @throws UsageError */
+/**
+ * Checks that the key can be stored, before the gateway is asked for a code: a key that cannot be stored would be lost.
+ * @throws UsageError
+ */
 async function requireRoom(file: string): Promise<void> {
   try {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
@@ -105,7 +108,7 @@ async function granted(
       );
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      continue; // §3.5: continue after a connection failure
+      continue; // RFC 8628 §3.5: continue after a connection failure
     }
     const done = grantedSchema.safeParse(answer).data;
     if (done !== undefined) return done;
@@ -119,14 +122,14 @@ async function granted(
 }
 
 /**
- * The body of a response that is not a gateway error. @throws UsageError with the gateway's message; UnreachableError
- * if it is unreachable
+ * The body of a response that is not a gateway error.
+ * @throws UsageError with the gateway's message; UnreachableError if the gateway is unreachable
  */
 async function post(url: string, form: Record<string, string>, withinMs = ANSWER_TIMEOUT_MS): Promise<unknown> {
   const answer = await fetchOrExplain(url, {
     method: 'POST',
     body: new URLSearchParams(form),
-    redirect: 'error', // the device code is only for this gateway
+    redirect: 'error', // the device code must not reach another server
     signal: AbortSignal.timeout(withinMs),
   });
   const text = await answer.text().catch(() => '');

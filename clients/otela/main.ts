@@ -118,7 +118,9 @@ export const OTELA_PROGRAM: Program<Output> = {
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };
 
-/** `argv` begins after the program's name. Resolves with the exit code; a server keeps the process alive. */
+/**
+ * @param argv the arguments after the program's name. Resolves with the exit code. A server keeps the process alive.
+ */
 export function main(argv: readonly string[], out: Output): Promise<number> {
   return runProgram(OTELA_PROGRAM, argv, out, {
     out: out.print,
@@ -135,8 +137,8 @@ function gatewayOf(text: string): string {
 }
 
 /**
- * The response contains the key, so it must be encrypted or stay on this machine. Loopback is RFC 6761 §6.3 and RFC
- * 1122 §3.2.1.3. @throws UsageError
+ * Requires https or loopback, because the response contains the key (RFC 6761 §6.3, RFC 1122 §3.2.1.3).
+ * @throws UsageError
  */
 function requirePrivate(gateway: string): void {
   const { protocol, hostname } = new URL(gateway);

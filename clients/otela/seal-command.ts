@@ -1,4 +1,4 @@
-/** The endpoint of `otela seal`: requests arrive in clear on loopback and leave this machine sealed. */
+/** The server of `otela seal`: requests arrive in clear text on loopback, and leave this machine sealed. */
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
@@ -11,34 +11,34 @@ import type { Output } from './command-output.ts';
 import { PAGE_HEADERS, pageText } from './seal-page.ts';
 
 interface SealCommandOptions {
-  /** Up to `/v1`. */
+  /** The gateway's URL up to `/v1`. */
   gateway: string;
   pins: Pins | undefined;
   port: number;
-  /** Trust the gateway about aliases of models. */
+  /** True to accept the gateway's claims about aliases of models. */
   aliases?: boolean;
-  /** Seal only to nodes with evidence that it accepts. */
+  /** Seals only to nodes whose evidence this verifier accepts. */
   verifier?: EvidenceVerifier | undefined;
 }
 
-/** The same limit as at a gateway. */
+/** Maximum length of a body, the same as at a gateway. */
 const BODY_MAX_BYTES = 33 * 1024 * 1024;
 const CONNECTIONS_MAX = 256;
-/** Printed lines about nodes that are remembered; the oldest is dropped first. */
+/** Maximum number of remembered lines about nodes; the oldest is dropped. */
 const PRINTED_MAX = 1024;
 /** Headers that apply only to one connection. */
 const HOP_BY_HOP = /^(?:host|connection|content-length|transfer-encoding|keep-alive|expect|te|upgrade)$/;
 
 /**
- * A link can open any address here in a browser. Without this, a gateway's script would run in this origin and read
- * the text that a user types into our own page.
+ * Forbids scripts in responses. A link can open any address of this server in a browser. Without this, a gateway's
+ * script would run in this origin, and read what a user types into our own page.
  */
 const NO_PAGE = [
   ['content-security-policy', "default-src 'none'; sandbox"],
   ['x-content-type-options', 'nosniff'],
 ];
 
-/** Prints a line only if it is not one of the `max` lines that were used last. */
+/** Prints a line only if it is not among the `max` most recent lines. */
 export function onceEach(print: (line: string) => void, max: number): (line: string) => void {
   const told = new Set<string>();
   return (line) => {
@@ -51,7 +51,7 @@ export function onceEach(print: (line: string) => void, max: number): (line: str
   };
 }
 
-/** Resolves when it listens; serves until the process ends. */
+/** Resolves when the server listens. It serves until the process ends. */
 export async function sealCommand(
   { gateway, pins, port, aliases = false, verifier }: SealCommandOptions,
   out: Output,
@@ -65,7 +65,7 @@ export async function sealCommand(
   server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    // Only loopback: requests arrive here in clear.
+    // Only loopback, because requests arrive here in clear text.
     server.listen(port, '127.0.0.1', resolve);
   });
   const address = server.address();
@@ -119,7 +119,7 @@ async function serve(
   }
 }
 
-/** If no server answers, a runtime's fetch only reports "fetch failed"; the cause is more useful. */
+/** If no server answers, `fetch` only reports "fetch failed". The cause is more useful. */
 function why(error: unknown, gateway: string): string {
   if (!(error instanceof TypeError)) return errorText(error);
   const { cause } = error;

@@ -1,6 +1,6 @@
 /**
- * The page of `otela seal`: a chat with JavaScript from this machine, and not from the gateway that must not read the
- * chat.
+ * The page of `otela seal`: a chat. Its JavaScript comes from this machine, and not from the gateway, which must not
+ * read the chat.
  */
 import { createHash } from 'node:crypto';
 
@@ -76,7 +76,7 @@ export const PAGE_HEADERS = {
 
 const escaped = (text: string) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
-/** `providers`: the pinned ones; undefined: none. */
+/** @param providers the pinned providers; undefined: none */
 export function pageText(gateway: string, providers: readonly string[] | undefined): string {
   const trust =
     providers === undefined

@@ -1,19 +1,19 @@
 /**
- * Runs the user's program that judges evidence of nodes, for `otela seal --verifier`. docs/sealed.md describes its
- * input.
+ * Runs the user's program that judges evidence of nodes, for `otela seal --verifier`. docs/sealed.md describes the
+ * program's input.
  */
 import { spawn } from 'node:child_process';
 import { printable } from '../../shared/terminal/printable.ts';
 import type { Evidence, EvidenceVerifier } from '../seal/index.ts';
 
 /**
- * Time for the program, which may request certificates from a manufacturer. After it the program is killed and the node
- * is left out.
+ * Timeout of the program, which may request certificates from a manufacturer. Then it is killed, and the node is
+ * skipped.
  */
 const VERIFIER_MS = 60_000;
-/** Time from its exit until its output is read. */
+/** Maximum wait for the program's output after its exit. */
 const PIPE_MS = 1_000;
-/** Characters of its output that are shown. */
+/** Maximum number of characters of the program's output that are shown. */
 const OUTPUT_SHOWN_MAX = 300;
 
 interface VerifierCommandOptions {
@@ -45,7 +45,7 @@ export class VerifierCommand implements EvidenceVerifier {
     return code === 0;
   }
 
-  /** `code`: undefined if the program was killed or could not be started. */
+  /** `code` is undefined if the program was killed or could not be started. */
   #run({ node, kinds, bytes, reportData }: Evidence): Promise<{ code?: number; said: string }> {
     const { promise, resolve } = Promise.withResolvers<{ code?: number; said: string }>();
     const { file, timeoutMs = VERIFIER_MS } = this.#options;
@@ -57,9 +57,9 @@ export class VerifierCommand implements EvidenceVerifier {
     child.once('error', ({ message }) => resolve({ said: message }));
     const judge = (code: number | null) => resolve({ ...(code !== null && { code }), said: printable(said).trim() });
     child.once('close', judge);
-    // Does not wait for a grandchild that keeps the pipe open.
+    // Does not wait for a grandchild process that keeps the pipe open.
     child.once('exit', (code) => setTimeout(judge, PIPE_MS, code).unref());
-    // A program that does not read its input is judged by its exit code.
+    // A program that does not read its input is judged by its exit code, so the pipe's error is ignored.
     child.stdin.on('error', () => {});
     const { session, provider, kid } = node;
     const input = {

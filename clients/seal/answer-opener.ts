@@ -24,10 +24,10 @@ import type { AnswerSecret, SealedRequest } from './seal-request.ts';
 
 const { subtle } = globalThis.crypto;
 
-/** The end, a piece of the response, or an unsigned message of the gateway (`note`). */
+/** A part of the response, its end, or an unsigned message of the gateway (`note`). */
 export type OpenedPart =
   | { kind: 'head'; head: AnswerHead; node: SealNode }
-  /** Another node continues at the point where the previous one broke off. */
+  /** Another node continues where the previous one broke off. */
   | { kind: 'continued'; node: SealNode }
   | { kind: 'data'; bytes: Uint8Array }
   | { kind: 'note'; text: string }
@@ -37,13 +37,13 @@ export class AnswerOpener {
   readonly #secrets: ReadonlyMap<string, AnswerSecret>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #splitter = new FrameSplitter();
-  /** Opened parts of the last read piece: bounded by what one piece holds. */
+  /** Opened parts of the last read piece, bounded by what one piece contains. */
   #opened: OpenedPart[] = [];
-  /** Thrown once, after the parts before it are taken. */
+  /** A failure that is thrown once, after the parts before it were taken. */
   #failed: SealClientError | undefined;
   readonly #resume: boolean;
   #part: Part | undefined;
-  /** The end of the previous part. */
+  /** The end of the previous node's part. */
   #before: ContinuationPoint | undefined;
   /** Nodes that sealed a part. Each answers a request once, so there are at most as many parts as nodes. */
   readonly #answered = new Set<string>();
@@ -58,8 +58,8 @@ export class AnswerOpener {
   }
 
   /**
-   * Data that arrived in one piece is returned as one piece. @throws SealClientError not_opened, cut; the connection's
-   * errors
+   * The next part. Data that arrived in one piece is returned as one piece.
+   * @throws SealClientError not_opened, cut; errors of the connection
    */
   async next(): Promise<OpenedPart> {
     for (;;) {
@@ -116,7 +116,7 @@ export class AnswerOpener {
     this.#opened.push({ kind: 'end' });
   }
 
-  /** RFC 9458 §4.4. A second part is accepted only if the request allowed resuming. */
+  /** Derives the keys of a part (RFC 9458 §4.4). A second part is accepted only if the request allowed resuming. */
   async #begin(payload: Uint8Array): Promise<void> {
     const kid = toBase64url(payload.subarray(0, KID_BYTES));
     const nonce = payload.subarray(KID_BYTES);
@@ -171,6 +171,6 @@ interface Part {
   segment: string;
   key: ChunkKey;
   nonces: ChunkNonces;
-  /** Chunks opened so far. */
+  /** Number of opened chunks. */
   chunks: number;
 }

@@ -1,10 +1,10 @@
 /**
- * The token counts that an engine reports inside a sealed response, to compare with the gateway's usage records. The
- * gateway counts what the node reported outside the seal.
+ * Reads the token counts that an engine reports inside a sealed response, to compare them with the gateway's usage
+ * records. The gateway counts what the node reported outside the seal.
  */
 
 /**
- * Undefined: the response reports none. A stream reports usage only if the request asks for it
+ * Undefined if the response does not report it. A stream reports usage only if the request asks for it
  * (`stream_options.include_usage`).
  */
 export interface SaidUsage {
@@ -12,7 +12,7 @@ export interface SaidUsage {
   completion: number | undefined;
 }
 
-/** Usage is at the end of a response, or just before its last events, so only this tail is kept. */
+/** Bytes kept of a response's end: usage is at the end, or just before the last events. */
 const TAIL_BYTES = 16 * 1024;
 const NAMES = {
   prompt: ['prompt_tokens', 'input_tokens'],
@@ -31,13 +31,13 @@ export class UsageReader {
     this.#tail = tail;
   }
 
-  /** From the text that was pushed so far. */
+  /** Token counts in the text that was pushed so far. */
   get said(): SaidUsage {
     return readAnswerUsage(new TextDecoder().decode(this.#tail));
   }
 }
 
-/** The last `"usage": {…}` of a text. Quotes in an answer's text are escaped, so they cannot match. */
+/** The last `"usage": {…}` of a text. Quotes inside a response's text are escaped, so they cannot match. */
 export function readAnswerUsage(text: string): SaidUsage {
   const [, inside = ''] = [...text.matchAll(/"usage"\s*:\s*\{([\s\S]{0,2000})/g)].at(-1) ?? [];
   const count = (names: readonly string[]) => {

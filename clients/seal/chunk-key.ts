@@ -1,5 +1,5 @@
 /**
- * AES-256-GCM under the key of one response. Node's own implementation is synchronous. WebCrypto, in browsers and
+ * AES-256-GCM with the key of one response. Node's own implementation is synchronous. WebCrypto, in browsers and
  * workerd, returns a promise for each chunk.
  */
 import { TAG_BYTES } from '../../shared/seal/hpke-suite.ts';
@@ -9,7 +9,7 @@ export interface ChunkKey {
   open(nonce: Uint8Array<ArrayBuffer>, aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
-/** The used part of node:crypto, because a page that seals has no Node types. */
+/** The part of node:crypto that is used here, because a page that seals has no Node types. */
 interface NodeCrypto {
   createSecretKey(raw: Uint8Array): object;
   createDecipheriv(name: 'aes-256-gcm', key: object, nonce: Uint8Array, options: { authTagLength: number }): Decipher;
@@ -22,7 +22,7 @@ interface Decipher {
   final(): Uint8Array;
 }
 
-/** Null outside Node. A bundle for browsers contains no import of it. */
+/** Null outside Node. It is not imported, so that a bundle for browsers contains no import of node:crypto. */
 function nodeCrypto(): NodeCrypto | null {
   const { process } = globalThis as {
     process?: { getBuiltinModule?: (name: 'node:crypto') => NodeCrypto | undefined };
@@ -30,7 +30,7 @@ function nodeCrypto(): NodeCrypto | null {
   return process?.getBuiltinModule?.('node:crypto') ?? null;
 }
 
-/** @param raw 32 bytes. @param node null: WebCrypto. */
+/** @param raw the key, 32 bytes @param node null: use WebCrypto */
 export async function chunkKey(raw: Uint8Array<ArrayBuffer>, node = nodeCrypto()): Promise<ChunkKey> {
   return node === null ? webKey(raw) : nodeKey(raw, node);
 }

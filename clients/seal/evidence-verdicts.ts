@@ -1,6 +1,6 @@
 /**
- * Evidence of nodes, for clients with a verifier. If the verifier accepts a node, it is asked once per key; otherwise
- * it is asked again after a while. The request for evidence is sealed to this node only.
+ * Checks evidence of nodes, for clients with a verifier. An accepted node is asked once per key, any other again after
+ * a while. The request for evidence is sealed to the node itself.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import {
@@ -18,30 +18,27 @@ import { seal } from './seal-request.ts';
 
 export interface Evidence {
   node: SealNode;
-  /** In the node's spelling: `tdx`, `snp`, `nvidia`. */
+  /** As the node writes them: `tdx`, `snp`, `nvidia`. */
   kinds: readonly string[];
-  /** Output of the provider's helper program. */
+  /** The output of the provider's helper program. */
   bytes: Uint8Array;
-  /** 64 bytes that the report must contain. They are derived from the node's key and a fresh nonce. */
+  /** 64 bytes that the report must contain, derived from the node's key and a fresh nonce. */
   reportData: Uint8Array;
 }
 
-/**
- * Judges a machine. The verifier decides if the manufacturer's signatures, the measurements and the GPUs are good
- * enough.
- */
+/** Judges a machine: whether the manufacturer's signatures, the measurements and the GPUs are good enough. */
 export interface EvidenceVerifier {
-  /** False, or a rejection: nothing is sealed to the node. */
+  /** If it returns false or rejects, nothing is sealed to the node. */
   verify(evidence: Evidence): boolean | Promise<boolean>;
 }
 
-/** Cached verdicts; if the oldest is dropped, its node is judged again. */
+/** Maximum number of cached verdicts. If the oldest is dropped, its node is judged again. */
 const JUDGED_MAX = 256;
-/** How long a refusal holds, because a report takes a machine seconds. */
+/** How long a refusal holds. A report takes a machine seconds, so it is not requested more often. */
 const REFUSED_MS = 5 * 60_000;
 /** How long a node is skipped if it gave no evidence or the verifier failed. */
 const FAILED_MS = 10_000;
-/** Twice the evidence, for base64 in JSON. */
+/** Maximum length of an answer: twice the evidence, which is base64 in JSON. */
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const EVIDENCE_TIMEOUT_MS = 45_000;
 
@@ -49,7 +46,7 @@ const UNPROVEN = 'The verifier took the evidence of no node that serves the mode
 
 type Verdict = { kind: 'good' | 'refused' } | { kind: 'failed'; cause: unknown };
 
-/** An acceptance holds as long as its key. */
+/** How long each verdict holds. An acceptance holds as long as the node's key. */
 const HOLDS_MS = { good: Number.POSITIVE_INFINITY, refused: REFUSED_MS, failed: FAILED_MS };
 
 interface Judged {
@@ -72,7 +69,7 @@ export class VerdictCache {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** Verdicts by `kid`. Failures by key and caller, because a wrong API key of one caller is not the node's fault. */
+  /** Verdicts by `kid`. Failures also by caller, because one caller's wrong API key is not the node's fault. */
   readonly #judged = new Map<string, Judged>();
   /** Running judgments, by key and caller: at most as many as waiting requests. */
   readonly #asked = new Map<string, Promise<Verdict>>();
@@ -84,8 +81,8 @@ export class VerdictCache {
   }
 
   /**
-   * The first `count` nodes that the verifier accepts. @throws SealClientError no_candidate, with the last failure as
-   * its cause
+   * The first `count` nodes that the verifier accepts.
+   * @throws SealClientError no_candidate, with the last failure as its cause
    */
   async among(nodes: readonly SealNode[], count: number, asking: Asking): Promise<SealNode[]> {
     const good: SealNode[] = [];
@@ -135,7 +132,7 @@ export class VerdictCache {
     if (this.#judged.size > JUDGED_MAX && oldest !== undefined) this.#judged.delete(oldest);
   }
 
-  /** @throws if the node gave no evidence, or the verifier throws */
+  /** @throws if the node gives no evidence, or the verifier throws */
   async #judge(node: SealNode, { base, model, headers }: Asking): Promise<'good' | 'refused'> {
     const nonce = globalThis.crypto.getRandomValues(new Uint8Array(EVIDENCE_NONCE_BYTES));
     const body = new TextEncoder().encode(JSON.stringify({ model, nonce: toBase64url(nonce) }));
@@ -165,7 +162,7 @@ export class VerdictCache {
   }
 }
 
-/** @throws the opener's errors; RangeError above the bound */
+/** @throws the opener's errors; RangeError if the text is too long */
 async function wholeOf(opener: AnswerOpener): Promise<string> {
   const decoder = new TextDecoder();
   let [text, bytes] = ['', 0];

@@ -5,7 +5,7 @@ import { concatBytes } from '../../shared/seal/plain-bytes.ts';
 import { SealClientError } from './seal-client-error.ts';
 import type { ClearRequest } from './seal-request.ts';
 
-/** `believes`: the caller allows aliases. @throws SealClientError alias, not_sealable: nothing was sent */
+/** @param believes true if the caller allows aliases @throws SealClientError alias, not_sealable; nothing was sent */
 export function withModelName(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
   if (model === clear.model) return clear;
   const says = `'${clear.model}' is another name of '${model}', says the gateway, and no one signed that`;

@@ -1,4 +1,4 @@
-/** Nodes that a request may be sealed to. The gateway lists them, and the pins decide which of them are trusted. */
+/** Nodes to which a request may be sealed. The gateway lists them, and the pins decide which of them are trusted. */
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES } from '../../shared/seal/hpke-suite.ts';
 import { isRecord } from '../../shared/seal/is-record.ts';
@@ -15,7 +15,9 @@ import { readSealCandidates, type SealCandidate } from '../../shared/seal/seal-c
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { SealClientError } from './seal-client-error.ts';
 
-/** `pinned`: the provider's own root vouches for the key. `registry`: only the gateway's claim. */
+/**
+ * `pinned`: the provider's own root key vouches for the key. `registry`: only the gateway claims that it is the node's.
+ */
 export type SealMode = 'pinned' | 'registry';
 
 export interface SealNode {
@@ -23,42 +25,42 @@ export interface SealNode {
   provider: string;
   mode: SealMode;
   kid: string;
-  /** Raw X25519. */
+  /** The raw X25519 key. */
   key: Uint8Array<ArrayBuffer>;
-  /** Seconds since 1970. */
+  /** End of the key's validity, in seconds since 1970. */
   until: number;
   /** Kinds of evidence that the node claims to have: tdx, snp, nvidia. Absent: none. */
   evidence?: readonly string[] | undefined;
 }
 
-/** Root keys by provider, base64url. */
+/** Root keys in base64url, by provider. */
 export type Pins = Readonly<Record<string, string>>;
 
-/** The same as in the route's cache-control. */
+/** How long a list is reused: as long as the route's cache-control says. */
 const FRESH_MS = 30_000;
-/** Cached lists of one client, by model and headers. The oldest is dropped first. */
+/** Maximum number of cached lists of one client, by model and headers. The oldest is dropped. */
 const LISTS_MAX = 64;
 const ANSWER_MAX_BYTES = 64 * 1024;
 const DISCOVERY_MS = 10_000;
 
 interface CandidatesOptions {
   pins: Pins | undefined;
-  /** Number of nodes that a request is sealed to. */
+  /** Number of nodes to which a request is sealed. */
   count: number;
   fetch: typeof globalThis.fetch;
   now(): number;
 }
 
 interface Asked {
-  /** The gateway, up to `/v1`. */
+  /** The gateway's URL up to `/v1`. */
   base: string;
   model: string;
-  /** The key, trust and session headers of the request. */
+  /** Headers of the request with the key, the trusted providers and the session. */
   headers: Headers;
 }
 
 interface SealList {
-  /** The canonical name of the model according to the gateway: the requested name may be an alias. */
+  /** The model's canonical name according to the gateway: the requested name may be an alias. */
   model: string;
   nodes: SealNode[];
 }
@@ -72,7 +74,7 @@ export class Candidates {
   readonly #options: CandidatesOptions;
   readonly #lists = new Map<string, Listed>();
 
-  /** @throws RangeError for a pin that is not a key: no node could ever match it */
+  /** @throws RangeError for a pin that is not a key, because no node could match it */
   constructor(options: CandidatesOptions) {
     for (const [provider, pin] of Object.entries(options.pins ?? {}))
       if (fromBase64url(pin, SEAL_KEY_BYTES)?.length !== SEAL_KEY_BYTES)
@@ -80,7 +82,7 @@ export class Candidates {
     this.#options = options;
   }
 
-  /** @throws SealClientError no_candidate, no_discovery; Response: the gateway's refusal, unchanged */
+  /** @throws SealClientError no_candidate, no_discovery; a Response: the gateway's refusal, unchanged */
   get(asked: Asked, fresh: boolean): Promise<SealList> {
     const now = this.#options.now();
     const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
@@ -105,7 +107,8 @@ export class Candidates {
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
     const query = new URLSearchParams({ model: asked });
-    // A list has sixteen nodes, so nodes of other providers must not take the places.
+    // The gateway lists at most sixteen nodes, so it is told the providers. Otherwise nodes of other providers could
+    // fill the list.
     for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
     const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
@@ -122,7 +125,7 @@ export class Candidates {
   }
 }
 
-/** Headers that decide which nodes a request may be sent to, and in which order. */
+/** Headers that decide to which nodes a request may be sent, and in which order. */
 const WITH = [
   'authorization',
   'x-api-key',
@@ -164,7 +167,7 @@ function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | u
   return `No node that serves '${model}' is vouched for by a pinned provider (${pinned}); there are nodes of ${providers}.`;
 }
 
-/** Undefined: the node is not trusted. */
+/** Undefined if the node is not trusted. */
 export async function verifyCandidate(
   { session, provider, key: text, kid, until, vouch, evidence }: SealCandidate,
   pins: Pins | undefined,

@@ -1,6 +1,8 @@
-/** `pinned`: the provider's own root vouches for the key. `registry`: only the gateway's claim. */
+/**
+ * `pinned`: the provider's own root key vouches for the key. `registry`: only the gateway claims that it is the node's.
+ */
 export type SealMode = 'pinned' | 'registry';
-/** Root keys by provider, base64url. */
+/** Root keys in base64url, by provider. */
 export type Pins = Readonly<Record<string, string>>;
 export interface SealNode {
   session: string;
@@ -11,7 +13,7 @@ export interface SealNode {
   until: number;
   evidence?: readonly string[] | undefined;
 }
-/** A node's evidence about its machine. `reportData`: 64 bytes that its report must contain. */
+/** A node's evidence about its machine. `reportData`: 64 bytes that the report must contain. */
 export interface Evidence {
   node: SealNode;
   kinds: readonly string[];
@@ -29,14 +31,14 @@ export interface SaidUsage {
 export interface SealOptions {
   pins?: Pins | undefined;
   candidates?: number;
-  /** Trust the gateway about aliases of models. Default false. */
+  /** True to accept the gateway's claims about aliases of models. Default: false. */
   aliases?: boolean;
   /**
-   * If the node of a stream is lost, the stream continues at another candidate; the candidates can then read each
-   * other's responses. Default false.
+   * If the node of a stream is lost, another candidate continues the stream. The candidates can then read each other's
+   * responses. Default: false.
    */
   resume?: boolean;
-  /** Seal only to nodes with evidence that it accepts. */
+  /** Seals only to nodes whose evidence this verifier accepts. */
   verifier?: EvidenceVerifier | undefined;
   fetch?: typeof globalThis.fetch | undefined;
   onAnswer?(node: SealNode): void;

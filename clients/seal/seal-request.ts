@@ -1,4 +1,4 @@
-/** Seals one request: its body once, and the key of the body once per node. */
+/** Seals one request: its body once, and the body's key once per node. */
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { ChunkNonces } from '../../shared/seal/chunk-nonces.ts';
@@ -31,10 +31,10 @@ import type { SealNode } from './pinned-candidates.ts';
 const { subtle } = globalThis.crypto;
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
 
-/** Opens a response of one of the nodes. */
+/** What opens a response of one of the nodes. */
 export interface AnswerSecret {
   node: SealNode;
-  /** `enc`; or the `kid`, if each of the nodes may continue another node's stream. */
+  /** `enc`; or the `kid` if each of the nodes may continue another node's stream. */
   salt: Uint8Array;
   secret: Uint8Array;
 }
@@ -42,9 +42,9 @@ export interface AnswerSecret {
 export interface SealedRequest {
   headers: Record<string, string>;
   body: Uint8Array<ArrayBuffer>;
-  /** By `kid`. */
+  /** Secrets by `kid`. */
   secrets: ReadonlyMap<string, AnswerSecret>;
-  /** Another of the nodes may continue the stream. */
+  /** True if another of the nodes may continue the stream. */
   resume: boolean;
 }
 
@@ -54,16 +54,16 @@ export interface ClearRequest {
   stream: boolean;
   headers: SealedHeaders;
   body: Uint8Array;
-  /** For a stream: another of the nodes may continue it. */
+  /** For a stream: true if another of the nodes may continue it. */
   resume?: boolean;
 }
 
-/** How long a request may be answered: retries on other nodes need only minutes. */
+/** Seconds for which a request may be answered. Retries on other nodes need only minutes. */
 const LIFE_S = 10 * 60;
-/** A resumable stream may be continued for as long as nodes accept it. */
+/** The same for a resumable stream: as long as nodes accept. */
 const RESUMABLE_LIFE_S = SEALED_LIFE_MAX_S;
 
-/** `now`: seconds since 1970. */
+/** @param now seconds since 1970 */
 export async function seal(clear: ClearRequest, nodes: readonly SealNode[], now: number): Promise<SealedRequest> {
   const random = globalThis.crypto.getRandomValues.bind(globalThis.crypto);
   const at = Math.floor(now);
@@ -111,7 +111,7 @@ async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array, shared
   return { envelope: writeEnvelope({ kid, enc, sealed }), secret };
 }
 
-/** A secret that all nodes of the request have: each can read and continue what another node sealed. */
+/** A secret that all nodes of the request can derive, so that each can read and continue what another node sealed. */
 async function resumableSecret(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array): Promise<Uint8Array> {
   const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits']);
   const info = new Uint8Array(LABEL_RESUMABLE);
@@ -119,7 +119,7 @@ async function resumableSecret(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array): 
   return new Uint8Array(await subtle.deriveBits(hkdf, base, RESPONSE_NONCE_BYTES * 8));
 }
 
-/** Exported for test vectors: `cek` and `salt` are random. */
+/** Exported for test vectors, because `cek` and `salt` are random otherwise. */
 export async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, content: Uint8Array) {
   const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits', 'deriveKey']);
   const hkdf = (info: Uint8Array<ArrayBuffer>) => ({ name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(salt), info });

@@ -1,6 +1,6 @@
 /**
  * A `fetch` that seals requests to nodes of providers that its caller trusts, and opens their responses. It is for SDKs
- * that accept one (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway in between sees the model, the sizes
+ * that take a fetch (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway in between sees the model, the sizes
  * and the times.
  */
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
@@ -21,18 +21,24 @@ export interface SealOptions {
    * gateway about the nodes' keys. That protects against a gateway that only reads, not against one that lies.
    */
   pins?: Pins | undefined;
-  /** Nodes that each request is sealed to, 1 to 16: the gateway can try as many without another request. Default 3. */
+  /**
+   * Number of nodes to which each request is sealed, 1 to 16. The gateway can try as many without another request.
+   * Default: 3.
+   */
   candidates?: number;
-  /** Resolve aliases of models as the gateway says. It can then name any model of the trusted nodes. Default false. */
+  /**
+   * True to resolve aliases of models as the gateway says. The gateway can then choose any model of the trusted nodes.
+   * Default: false.
+   */
   aliases?: boolean;
   /**
-   * If the node of a chat or completion stream is lost, the stream continues at another candidate; the request header
-   * `x-otela-resume: 1` means the same. The candidates can then read each other's responses to it. Default false.
+   * If the node of a chat or completion stream is lost, another candidate continues the stream; the request header
+   * `x-otela-resume: 1` means the same. The candidates can then read each other's responses to it. Default: false.
    */
   resume?: boolean;
   /**
-   * Seal only to nodes with evidence that it accepts; nodes without evidence are left out. docs/sealed.md lists what it
-   * must check.
+   * Seals only to nodes whose evidence this verifier accepts; nodes without evidence are skipped. docs/sealed.md lists
+   * what a verifier must check.
    */
   verifier?: EvidenceVerifier | undefined;
   /** Sends the sealed requests. Default: the runtime's `fetch`. */
@@ -48,25 +54,25 @@ export interface SealOptions {
 const CANDIDATES_DEFAULT = 3;
 const CANDIDATES_MAX = 16;
 
-/** Client headers that nodes need; they are sealed inside the request. */
+/** Headers of the client that nodes need. They are sealed inside the request. */
 const INSIDE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'];
 /**
- * Headers that gateways need. SDKs' own headers (`x-stainless-…`, `user-agent`) reveal more about the client than is
- * necessary.
+ * Headers that gateways need. SDKs' own headers (`x-stainless-…`, `user-agent`) are not among them, because they reveal
+ * more about the client than is necessary.
  */
 const OUTSIDE =
   /^(?:authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*)$/;
-/** Gateway headers that SDKs obey or show; the last three announce the end of a model. */
+/** Headers of the gateway that SDKs act on or show. The last three announce the end of a model. */
 const FROM_GATEWAY =
   /^(?:x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*|deprecation|sunset|link)$/;
 
-/** Members of a body's `metadata` that gateways obey, which are therefore sent in clear. */
+/** Members of a body's `metadata` that gateways act on. They are therefore also sent in clear text. */
 const ROUTING = /^otela_(?:trusted_providers|require|prefer)$/;
 const PRINTABLE = /^[\x20-\x7e]{0,4096}$/;
 
 const SEALABLE = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 
-/** Marks a response that no node sealed, such as the gateway's own errors, which are passed on. */
+/** Marks a response that no node sealed, such as an error of the gateway, which is passed on. */
 export const UNAUTHENTICATED_HEADER = 'x-otela-unauthenticated';
 
 export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch {
@@ -86,7 +92,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       return { model, nodes: judged === undefined ? nodes : await judged.among(nodes, candidates, asking) };
     };
     const send = async (fresh: boolean) => {
-      // Other requests may wait for the same list, so aborting this one does not abort the list.
+      // Other requests may wait for the same list, so aborting this request does not abort the list.
       const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
       const sealed = await seal(withModelName(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
@@ -103,14 +109,14 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       if (await isStale(response)) ({ sealed, response } = await send(true));
       return await opened(response, sealed, options);
     } catch (error) {
-      // The gateway refused to list nodes: its response answers this request.
+      // The gateway refused to list nodes. Its response answers this request.
       if (error instanceof Response) return unauthenticated(error);
       throw error;
     }
   };
 }
 
-/** @throws the error of `work`; or immediately the reason of the abort */
+/** @throws the error of `work`, or the reason of the abort as soon as `signal` aborts */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let leave = () => {};
   const aborted = new Promise<never>((_, reject) => {
@@ -130,14 +136,14 @@ function outside(headers: Headers): Record<string, string> {
 }
 
 interface ReadRequest {
-  /** The gateway, up to `/v1`. */
+  /** The gateway's URL up to `/v1`. */
   base: string;
   clear: ClearRequest;
-  /** Including routing from the body, which the gateway does not see. */
+  /** Headers, including routing from the body, which the gateway does not see. */
   headers: Headers;
 }
 
-/** @throws SealClientError not_sealable: it was not sent, and must not be sent in clear */
+/** @throws SealClientError not_sealable; the request was not sent, and must not be sent in clear text */
 async function readClear(request: Request, resumes: boolean): Promise<ReadRequest> {
   const { pathname, origin } = new URL(request.url);
   const at = pathname.lastIndexOf('/v1/');
@@ -164,8 +170,8 @@ async function readClear(request: Request, resumes: boolean): Promise<ReadReques
 }
 
 /**
- * Copies routing from `metadata` into headers: the trusted providers, and the requirements of the node. @throws
- * SealClientError not_sealable
+ * Copies routing from `metadata` into headers: the trusted providers, and the requirements for nodes.
+ * @throws SealClientError not_sealable
  */
 function routed(headers: Headers, metadata: unknown): Headers {
   const all = new Headers(headers);
@@ -187,7 +193,7 @@ function jsonFields(body: Uint8Array): Record<string, unknown> {
     const value: unknown = JSON.parse(new TextDecoder().decode(body));
     if (isRecord(value)) return value;
   } catch {
-    // reported below
+    // the error below is thrown
   }
   throw new SealClientError('not_sealable', 'The request is no JSON object; nothing was sent.');
 }
@@ -249,7 +255,7 @@ async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
 }
 
 interface BodyEvents {
-  /** Undefined: the caller does not ask for usage. */
+  /** Undefined if the caller does not ask for usage. */
   reader: UsageReader | undefined;
   continued(node: SealNode): void;
   said(usage: SaidUsage): void;

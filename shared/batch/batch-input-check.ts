@@ -12,37 +12,37 @@ import { lineFault } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { promptPrefixHash } from './prompt-prefix.ts';
 
-/** OpenAI's limits of one batch. */
+/** OpenAI's limits for one batch. */
 export const LINES_MAX = 50_000;
 const EMBEDDING_INPUTS_MAX = 50_000;
 export const INPUT_MAX_BYTES = 200_000_000;
-/** Longest line. A line becomes one request; larger inputs belong in files that the line refers to. */
+/** Maximum length of a line. A line becomes one request; larger inputs belong in files to which the line refers. */
 export const LINE_MAX_BYTES = 4 * 1024 * 1024;
-/** Maximum number of errors that a failed batch lists. OpenAI limits the list, too. */
+/** Maximum number of errors in a failed batch's list. OpenAI also limits it. */
 export const ERRORS_MAX = 1_000;
 
-/** Size of one lease: whichever limit is reached first. */
+/** Maximum size of one chunk; the first limit that is reached counts. */
 export const CHUNK_LINES = 100;
 export const CHUNK_BYTES = 256 * 1024;
 
-/** Consecutive lines of the input file. */
+/** A chunk: consecutive lines of the input file. */
 export interface ChunkRange {
   /** Offset of the first line in the file, in bytes. */
   offset: number;
-  /** Bytes from the start of the first line to the end of the last. */
+  /** Bytes from the start of the first line to the end of the last one. */
   bytes: number;
-  /** Length of its longest line; absent in chunks that an earlier version stored. */
+  /** Length of the longest line in bytes. Absent in chunks that an earlier version stored. */
   longest?: number;
   /** Index of the first line, from 0, not counting blank lines. */
   first: number;
   lines: number;
-  /** The prompt prefix of its first line. */
+  /** Hash of the first line's prompt prefix. */
   prefix: number;
-  /** Index of the demands that all of its lines share. */
+  /** Index of the requirements that all lines of the chunk share. */
   demands: number;
 }
 
-/** The requirements for nodes that may run a line. The lines of one chunk share them, so a lease is filtered once. */
+/** The requirements for nodes that may run a line. All lines of a chunk share them, so a lease is filtered once. */
 export interface LineRequirements {
   model: string;
   /** `metadata.otela_require`, as written. */
@@ -51,26 +51,32 @@ export interface LineRequirements {
   trustedProviders?: string;
 }
 
-/** Different demands per file. More would mean one per line, and leases could not be ordered. */
+/**
+ * Maximum number of different requirements per file. With more, each line might have its own, and leases could not be
+ * ordered.
+ */
 export const LINE_REQUIREMENTS_MAX = 64;
 
 export interface CheckedInput {
   lines: number;
-  /** The file's only model; undefined if lines name several and that is allowed. */
+  /** The file's only model. Undefined if lines name several models and that is allowed. */
   model?: string;
   chunks: ChunkRange[];
   demands: LineRequirements[];
-  /** If not empty, the batch fails. At most `ERRORS_MAX`. */
+  /** If not empty, the batch fails. At most ERRORS_MAX. */
   errors: BatchError[];
 }
 
 interface CheckOptions {
   endpoint: BatchEndpoint;
-  /** True if the batch's owner may use this model. Called once per model; absent: all. */
+  /** True if the batch's owner may use this model. Called once per model. Absent: all models are allowed. */
   allowsModel?(model: string): boolean;
 }
 
-/** Checks a batch's input as it arrives, in one pass. Memory: the ids and 20 bytes per chunk, never the file. */
+/**
+ * Checks a batch's input as it arrives, in one pass. Uses memory for the ids and 20 bytes per chunk, never for the
+ * file.
+ */
 export class InputCheck {
   readonly #options: CheckOptions;
   readonly #splitter: LineSplitter;
@@ -158,10 +164,10 @@ export class InputCheck {
     if (known === true) return;
     if (known === undefined) {
       const allowed = this.#options.allowsModel?.(model) ?? true;
-      // The batch has failed already, so a file with a model per line must not fill the map.
+      // The map is bounded: the batch has already failed, and a file may have a model per line.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
       if (allowed && this.#models.size === 1) return;
-      // Like OpenAI: one model per file.
+      // One model per file, as at OpenAI.
       if (allowed) {
         const message = 'All lines of a batch must name the same model.';
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
@@ -227,7 +233,7 @@ export class InputCheck {
   }
 }
 
-/** @param of prefix of its `param` */
+/** @param of prefix of the error's `param` */
 function lineError({ code, message, param }: ApiError, line: number, of: string): BatchError {
   if (code === 'invalid_json') return { ...notJson(line), message: message.replace('The request body', 'This line') };
   return { code, message: message.replace('the request body', 'this line'), param: param && `${of}${param}`, line };

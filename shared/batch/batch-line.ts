@@ -19,8 +19,8 @@ export interface BatchError {
 }
 
 /**
- * Longest `custom_id`, in UTF-16 units. OpenAI states no limit; 50,000 of these are kept in memory while a file is
- * checked.
+ * Maximum length of a `custom_id`, in UTF-16 units. OpenAI states no limit; 50,000 of them are in memory while a file
+ * is checked.
  */
 const CUSTOM_ID_MAX = 256;
 
@@ -28,7 +28,7 @@ const CUSTOM_ID_MAX = 256;
 const RESTRICTION_MAX = 4_096;
 
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
-/** What each endpoint's body needs besides the model. */
+/** What each endpoint's body needs in addition to the model. */
 const CONTENT: Record<BatchEndpoint, string> = {
   '/v1/chat/completions': 'messages',
   '/v1/completions': 'prompt',
@@ -65,7 +65,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
-  // Engines also accept "true" and 1.
+  // Engines accept "true" and 1 too.
   if (body.stream !== undefined && body.stream !== null && body.stream !== false)
     add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
   for (const name of misread(body))
@@ -81,8 +81,8 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
 }
 
 /**
- * Go's encoding/json accepts `Model` as `model`, which could replace the checked value. An unreadable list of providers
- * must not be ignored.
+ * Members that engines may read differently. Go's encoding/json accepts `Model` as `model`, which could replace the
+ * checked value. An unreadable list of providers must not be ignored.
  */
 function misread(body: Json): string[] {
   const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');

@@ -1,31 +1,31 @@
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { type Crypto, SIGNATURE_BYTES } from '../lattice/crypto-interface.ts';
 
-/** Header with time, nonce and signature, separated by dots. */
+/** Header of a batch request with time, nonce and signature, separated by dots. */
 export const BATCH_SIGNATURE_HEADER = 'x-otela-signature';
 /**
- * The gateway's clock in milliseconds since the epoch, sent with a refusal that another time in the signature would
- * have avoided.
+ * Header with the gateway's clock in milliseconds since 1970. It is sent with a refusal that a correct time in the
+ * signature would have avoided.
  */
 export const CLOCK_HEADER = 'x-otela-clock';
 /**
- * Allows for the time from signing to arrival through a slow proxy, and for the difference of two clocks. Nonces are
- * remembered this long.
+ * Maximum difference between the signature's time and the gateway's clock. It allows for a slow proxy and for
+ * inaccurate clocks. Nonces are remembered for this long.
  */
 export const BATCH_SKEW_MS = 60_000;
-/** Base64url, of 12 random bytes. */
+/** 12 random bytes in base64url. */
 const BATCH_NONCE = /^[\w-]{16}$/;
 
 export interface BatchStamp {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   at: number;
   nonce: string;
 }
 
 /**
- * What a session signs to request batch work: a request with this body, at this path, to this gateway, once and at
- * about this time. `audience` keeps another gateway from forwarding the request as its own. The stamp keeps an
- * eavesdropper from sending it again.
+ * The message that a session signs to request batch work: a request with this body, at this path, to this gateway, once
+ * and at about this time. `audience` keeps another gateway from forwarding the request as its own. Time and nonce keep
+ * an eavesdropper from sending it again.
  */
 export function batchRequestMessage(
   { session, audience, path, at, nonce }: BatchStamp & { session: string; audience: string; path: string },
@@ -44,7 +44,7 @@ export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8A
   return `${at}.${nonce}.${toBase64url(signature)}`;
 }
 
-/** Undefined: malformed. `former`: from an agent that signs neither time nor nonce. */
+/** Undefined if the header is malformed. `former`: an older agent signed neither time nor nonce. */
 export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
   const [at = '', nonce = '', rest = ''] = text.split('.');
   if (!text.includes('.'))

@@ -1,4 +1,4 @@
-/** OpenAI's states of a batch. The enum is closed: SDKs refuse another value. */
+/** OpenAI's states of a batch. SDKs refuse any other value. */
 export const BATCH_STATUSES = [
   'validating',
   'failed',
@@ -22,7 +22,7 @@ const NEXT: Record<BatchStatus, readonly BatchStatus[]> = {
   cancelled: [],
 };
 
-/** Unix seconds at which the batch entered a state; null until then. */
+/** When the batch entered each state, in seconds since 1970; null until then. */
 export interface BatchTimes {
   created_at: number;
   in_progress_at: number | null;
@@ -35,7 +35,7 @@ export interface BatchTimes {
   cancelled_at: number | null;
 }
 
-/** For each state, the field with its time. `validating` starts at `created_at`. */
+/** The field with the time of each state. `validating` starts at `created_at`. */
 const TIME_OF: Record<Exclude<BatchStatus, 'validating'>, Exclude<keyof BatchTimes, 'created_at' | 'expires_at'>> = {
   in_progress: 'in_progress_at',
   finalizing: 'finalizing_at',
@@ -50,14 +50,14 @@ export function isTerminal(status: BatchStatus): boolean {
   return NEXT[status].length === 0;
 }
 
-/** True if results are accepted. Results of running lines are also accepted while cancelling. */
+/** True if results are accepted. While the batch is being cancelled, results of running lines still are. */
 export function acceptsResults(status: BatchStatus): boolean {
   return status === 'in_progress' || status === 'cancelling';
 }
 
 /**
- * @returns the state and times after the transition, or undefined if it is not allowed: compare-and-set in the caller's
- * transaction
+ * @returns the state and times after the transition; undefined if it is not allowed. Compare and set in the caller's
+ * transaction.
  */
 export function transition(
   from: BatchStatus,

@@ -1,21 +1,21 @@
-/** Users' Python functions as contexts of batches; see docs/functions.md. */
+/** Users' Python functions, which run as contexts of batches; see docs/functions.md. */
 
-/** Exists only in batches. */
+/** This endpoint exists only in batches. */
 export const FUNCTIONS_ENDPOINT = '/v1/otela/functions';
-/** Size of one Python file. It loads weights and data itself. */
+/** Maximum size of one Python file. The file loads weights and data itself. */
 export const FUNCTION_MAX_BYTES = 512 * 1024;
-/** Length of a function's failure message in a line's error. */
+/** Maximum length of a function's failure message in a line's error. */
 export const WHY_MAX = 1_024;
 
 const MODEL = /^function:(file-[A-Za-z0-9_-]{1,64})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?$/;
 
-/** What a line's `model` names: the file and, if the file has several functions, one of them. */
+/** What a line's `model` names: a file and, if the file has several functions, one of them. */
 interface FunctionName {
   file: string;
   name?: string;
 }
 
-/** Parses `function:FILE` or `function:FILE:NAME`; undefined: neither. */
+/** Parses `function:FILE` or `function:FILE:NAME`; undefined for any other text. */
 export function readFunctionName(model: string): FunctionName | undefined {
   const [, file, name] = MODEL.exec(model) ?? [];
   if (file === undefined) return undefined;
@@ -23,20 +23,20 @@ export function readFunctionName(model: string): FunctionName | undefined {
 }
 
 /**
- * The message whose hash names a context. It includes the owner, so two projects with the same file never share a
- * process.
+ * The message whose hash identifies a context. It includes the owner, so that two projects with the same file never
+ * share a process.
  */
 export function contextMessage(owner: string, codeSha256: string, name: string | undefined): string {
   return `otela-function-1\n${owner}\n${codeSha256}\n${name ?? ''}\n`;
 }
 
-/** Contexts that a node knows, by how soon each can run a line. */
+/** The contexts on a node, by how soon each can run a line. */
 export interface NodeContexts {
   ready: readonly string[];
   loading: readonly string[];
-  /** The file is stored here. */
+  /** The file is stored on the node. */
   stored: readonly string[];
-  /** Failed here a moment ago; not available now. */
+  /** The function failed on the node a moment ago, and is not available now. */
   broken: readonly string[];
 }
 

@@ -9,14 +9,16 @@ export const grantedLease = z.object({
   endpoint: z.string(),
   chunk: count,
   epoch: count,
-  /** Lines to run, by their index in the chunk. */
+  /** The lines to run, by their index in the chunk. */
   open: z.array(count).max(LINES_MAX),
   bytes: count,
   prefix: count,
   leaseMs: z.int().positive(),
-  /** Limit of reasoning tokens per answer, written into each line if the node's engine accepts such a limit. */
+  /**
+   * Maximum number of reasoning tokens per answer. Written into each line if the node's engine accepts such a limit.
+   */
   reasoningTokens: z.int().positive().exactOptional(),
-  /** For a batch of a function: what must be loaded to run the lines, and its owner. */
+  /** For a batch of a function: what must be loaded to run its lines, and the function's owner. */
   function: z
     .object({
       context: z.string(),
@@ -31,18 +33,18 @@ export type GrantedLease = z.infer<typeof grantedLease>;
 
 /** State of a lease after a renewal or a commit. */
 export const leaseState = z.object({
-  /** False: the lease has ended. Running lines may finish; no further lines start. */
+  /** False if the lease has ended. Running lines may finish, and no further lines start. */
   leased: z.boolean(),
   /**
-   * No line of the lease is needed any more: the batch was cancelled, or other nodes have answered all of them. Absent:
-   * false.
+   * True if no line of the lease is needed any more: the batch was cancelled, or other nodes have answered all of them.
+   * Absent: false.
    */
   stop: z.boolean().exactOptional(),
 });
 export type LeaseState = z.infer<typeof leaseState>;
 
 export const commitCountsSchema = leaseState.extend({
-  /** Lines that failed and must be retried here. */
+  /** Lines that failed and must be retried on this node. */
   again: z.array(count).max(LINES_MAX),
   /** Number of failed lines that another node retries. */
   elsewhere: count.exactOptional(),

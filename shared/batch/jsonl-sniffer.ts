@@ -2,10 +2,10 @@ import { parseJson } from '../text/parse-json.ts';
 import { LINE_MAX_BYTES } from './batch-input-check.ts';
 import { LineSplitter } from './line-splitter.ts';
 
-/** Lines that are tried before a file is considered not to be JSONL. */
+/** Number of lines that are tried before a file counts as not JSONL. */
 const TRIED_MAX = 1_000;
 
-/** Checks that at least one line is JSON: OpenAI refuses a batch file without any at upload. */
+/** Checks that at least one line is JSON. OpenAI refuses a batch file without any when it is uploaded. */
 export class JsonlSniffer {
   readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
   readonly #splitter = new LineSplitter(
@@ -22,7 +22,7 @@ export class JsonlSniffer {
     if (!this.#found && this.#tried < TRIED_MAX) this.#splitter.push(piece);
   }
 
-  /** The file is complete. An empty file counts as JSONL: its batch fails with `empty_file`. */
+  /** Call when the file is complete. True if it is JSONL. An empty file is: its batch fails with `empty_file`. */
   end(): boolean {
     if (!this.#found && this.#tried < TRIED_MAX) this.#splitter.end();
     return this.#found || this.#tried === 0;
@@ -35,7 +35,7 @@ export class JsonlSniffer {
       parseJson(this.#decoder.decode(bytes));
       this.#found = true;
     } catch {
-      // The next line may be JSON.
+      // This line is not JSON; the next one may be.
     }
   }
 }

@@ -1,33 +1,33 @@
 import type { ChunkRange } from './batch-input-check.ts';
 import { type Bitmap, countBits, emptyBitmap, hasBit, setBit } from './bitmap.ts';
 
-/** A node's right to run the open lines of a chunk until it ends. */
+/** A node's right to run the open lines of a chunk until the lease ends. */
 interface Lease {
-  /** Number of this lease within its chunk; later leases have higher numbers. */
+  /** Number of this lease within its chunk. Later leases have higher numbers. */
   epoch: number;
   node: string;
   grantedMs: number;
   expiresMs: number;
-  /** `expiresMs` as last stored. */
+  /** The value of `expiresMs` that was last stored. */
   storedMs?: number;
-  /** When it last brought a result; absent: never. */
+  /** When the lease last brought a result; absent: never. */
   progressMs?: number;
 }
 
-/** One row of storage. */
+/** One chunk as a row of storage. */
 export interface ChunkState extends ChunkRange {
   id: number;
-  /** Lines that have a result, success or error. */
+  /** Lines that have a result: a success or an error. */
   done: Bitmap;
-  /** Failures of the engine per line. */
+  /** Number of engine failures per line. */
   failures: Record<number, number>;
-  /** The epoch of the newest lease, 0 before the first. */
+  /** The epoch of the newest lease; 0 before the first lease. */
   epoch: number;
-  /** At most `LEASES_MAX`; the second one is speculative. */
+  /** Current leases. At most LEASES_MAX; the second one is speculative. */
   leases: Lease[];
-  /** The node where lines failed last; others get the chunk first. */
+  /** The node where lines failed last. Other nodes get the chunk before it. */
   avoid?: { node: string; untilMs: number };
-  /** The newest `HOLDERS_MAX` leases, including ended ones: only their nodes may commit. */
+  /** The newest HOLDERS_MAX leases, including ended ones. Only their nodes may commit. */
   holders: { epoch: number; node: string }[];
 }
 
@@ -46,40 +46,50 @@ export interface Grant {
   open: number[];
 }
 
-/** A second node may run a chunk whose first one is late. A third would waste more than it saves. */
+/**
+ * Maximum number of leases of one chunk. A second node may run a chunk whose first node is late; a third would waste
+ * more than it saves.
+ */
 const LEASES_MAX = 2;
-/** Failures of the engine itself before the line gets an error as its result. Evictions do not count. */
+/** Number of engine failures after which a line gets an error as its result. Evictions do not count. */
 export const ENGINE_FAILURES_MAX = 3;
-/** A chunk is late after this many median durations. */
+/** A chunk counts as late after this many median durations. */
 const LATE_FACTOR = 2;
-/** A node that was cut off for more than this many later leases of its chunk cannot commit any more. */
+/** The nodes of this many most recent leases of a chunk may still commit. */
 const HOLDERS_MAX = 8;
 /** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
-/** Leases are checked every 5 s. After a gap this long the process stood still, and has not read what nodes sent meanwhile. */
+/**
+ * Leases are checked every 5 s. After a gap of this length this process was stopped, and has not read what nodes sent
+ * meanwhile.
+ */
 const STALL_GAP_MS = 15_000;
-/** Time to renew a lease that ran out during such a gap: nodes renew every 10 s. */
+/** Additional time to renew a lease that expired during such a gap. Nodes renew every 10 s. */
 const EXCUSED_MS = 15_000;
-/** With fewer finished chunks there is no median to compare with. */
+/** Minimum number of finished chunks for a median. */
 const MEDIAN_OF = 5;
-/** A lease without results for this long ends, however often it is renewed: twice what an engine without counters has for one line. */
+/**
+ * A lease without results for this long ends even if it is renewed. It is twice the time limit of one line at an engine
+ * without counters.
+ */
 const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
-/** Durations used for the median. */
+/** Maximum number of durations from which the median is computed. */
 const DURATIONS_MAX = 64;
 
 /**
- * Leases and results of one batch. Execution is at least once, and the first result of a line wins: a lease says which
- * lines are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because
- * the work is as good. Pure: times are passed in. Changed chunks stay in `changed` until the caller has stored them.
+ * Leases and results of one batch. Each line runs at least once, and its first result counts: a lease says which lines
+ * are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because its
+ * results are just as good. Pure: times are arguments. Changed chunks stay in `changed` until the caller has stored
+ * them.
  */
 export class Ledger {
   readonly #chunks: ChunkState[];
-  /** Chunks to store, in the same transaction as the results. */
+  /** Chunks to store in the same transaction as the results. */
   readonly changed = new Set<ChunkState>();
   readonly #durationsMs: number[] = [];
   #open: number;
   #requeued = 0;
-  /** The last call of `expire`. */
+  /** When `expire` was last called. */
   #checkedMs: number | undefined;
 
   constructor(chunks: readonly ChunkState[]) {
@@ -99,22 +109,22 @@ export class Ledger {
     }));
   }
 
-  /** In the stored form. */
+  /** All chunks, in the stored form. */
   get chunks(): readonly ChunkState[] {
     return this.#chunks;
   }
 
-  /** Lines without a result. */
+  /** Number of lines without a result. */
   get open(): number {
     return this.#open;
   }
 
-  /** Lines that were leased, had no result when the lease ended, and became open again. */
+  /** Number of lines that were leased, had no result when the lease ended, and became open again. */
   get requeued(): number {
     return this.#requeued;
   }
 
-  /** Open lines that no node may run now. */
+  /** Number of open lines that no node may run now. */
   get waiting(): number {
     return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
   }
@@ -124,9 +134,9 @@ export class Ledger {
   }
 
   /**
-   * The next chunk for a node. Order: the prefix that the node last worked on, then the order of the file, then the
-   * chunk that is most overdue at another node.
-   * @param allowed which demands the node meets
+   * The next chunk for a node. First those with the prefix on which the node last worked, then in the order of the
+   * file, then the chunk that is most overdue at another node.
+   * @param allowed tells which requirements the node meets
    */
   grant(
     node: string,
@@ -156,9 +166,9 @@ export class Ledger {
   }
 
   /**
-   * A renewal is stored if it extends the lease by half of its life, so that after a restart the lease of a working
-   * node is still valid.
-   * @returns false if the lease has ended: the node stops the lines that it has not started
+   * Renews a lease. The renewal is stored if it extends the stored end by half of a lease's life, so that after a
+   * restart the lease of a working node is still valid.
+   * @returns false if the lease has ended: the node must not start its remaining lines
    */
   renew(ref: LeaseRef, nowMs: number, ttlMs: number): boolean {
     const lease = this.#leaseOf(ref);
@@ -177,8 +187,9 @@ export class Ledger {
   }
 
   /**
-   * Accepts results. @returns the lines whose result this is. The others already had one, or the node never held this
-   * lease; their results are dropped and not billed.
+   * Accepts results.
+   * @returns the lines whose result this is; other results are dropped and not billed, because the line already had
+   * one, or the node never held this lease
    */
   commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
     const chunk = this.#chunks[id];
@@ -201,9 +212,9 @@ export class Ledger {
   }
 
   /**
-   * An engine failed a line of this lease. @returns 'again', or 'exhausted' if the caller must commit an error as its
-   * result. A line that has a result, or whose lease has ended, is 'known': an old lease must not use up a line's
-   * retries.
+   * Counts an engine failure of a line of this lease.
+   * @returns 'again' to retry; 'exhausted' if the caller must commit an error as its result; 'known' if the line has a
+   * result or the lease has ended, because an old lease must not use up a line's retries
    */
   engineFailed(ref: LeaseRef, line: number): 'again' | 'exhausted' | 'known' {
     const chunk = this.#chunks[ref.chunk];
@@ -215,7 +226,7 @@ export class Ledger {
     return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
   }
 
-  /** The node of this lease failed lines that another node must retry. */
+  /** Call if the node of this lease failed lines that another node must retry. */
   avoid({ node, chunk: id }: LeaseRef, nowMs: number): void {
     const chunk = this.#chunks[id];
     if (chunk === undefined) return;
@@ -223,18 +234,18 @@ export class Ledger {
     this.changed.add(chunk);
   }
 
-  /** The node gives a lease back because it drains or was preempted. This uses no retry of its lines. */
+  /** Ends a lease that its node returns because it drains or was preempted. This uses no retry of its lines. */
   release({ node, chunk: id, epoch }: LeaseRef): boolean {
     const chunk = this.#chunks[id];
     return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;
   }
 
-  /** Ends the leases of nodes that are gone, or no longer allowed. */
+  /** Ends the leases of nodes that are gone or no longer allowed. */
   releaseNode(node: string): void {
     for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
   }
 
-  /** @returns when the next lease ends, or undefined */
+  /** Ends expired leases. @returns when the next lease ends, or undefined */
   expire(nowMs: number): number | undefined {
     const checkedMs = this.#checkedMs ?? nowMs;
     this.#checkedMs = nowMs;
@@ -256,7 +267,7 @@ export class Ledger {
     return chunk !== undefined && openLines(chunk) > 0;
   }
 
-  /** True if a chunk is late at its node, so that another node may run it as well. */
+  /** True if a chunk is late at its node, so that another node may run it too. */
   isLate(nowMs: number): boolean {
     return this.#latest('', nowMs, () => true) !== undefined;
   }

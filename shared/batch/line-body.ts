@@ -1,4 +1,4 @@
-/** The request of a line in its original bytes: parsing and serializing would lose digits of integers above 2^53. */
+/** The request of a line in its original bytes. Parsing and serializing would lose digits of integers above 2^53. */
 import { concat } from '../collections/concat.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import { type Edit, EditedBody, joinEdits } from '../openai/body-edits.ts';
@@ -8,18 +8,18 @@ import { duplicateKey } from '../openai/known-body-keys.ts';
 import { reasoningBudgetEdits } from '../openai/reasoning-budget.ts';
 import { scanJson, scanObject } from '../openai/scan-json-body.ts';
 
-/** vLLM's and SGLang's name. */
+/** The member's name in vLLM and SGLang. */
 const PRIORITY_KEY = 'priority';
-/** A longer key is not one of those that are searched for, even with escapes. */
+/** A longer key cannot be one of the searched keys, even if it contains escapes. */
 const KEY_MAX_BYTES = 128;
 const OPEN_OBJECT = 0x7b;
 
 const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'body']);
 
 /**
- * The bytes of the line's `body`; undefined: it has none.
+ * The bytes of the line's `body`; undefined if it has none.
  * @param line UTF-8
- * @param look called with `pos` at the body, which it must consume; absent: it is skipped
+ * @param look called with `pos` at the body, which it must consume; absent: the body is skipped
  * @throws ApiError 400 if the line is not a JSON object, is nested too deeply, or has one of its keys twice
  */
 export function lineBody(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
@@ -40,7 +40,8 @@ export function lineBody(line: Uint8Array, look?: (reader: JsonReader) => void):
 /**
  * Applies the checks of ordinary requests to a line, because its bytes go to the engine unchanged.
  * @param line UTF-8
- * @returns why its body is refused @throws ApiError 400 as `lineBody`
+ * @returns why the body is refused; undefined if it is valid
+ * @throws ApiError 400 as `lineBody`
  */
 export function lineFault(line: Uint8Array): ApiError | undefined {
   let fault: ApiError | undefined;
@@ -59,14 +60,14 @@ export function lineFault(line: Uint8Array): ApiError | undefined {
   return fault;
 }
 
-/** What its node sets for the engine, whatever the line contains. */
+/** What the node sets for its engine, whatever the line contains. */
 interface EngineOverrides {
   priority?: number | undefined;
-  /** Upper bound: a lower limit in the line is kept. */
+  /** An upper bound: a lower limit in the line is kept. */
   thinkingTokens?: number | undefined;
 }
 
-/** @throws ApiError 400, RangeError if the body was not checked by a gateway */
+/** @throws ApiError 400; RangeError if no gateway has checked the body */
 export function engineRequest(body: Uint8Array, { priority, thinkingTokens }: EngineOverrides): string {
   const { topEnd, thinking } = scanJson(body);
   const edits = new EditedBody(
@@ -80,7 +81,7 @@ export function engineRequest(body: Uint8Array, { priority, thinkingTokens }: En
   return decodeUtf8(concat([...edits.push(body), ...edits.end()]));
 }
 
-/** If a line has the key twice, both are replaced. */
+/** If a line has the key twice, both values are replaced. */
 function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit[] {
   const edits: Edit[] = [];
   const reader = new JsonReader(body);
@@ -92,7 +93,7 @@ function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit
   return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: encodeUtf8(`,"${PRIORITY_KEY}":${priority}`) }];
 }
 
-/** The JSON text of an object's member; of equal keys the last one counts, as everywhere. @throws ApiError 400 */
+/** The JSON text of an object's member. Of equal keys the last one counts, as everywhere. @throws ApiError 400 */
 export function memberText(object: string, name: string): string | undefined {
   const bytes = encodeUtf8(object);
   let text: string | undefined;
@@ -106,8 +107,8 @@ export function memberText(object: string, name: string): string | undefined {
 }
 
 /**
- * @param member receives a key, empty if it is too long, with `pos` at its value, which it must consume @throws
- * ApiError 400
+ * @param member receives a key (empty if it is too long), with `pos` at its value, which it must consume
+ * @throws ApiError 400
  */
 function eachMember(reader: JsonReader, member: (key: string) => void): void {
   reader.object((at) => member(at.end - at.start > KEY_MAX_BYTES ? '' : reader.text(at)));

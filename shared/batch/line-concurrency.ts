@@ -1,49 +1,49 @@
-/** What the agent reads from its engine once a second. Absent: the engine does not report it. */
+/** What the agent reads from its engine once a second. A member is absent if the engine does not report it. */
 export interface EngineReading {
   running: number;
-  /** Requests in the engine's queue. */
+  /** Number of requests in the engine's queue. */
   waiting: number;
-  /** Share of the KV cache in use, 0 to 1. */
+  /** Share of the KV cache in use, from 0 to 1. */
   kvUsed?: number;
-  /** Since the engine started. */
+  /** Number of preemptions since the engine started. */
   preemptions?: number;
-  /** Lines finished in the last second. */
+  /** Number of lines that finished in the last second. */
   linesPerS: number;
-  /** 429 and 5xx answers in the last second. */
+  /** Number of 429 and 5xx answers in the last second. */
   refused: number;
-  /** Interactive requests now at this engine. */
+  /** Number of interactive requests now at this engine. */
   interactive: number;
-  /** Slowest time to first token of an interactive request in the last second. */
+  /** Slowest time to first token of an interactive request in the last second, in milliseconds. */
   firstTokenMs?: number;
 }
 
 interface WindowLimits {
-  /** Sequences that the current engine runs concurrently (`max_num_seqs`). */
+  /** Number of sequences that the current engine runs concurrently (`max_num_seqs`). */
   slots(): number;
   /** Share of the slots that batches leave to interactive requests. */
   reserve: number;
-  /** The window shrinks if an interactive request waits longer than this for its first token. */
+  /** The number of lines shrinks if an interactive request waits longer than this for its first token. */
   firstTokenLimitMs: number;
 }
 
-/** Above this share of the KV cache an engine will soon preempt. */
+/** Above this share of the KV cache an engine will soon preempt sequences. */
 const KV_HIGH = 0.85;
-/** If growth brings less than this share of additional lines a second, the engine is full. */
+/** If growth brings less than this share of additional lines per second, the engine is full. */
 const GAIN = 0.02;
 const SHRINK = 0.5;
-/** Readings until failed growth is tried again: one reading says little on a busy machine. */
+/** Number of readings until failed growth is tried again. A single reading is unreliable on a busy machine. */
 const HOLD = 5;
 
 /**
- * How many lines an engine has in flight: additive increase while the engine gets faster, multiplicative decrease when
- * it is overloaded. It does not wait for a refusal, because engines queue without limit and refuse nothing.
+ * How many lines an engine runs concurrently: additive increase while the engine gets faster, multiplicative decrease
+ * when it is overloaded. It does not wait for a refusal, because engines queue without limit and refuse nothing.
  */
 export class LineWindow {
   readonly #limits: WindowLimits;
   #size = 1;
   /**
-   * Slow start as in TCP: doubles until that brings nothing. With one more per second an engine with 16 slots would
-   * take a quarter of a minute.
+   * Slow start as in TCP: the number doubles until that brings nothing. Growing by one per second, an engine with 16
+   * slots would take a quarter of a minute.
    */
   #starting = true;
   /** Growth whose effect the next reading shows. */
@@ -55,20 +55,20 @@ export class LineWindow {
     this.#limits = limits;
   }
 
-  /** Lines that may be in flight without interactive requests. */
+  /** Number of lines that may run if there are no interactive requests. */
   get size(): number {
     return this.#size;
   }
 
   /**
-   * Lines that may be in flight beside this many interactive requests, which take their places immediately. At least
+   * Number of lines that may run next to this many interactive requests, which take their slots immediately. At least
    * one, so that no batch starves.
    */
   beside(interactive: number): number {
     return Math.max(1, Math.min(this.#size, this.#most - interactive));
   }
 
-  /** Call once a second. */
+  /** Takes a reading. Call once a second. */
   read(reading: EngineReading): void {
     const preempted = this.#preempted(reading.preemptions);
     const slow = reading.interactive > 0 && (reading.firstTokenMs ?? 0) > this.#limits.firstTokenLimitMs;
@@ -88,7 +88,9 @@ export class LineWindow {
     }
   }
 
-  /** A second in which no line finished says nothing, because lines may take longer. */
+  /**
+   * Judges growth by the next reading. A second in which no line finished shows nothing, because lines may take longer.
+   */
   #judge(linesPerS: number): void {
     const trial = this.#trial;
     this.#trial = undefined;

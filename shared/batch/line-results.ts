@@ -2,7 +2,7 @@ import { tryParseJson } from '../text/parse-json.ts';
 import type { Json } from './batch-line.ts';
 import { WHY_MAX } from './function-context.ts';
 
-/** Why a line has no HTTP answer. */
+/** Why a line has no HTTP response. */
 export type LineErrorCode =
   | 'batch_expired'
   | 'batch_cancelled'
@@ -21,7 +21,7 @@ const MESSAGES: Record<LineErrorCode, string> = {
     'The response to this request is larger than a result, or the results of a batch together, may be.',
 };
 
-/** Longest stored answer of one line. */
+/** Maximum length of a line's stored response. */
 export const RESULT_MAX_BYTES = 1024 * 1024;
 
 /** The answer to one line, as its node sends it. */
@@ -29,9 +29,9 @@ export interface LineResult {
   line: number;
   status_code: number;
   request_id: string;
-  /** The answer's body, JSON as text. */
+  /** The response's body, as JSON text. */
   body: string;
-  /** There was no usable answer. */
+  /** Set if there was no usable response. */
   error?: LineErrorCode;
   /** The node's description of the failure, at most WHY_MAX characters. */
   why?: string;
@@ -40,13 +40,13 @@ export interface LineResult {
 interface LineResponse {
   status_code: number;
   request_id: string;
-  /** JSON as text; other text is stored as a JSON string. */
+  /** The response's body as JSON text; any other text is stored as a JSON string. */
   body: string;
 }
 
 /**
- * The output file holds answers below 400; everything else goes to the error file. A 4xx of the model is a response,
- * not an `error`.
+ * True if the response goes to the output file, which has responses below 400. All others go to the error file. A 4xx
+ * of the model is a response, not an `error`.
  */
 export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_code'>): boolean {
   return status >= 200 && status < 400;
@@ -64,14 +64,14 @@ export function answeredLine(
 }
 
 /**
- * Unchanged, because parsing and serializing would lose digits of integers above 2^53. In JSON, line ends occur only
- * between tokens.
+ * JSON text on one line, otherwise unchanged: parsing and serializing would lose digits of integers above 2^53. In
+ * JSON, line ends occur only between tokens.
  */
 function jsonText(text: string): string {
   return tryParseJson(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();
 }
 
-/** @param why the last engine's description */
+/** @param why the last node's description of the failure */
 export function failedLine(id: string, customId: string | null, code: LineErrorCode, why?: string): string {
   const message = why === undefined ? MESSAGES[code] : `${MESSAGES[code]} ${why.slice(0, WHY_MAX)}`;
   return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } } satisfies Json)}\n`;

@@ -4,9 +4,9 @@ import { concatOrSame } from '../collections/concat.ts';
 export interface SplitLine {
   /** Valid until the callback returns: most lines are views of the piece in which they arrived. */
   bytes: Uint8Array;
-  /** Offset of its start in the file, in bytes. */
+  /** Offset of the line's start in the file, in bytes. */
   offset: number;
-  /** From 1, counting blank lines, as an editor shows it. */
+  /** Number of the line from 1, counting blank lines, as an editor shows it. */
   number: number;
 }
 
@@ -14,8 +14,8 @@ const LF = 10;
 const CR = 13;
 
 /**
- * Splits a file that arrives in pieces into lines. Keeps at most `maxBytes` of an unfinished line: a longer one is
- * reported once by `tooLong`, and its rest is dropped. Skips blank lines and a UTF-8 byte order mark at the start of
+ * Splits a file that arrives in pieces into lines. Keeps at most `maxBytes` of an unfinished line. A longer line is
+ * reported once by `tooLong`, and its rest is dropped. Skips blank lines, and a UTF-8 byte order mark at the start of
  * the file.
  */
 export class LineSplitter {
@@ -51,7 +51,7 @@ export class LineSplitter {
     this.#at += piece.length;
   }
 
-  /** The file is complete; its last line may have no line end. */
+  /** Call when the file is complete. Its last line may have no line end. */
   end(): void {
     if (this.#bufferedBytes > 0 || this.#dropping) this.#finish(this.#at);
   }

@@ -1,30 +1,30 @@
 import type { NodeContexts } from './function-context.ts';
 import { contextWarmth } from './function-context.ts';
 
-/** A batch that wants a node. */
+/** A batch that has open lines. */
 export interface QueuedBatch {
   id: string;
   project: string;
   expiresMs: number;
-  /** Open lines that no node may run now. */
+  /** Number of open lines that no node may run now. */
   waiting: number;
-  /** Lines that nodes are running. */
+  /** Number of lines that nodes are running. */
   leased: number;
   /** Finished lines per second over the last minute; 0 if none. */
   linesPerS: number;
-  /** For a batch of a function: what must be loaded to run it. */
+  /** For a batch of a function: the context that must be loaded to run it. */
   context?: string;
-  /** A chunk is late at its node, so another node may run it as well. */
+  /** True if a chunk is late at its node, so that another node may run it. */
   late?: boolean;
 }
 
-/** A batch goes before all others if its expected end is later than its deadline divided by this margin. */
+/** A batch goes first if its expected end is later than its deadline divided by this margin. */
 const MARGIN = 1.25;
 
 /**
- * Chooses the batch for the next lease: first batches in danger of missing their deadline, earliest first; then the
- * project with the fewest lines at nodes, and in it the earliest deadline. Ties by id, so that every caller decides
- * alike.
+ * Chooses the batch for the next lease. First come batches in danger of missing their deadline, earliest first; then
+ * the project with the fewest lines at nodes, and in it the earliest deadline. Equal batches are ordered by id, so that
+ * every caller decides the same.
  */
 export function nextBatch(batches: readonly QueuedBatch[], nowMs: number): QueuedBatch | undefined {
   const leasedBy = new Map<string, number>();
@@ -46,14 +46,14 @@ function inDanger({ expiresMs, waiting, leased, linesPerS }: QueuedBatch, nowMs:
 }
 
 /**
- * A function's batch that no node has run for this long goes before warm ones; otherwise a node would never change its
- * function.
+ * A function's batch that no node has run for this long goes before batches with warm contexts. Otherwise a node would
+ * never change its function.
  */
 export const STARVED_AFTER_MS = 60_000;
 
 /**
- * The next batch for a node that runs functions: one in danger of its deadline or starved, otherwise the one with the
- * warmest context.
+ * The next batch for a node that runs functions: one that is starved or in danger of missing its deadline, otherwise
+ * the one with the warmest context.
  * @param servedMs when a node last took lines of this batch, or when it first asked for one
  */
 export function nextFunctionBatch(

@@ -1,11 +1,14 @@
 import type { Json } from './batch-line.ts';
 
-/** Engines cache prompts by blocks from the start; later differences do not matter for the order. */
+/**
+ * Length of the compared beginning. Engines cache prompts by blocks from the start; later differences do not matter for
+ * the order.
+ */
 const PREFIX_CHARS = 1_024;
 
 /**
- * A number shared by lines whose prompts begin alike: an engine with a prefix cache computes that beginning once if
- * such lines run one after another. FNV-1a, 32 bits; a collision affects order, never correctness.
+ * A number that lines with equal beginnings of their prompts share. An engine with a prefix cache computes such a
+ * beginning once if these lines run one after another. FNV-1a, 32 bits; a collision affects only the order.
  */
 export function promptPrefixHash(body: Json): number {
   let hash = 0x811c9dc5;
@@ -23,7 +26,7 @@ function beginning(body: Json): string {
   return (typeof first === 'string' ? first : (JSON.stringify(first) ?? '')).slice(0, PREFIX_CHARS);
 }
 
-/** Sorts the positions of lines so that equal prefixes are adjacent, by first occurrence of each prefix. */
+/** Sorts the positions of lines so that equal prefixes are adjacent, by the first occurrence of each prefix. */
 export function orderByPrefix(prefixes: readonly number[]): number[] {
   const rank = new Map<number, number>();
   for (const prefix of prefixes) if (!rank.has(prefix)) rank.set(prefix, rank.size);

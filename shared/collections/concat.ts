@@ -11,7 +11,7 @@ export function concat(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return whole;
 }
 
-/** The same, but a single part is returned without a copy. */
+/** Like `concat`, but returns a single part without a copy. */
 export function concatOrSame(parts: readonly Uint8Array[]): Uint8Array {
   const [first] = parts;
   return parts.length === 1 && first !== undefined ? first : concat(parts);

@@ -3,8 +3,8 @@ import { concat } from './concat.ts';
 type Body = AsyncIterable<Uint8Array> | null;
 
 /**
- * All bytes of a body; undefined if there are more than `maxBytes`. The rest is then not read, and the loop's end closes
- * the body.
+ * All bytes of a body; undefined if there are more than `maxBytes`. The rest is then not read, and leaving the loop
+ * closes the body.
  */
 export async function readAtMost(body: Body, maxBytes: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const pieces: Uint8Array[] = [];
@@ -17,7 +17,7 @@ export async function readAtMost(body: Body, maxBytes: number): Promise<Uint8Arr
   return concat(pieces);
 }
 
-/** The same as text of UTF-8. A byte order mark stays. */
+/** Like `readAtMost`, as UTF-8 text. A byte order mark is kept. */
 export async function readTextAtMost(body: Body, maxBytes: number): Promise<string | undefined> {
   const bytes = await readAtMost(body, maxBytes);
   return bytes === undefined ? undefined : new TextDecoder('utf-8', { fatal: false, ignoreBOM: true }).decode(bytes);

@@ -1,19 +1,20 @@
 /**
- * Nonces of answered requests, until the requests expire: a gateway that recorded one cannot have it answered again.
+ * Remembers the nonces of answered requests until the requests expire, so that a gateway that recorded a request cannot
+ * have it answered again.
  */
 
 /**
- * 20 minutes of 80 requests a second. When full, sealed requests are refused, because a forgotten one could be
- * replayed.
+ * Maximum number of nonces: 20 minutes of 80 requests a second. When it is full, sealed requests are refused, because a
+ * forgotten one could be replayed.
  */
 const REMEMBERED_MAX = 100_000;
 
 export class ReplayMemory {
   readonly #now: () => number;
   readonly #max: number;
-  /** Nonce → when it is forgotten, in milliseconds since the epoch. */
+  /** When each nonce is forgotten, in milliseconds since 1970. */
   readonly #until = new Map<string, number>();
-  /** A lower bound of these times. */
+  /** A lower bound of the times in #until. */
   #soonest = Number.POSITIVE_INFINITY;
 
   constructor(now: () => number, max = REMEMBERED_MAX) {
@@ -29,7 +30,7 @@ export class ReplayMemory {
     return this.#until.has(nonce);
   }
 
-  /** Returns false if the nonce was used before, or if there is no room. */
+  /** False if the nonce was used before, or if the memory is full. */
   take(nonce: string, until: number): boolean {
     if (this.#until.has(nonce)) return false;
     if (this.#until.size >= this.#max) this.#sweep();
@@ -39,12 +40,12 @@ export class ReplayMemory {
     return true;
   }
 
-  /** The request was not answered, so it may be sent again. */
+  /** Call if the request was not answered, so that it may be sent again. */
   forget(nonce: string): void {
     this.#until.delete(nonce);
   }
 
-  /** A full memory is not searched for each request, but only when there is something to forget. */
+  /** A full memory is searched only when a nonce may have expired, not for each request. */
   #sweep(): void {
     const now = this.#now();
     if (now < this.#soonest) return;

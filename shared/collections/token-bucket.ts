@@ -1,9 +1,9 @@
-/** A token bucket: `perSecond` on average, `burst` in one go. */
+/** A token bucket: `perSecond` tokens on average, and up to `burst` at a time. */
 export class TokenBucket {
   readonly #perSecond: number;
   readonly #burst: number;
   #remaining: number;
-  /** Milliseconds of the callers' clock. */
+  /** When tokens were last added, in milliseconds of the callers' clock. */
   #at: number;
 
   constructor(perSecond: number, burst: number, now: number) {
@@ -13,9 +13,9 @@ export class TokenBucket {
     this.#at = now;
   }
 
-  /** Returns false, and takes nothing, if not enough is left. */
+  /** False if there are not enough tokens; then none is taken. */
   take(amount: number, now: number): boolean {
-    const passed = Math.max(0, now - this.#at); // A clock that was set back takes nothing away.
+    const passed = Math.max(0, now - this.#at); // A clock that was set back takes no tokens away.
     this.#remaining = Math.min(this.#burst, this.#remaining + (passed / 1000) * this.#perSecond);
     this.#at = now;
     if (this.#remaining < amount) return false;
@@ -24,7 +24,8 @@ export class TokenBucket {
   }
 
   /**
-   * Milliseconds from the last `take` until `amount` is available, if nothing else is taken; Infinity above the burst.
+   * Milliseconds after the last `take` until `amount` is available, if nothing else is taken. Infinity if `amount` is
+   * above the burst.
    */
   waitMs(amount: number): number {
     if (amount > this.#burst) return Number.POSITIVE_INFINITY;

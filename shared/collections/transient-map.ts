@@ -3,13 +3,13 @@ interface Box<V> {
 }
 
 /**
- * A `Map` for short-lived entries: requests, streams, attempts. Supports the subset that is used here.
+ * A `Map` for short-lived entries: requests, streams, attempts. Has only the methods that are used here.
  *
- * When V8's own `Map` outgrows its table, or has deleted half of it, the old table keeps its entries and points to the
- * new one. Once such a table is in the old generation, as every live one is after a full collection, all tables behind
- * it count as reachable in small collections, together with everything that has passed through. All of that is then
- * copied into the old generation, too, which at thousands of requests a second causes the next full collection within
- * seconds. Here the tables hold only empty boxes.
+ * When V8's `Map` outgrows its table, or has deleted half of it, the old table keeps its entries and points to the new
+ * one. After a full collection every live table is in the old generation. From then on, small collections count all
+ * tables behind it as reachable, with everything that has passed through them, and copy all of that into the old
+ * generation. At thousands of requests a second this causes the next full collection within seconds. Here the tables
+ * hold only empty boxes.
  */
 export class TransientMap<K, V> {
   readonly #boxes = new Map<K, Box<V>>();
@@ -44,7 +44,7 @@ export class TransientMap<K, V> {
     this.#boxes.clear();
   }
 
-  /** Oldest first, as in a `Map`; entries may be set and deleted meanwhile. */
+  /** Oldest first, as in a `Map`. Entries may be set and deleted meanwhile. */
   keys(): MapIterator<K> {
     return this.#boxes.keys();
   }

@@ -1,4 +1,4 @@
-/** A program with several commands: one table yields its parser, its help, "did you mean" and shell completion. */
+/** A program with several commands. One table yields its parser, its help, its suggestions and its shell completion. */
 
 import { errorText } from '../text/error-text.ts';
 import { nearestName } from '../text/nearest-name.ts';
@@ -14,7 +14,7 @@ export const EXIT_UNAVAILABLE = 69;
 /** EX_SOFTWARE of sysexits.h: the program failed. */
 export const EXIT_SOFTWARE = 70;
 
-/** `C`: what the program passes to its commands besides their words. */
+/** `C`: what the program passes to its commands, in addition to their words. */
 export interface Command<C = void> extends CommandDescription {
   /** Resolves with the exit code. @throws UsageError */
   run(args: readonly string[], context: C): Promise<number> | number;
@@ -23,11 +23,11 @@ export interface Command<C = void> extends CommandDescription {
 export interface Program<C = void> {
   name: string;
   version: string;
-  /** Printed above the list of commands. */
+  /** Text above the list of commands in the help. */
   about: string;
-  /** In one line, for every help. */
+  /** The exit codes in one line, for every help. */
   exitCodes: string;
-  /** In the order of the help. */
+  /** The commands, in the order of the help. */
   commands: Readonly<Record<string, Command<C>>>;
 }
 
@@ -53,7 +53,7 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
   }
 }
 
-/** The error message for a person. If the command line is at fault, says where to read more. */
+/** The error message for a person. If the command line is wrong, it says where to read more. */
 export function commandErrorMessage<C>(
   program: Program<C>,
   [word, ...args]: readonly string[],
@@ -67,14 +67,14 @@ export function commandErrorMessage<C>(
   return `${message}${hint}\nTry: ${program.name} ${about}--help`;
 }
 
-/** The verb of the command that is nearest to what was written in its place. */
+/** The verb of the command that is nearest to the word that was written in its place. */
 function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
   return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearestName(verb, verbs);
 }
 
-/** Commands of every program, which readCommand handles itself. */
+/** Commands that every program has. readCommand runs them itself. */
 const OWN: Readonly<Record<string, CommandDescription>> = {
   completion: {
     summary: 'print the completion script for bash, zsh or fish',
@@ -91,7 +91,7 @@ Prints a script with which the shell completes commands, flags and files:
   help: { summary: 'print this help, or the help of a command', examples: '[COMMAND]', flags: {} },
 };
 
-/** The program's commands and those of every program. */
+/** The program's commands, and those that every program has. */
 function allCommands<C>(program: Program<C>): Readonly<Record<string, CommandDescription>> {
   return { ...program.commands, ...OWN };
 }
@@ -110,7 +110,7 @@ function commandOf<C>(program: Program<C>, word: string): CommandDescription {
   );
 }
 
-/** Not after `--`: `start -- vllm serve --help` asks vLLM. */
+/** False for a flag after `--`: `start -- vllm serve --help` asks vLLM. */
 function asksForHelp(args: readonly string[], flags: Flags): boolean {
   const rest = restFlag(flags);
   const end = args.findIndex((arg) => arg === '--' || (rest !== undefined && arg.split('=')[0] === `--${rest}`));
@@ -142,7 +142,7 @@ function overview<C>(program: Program<C>): string {
   return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help tells more.\n\n${program.exitCodes}`;
 }
 
-/** A wider name only moves its own text. */
+/** Maximum width of the first column. A longer name moves only its own text. */
 const COLUMN_MAX = 28;
 
 function columns(rows: readonly (readonly [string, string])[]): string {

@@ -1,4 +1,4 @@
-/** The command-line kit of `otela-gateway`, `otela-agent`, `otela-plan`, `otela-factory` and `otela`. */
+/** The command-line library of `otela-gateway`, `otela-agent`, `otela-plan`, `otela-factory` and `otela`. */
 
 export {
   type Command,

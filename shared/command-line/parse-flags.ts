@@ -7,16 +7,16 @@ export type AcceptedValues = 'word' | 'file' | 'directory' | 'command' | readonl
 
 export interface Flag {
   help: string;
-  /** Placeholder of the value in the help; a flag without one is a switch. */
+  /** Placeholder of the value in the help. A flag without one is a switch. */
   value?: string;
   default?: string;
-  /** Description of the default, for the help only. */
+  /** Text for the default in the help. */
   otherwise?: string;
-  /** All values count, in order; without it the last one does. */
+  /** All values count, in order. Without this only the last value counts. */
   repeat?: true;
-  /** One letter. */
+  /** The short form, one letter. */
   short?: string;
-  /** The value and everything after it are another program's command line, as after `--`. */
+  /** The value, and everything after it, is another program's command line, as after `--`. */
   rest?: true;
   takes?: AcceptedValues;
 }
@@ -24,15 +24,16 @@ export interface Flag {
 export type Flags = Readonly<Record<string, Flag>>;
 
 export interface CommandDescription {
-  /** One line in the list of commands. */
+  /** The command in one line, for the list of commands. */
   summary: string;
   /**
-   * Usage and examples. A command's help is the program's and the command's name, this text, and the table of flags.
+   * Usage and examples. The help of a command is the program's and the command's name, this text, and the table of
+   * flags.
    */
   examples: string;
-  /** One of these words may follow the command's name. */
+  /** Words of which one may follow the command's name. */
   verbs?: readonly string[];
-  /** What may follow there instead of a verb. */
+  /** What else may follow the command's name. */
   takes?: AcceptedValues;
   flags: Flags;
 }
@@ -47,12 +48,12 @@ type ValueOf<F extends Flag> = Flag extends F
         : string | undefined
     : boolean;
 
-/** By flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
+/** The values by flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
 export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
 interface ParsedLine<F extends Flags> {
   values: ParsedFlags<F>;
-  /** What was given, by flag; a switch has `['true']`. Without defaults. */
+  /** What was given, by flag, without defaults. A switch has `['true']`. */
   given: ReadonlyMap<string, readonly string[]>;
   /** Words that belong to no flag, in order. */
   words: string[];
@@ -61,17 +62,17 @@ interface ParsedLine<F extends Flags> {
 }
 
 interface Rules {
-  /** Maximum number of words beside the flags; default 0. */
+  /** Maximum number of words that belong to no flag. Default: 0. */
   words?: number;
-  /** A hint for too many words, added to the error. */
+  /** Returns a hint for the error about too many words. */
   hint?: (words: readonly string[]) => string;
 }
 
 export const JSON_FLAG = { json: { help: 'print JSON, for scripts' } } as const satisfies Flags;
 
 /**
- * Words may follow `--` if one begins with `-`. @throws UsageError for an unknown flag, a missing value, a value of a
- * switch, a word too many
+ * Words that begin with `-` may follow after `--`.
+ * @throws UsageError for an unknown flag, a missing value, a value of a switch, or too many words
  */
 export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): ParsedLine<F> {
   const known: Flags = flags;

@@ -4,15 +4,15 @@ import { UsageError } from './usage-error.ts';
 /** Where a program writes, and which exit codes its errors have. */
 interface RunOptions {
   out(text: string): void;
-  /** For the person at the terminal: the error message. */
+  /** Prints the error message for the person at the terminal. */
   complain(text: string): void;
-  /** The exit code of an expected error. Undefined: a bug, printed with its stack. */
+  /** The exit code of an expected error. Undefined: a bug, which is printed with its stack. */
   exitOf(error: unknown): number | undefined;
   /** The exit code of a bug. */
   failed: number;
 }
 
-/** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
+/** @param argv the arguments after the program's name. Resolves with the exit code, and never rejects. */
 export async function runProgram<C>(
   program: Program<C>,
   argv: readonly string[],

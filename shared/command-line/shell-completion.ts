@@ -5,11 +5,11 @@ import { type AcceptedValues, type CommandDescription, restFlag } from './parse-
 interface CompletedCommand {
   name: string;
   summary: string;
-  /** The word after the command's name. */
+  /** What may be the word after the command's name. */
   takes: AcceptedValues | undefined;
-  /** Without the dashes; `takes` undefined: a switch. */
+  /** Flags without their dashes. `takes` undefined: the flag is a switch. */
   flags: readonly { name: string; takes: AcceptedValues | undefined; help: string }[];
-  /** After `--` comes another program with its arguments. */
+  /** True if another program with its arguments may follow after `--`. */
   runs: boolean;
 }
 
@@ -52,9 +52,9 @@ function completed([name, { summary, verbs, takes, flags }]: [string, CommandDes
   return { name, summary, takes: verbs ?? takes, flags: [...known, help], runs: restFlag(flags) !== undefined };
 }
 
-/** Valid names for shell functions. */
+/** Makes a valid name for a shell function. */
 const identifier = (name: string) => `_${name.replace(/[^a-z0-9]/gi, '_')}`;
-/** POSIX shell, single quotes. */
+/** Quotes a text in single quotes for a POSIX shell. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function bashOffer(takes: AcceptedValues): string {
@@ -119,7 +119,7 @@ function bashRunner(runners: readonly string[]): string {
   fi`;
 }
 
-/** zsh's own description of a value: `:message:action`. */
+/** The form in which zsh describes a value: `:message:action`. */
 function zshValue(takes: AcceptedValues): string {
   switch (takes) {
     case 'word':
@@ -135,7 +135,7 @@ function zshValue(takes: AcceptedValues): string {
   }
 }
 
-/** Brackets and colons are special in a specification. */
+/** Escapes brackets and colons, which are special in a zsh specification. */
 const zshText = (text: string) => text.replace(/[[\]:\\]/g, (char) => `\\${char}`);
 
 function zsh({ name, commands }: CompletedProgram): string {

@@ -1,17 +1,17 @@
 /**
- * Deployment labels of a session in the registry. They belong to the agent: its operator cannot set them by --label.
+ * Deployment labels of a session in the registry. Only the agent sets them: its operator cannot set them by --label.
  */
 export const RESERVED_PREFIX = 'otela.';
-/** Names of the templates that it would start now, separated by commas; absent while it would start none. */
+/** Names of the templates that the agent would start now, separated by commas. Absent if it would start none. */
 export const ACCEPTS_LABEL = 'otela.accepts';
 /** Id of the deployment that this session runs. */
 export const DEPLOYMENT_LABEL = 'otela.deployment';
 /** `ID reason` of the previous deployment, if it failed. */
 const FAILED_LABEL = 'otela.deployment-failed';
-/** Labels that an agent may add to those of its operator. */
+/** Maximum number of labels that an agent adds to those of its operator. */
 export const OWN_LABELS_MAX = 2;
 
-/** Length of a label's value: shared/lattice/node-record. */
+/** Maximum length of a label's value; see shared/lattice/node-record.ts. */
 const VALUE_MAX = 255;
 
 export type DeploymentProgress =
@@ -34,7 +34,7 @@ export function failedDeployment(labels: Readonly<Record<string, string>>): { id
   return id === undefined || reason === undefined ? undefined : { id, reason };
 }
 
-/** The registry counts UTF-16 units, and an engine's output may contain anything. */
+/** Replaces characters outside ASCII: the registry counts UTF-16 units, and an engine's output may contain anything. */
 function cut(text: string): string {
   return text.replace(/[^\x20-\x7e]+/g, ' ').slice(0, VALUE_MAX);
 }

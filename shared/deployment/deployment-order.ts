@@ -1,7 +1,7 @@
 /**
  * An order to one session, signed by a gateway of the institution that admitted it: start this deployment, stop the
- * running one, drain and leave, or drain and restart as another version. A carrier (a tunnel, a relay, a foreign
- * gateway) can neither create one nor use one twice.
+ * running one, drain and end, or drain and restart as another version. Whatever carries the order (a tunnel, a relay, a
+ * gateway of another institution) can neither create one nor use one twice.
  */
 import * as z from 'zod';
 import { ByteReader, ByteWriter, copyBytes } from '../lattice/byte-codec.ts';
@@ -18,7 +18,7 @@ import { packSession, readSession, SESSION_BYTES } from '../lattice/session-id.t
 import { DeploymentError } from './deployment-error.ts';
 import { parametersSchema, templateNameSchema } from './template-parameters.ts';
 
-/** Ids of deployments, chosen by the caller. The session that follows publishes its id. */
+/** Ids of deployments, chosen by the caller. The session of a deployment publishes its id. */
 const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const deploymentIdSchema = z.string().regex(DEPLOYMENT_ID_PATTERN);
 
@@ -31,16 +31,14 @@ const startSchema = z.strictObject({
 const stopSchema = z.strictObject({
   action: z.literal('stop'),
   id: deploymentIdSchema,
-  /** Longest wait for running requests. */
+  /** Maximum wait for running requests, in milliseconds. */
   drain_ms: z.number().int().nonnegative().max(86_400_000),
 });
 /** The agent accepts nothing new, finishes running requests, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
-/**
- * The agent drains and restarts as the program that is installed where it was started, which must have that version.
- */
+/** The agent drains and restarts as the program that is installed in its place, which must have that version. */
 const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
-/** The agent reports its engine's output and its GPUs' load. Changes nothing. */
+/** The agent reports its engine's output and its GPUs' utilization. It changes nothing. */
 const inspectSchema = z.strictObject({ action: z.literal('inspect') });
 const deploymentRequestSchema = z.discriminatedUnion('action', [
   startSchema,
@@ -60,17 +58,17 @@ const REQUEST_MAX_BYTES = 8 * 1024;
 const ORDER_MAX_BYTES =
   CERTIFICATE_BYTES + SESSION_BYTES + ORDER_NONCE_BYTES + 4 + 2 + REQUEST_MAX_BYTES + SIGNATURE_BYTES;
 
-/** An order travels for a second, but clusters' clocks are not always right. */
+/** Seconds for which an order is valid. It travels for a second, but clusters' clocks are not always right. */
 export const ORDER_LIFE_S = 120;
-/** An agent remembers a nonce until its order expires, so no order may be valid for longer. */
+/** Maximum validity: an agent remembers a nonce until its order expires. */
 export const ORDER_LIFE_MAX_S = 600;
 
 export interface OrderFields {
-  /** Certificate of the signing gateway. */
+  /** The certificate of the gateway that signs. */
   certificate: Uint8Array;
   session: string;
   nonce: Uint8Array;
-  /** Seconds since 1970: the first one in which it is no longer valid. */
+  /** Seconds since 1970: the first second in which the order is no longer valid. */
   notAfter: number;
   wish: DeploymentRequest;
 }
@@ -94,7 +92,7 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
 interface OrderContext {
   /** The receiver's session. */
   session: string;
-  /** The issuer of the receiver's ticket: no other issuer's order is valid. */
+  /** The issuer of the receiver's ticket. Orders of any other issuer are invalid. */
   issuer: string;
   nowS: number;
   /** True if the institution has revoked that key or root. */

@@ -4,7 +4,7 @@ import { REFUSALS } from './deployment-error.ts';
 import { deploymentIdSchema } from './deployment-order.ts';
 import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './template-parameters.ts';
 
-/** A template that an agent would start. The command is omitted: only the agent's operator may see it. */
+/** A template that an agent would start. The command is omitted, because only the agent's operator may see it. */
 export const offerSchema = z.object({ template: templateNameSchema, parameters: parameterSpecsSchema });
 export type TemplateOffer = z.infer<typeof offerSchema>;
 
@@ -14,38 +14,43 @@ export const deploymentStateSchema = z.object({
   id: deploymentIdSchema,
   template: templateNameSchema,
   parameters: parametersSchema,
-  /** `failed`: it is over, and `reason` says why. */
+  /** `failed`: the deployment has ended, and `reason` says why. */
   state: z.enum(DEPLOYMENT_STATES),
-  /** RFC 3339, by the node's clock. */
+  /** Time of the state by the node's clock, as RFC 3339. */
   since: z.iso.datetime(),
   reason: z.string().max(512).optional(),
 });
 export type DeploymentState = z.infer<typeof deploymentStateSchema>;
 
-/** Templates of one agent. */
+/** Maximum number of templates of one agent. */
 export const OFFERS_MAX = 64;
 
 const describedSchema = z.object({
   kind: z.literal('described'),
-  /** What it accepts while nothing runs there. */
+  /** Templates that the agent accepts while it runs no deployment. */
   offers: z.array(offerSchema).max(OFFERS_MAX),
   deployment: deploymentStateSchema.optional(),
 });
 export type TemplateDescription = z.infer<typeof describedSchema>;
 
-/** Bytes of the engine's output in one reply. JSON may double them, and `DEPLOYMENT_ANSWER_MAX_BYTES` allows that. */
+/**
+ * Maximum bytes of the engine's output in one reply. JSON may double them, which DEPLOYMENT_ANSWER_MAX_BYTES allows.
+ */
 export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
-/** The same for the agent's own log. */
+/** Maximum bytes of the agent's own log in one reply. */
 export const AGENT_LOG_MAX_BYTES = 16 * 1024;
-/** GPUs of one node. */
+/** Maximum number of GPUs of one node. */
 const GPUS_MAX = 64;
 
 const gpuUseSchema = z.object({
-  /** Share of the last second in which a kernel ran, 0..1; null if the driver does not report it, as for MIG slices. */
+  /**
+   * Share of the last second in which a kernel ran, from 0 to 1. Null if the driver does not report it, as for MIG
+   * slices.
+   */
   use: z.number().min(0).max(1).nullable(),
   memory_used_mib: z.number().min(0).nullable(),
   memory_total_mib: z.number().min(0).nullable(),
-  /** Watts; absent if the tool does not report it. */
+  /** Power in watts. Absent if the tool does not report it. */
   power_w: z.number().min(0).max(100_000).nullable().optional(),
 });
 export type GpuUse = z.infer<typeof gpuUseSchema>;
@@ -54,11 +59,11 @@ export const inspectedSchema = z.object({
   kind: z.literal('inspected'),
   /** The engine's last output lines, without control characters. */
   log: z.string().max(INSPECTED_LOG_MAX_BYTES),
-  /** Null: the node has no tool that reports them. */
+  /** Null if the node has no tool that reports them. */
   gpus: z.array(gpuUseSchema).max(GPUS_MAX).nullable(),
-  /** The end of the agent's own log; absent from older agents. */
+  /** The end of the agent's own log. Absent from older agents. */
   agent_log: z.string().max(AGENT_LOG_MAX_BYTES).optional(),
-  /** Why there is no log: the provider forbids it, or the node opened sealed requests. */
+  /** Why there is no log: the provider forbids it, or the node has opened sealed requests. */
   withheld: z.enum(['forbidden', 'sealed']).optional(),
 });
 export type Inspection = z.infer<typeof inspectedSchema>;
@@ -66,14 +71,14 @@ export type Inspection = z.infer<typeof inspectedSchema>;
 export const deploymentAnswerSchema = z.discriminatedUnion('kind', [
   describedSchema,
   z.object({ kind: z.literal('accepted'), deployment: deploymentStateSchema }),
-  /** Reply to an order to drain; `running` requests are waited for. */
+  /** Reply to an order to drain. The agent waits for `running` requests. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
-  /** Reply to an order to restart; `from`: the version that runs until then. */
+  /** Reply to an order to restart. `from`: the version that runs until then. */
   z.object({ kind: z.literal('restarting'), running: z.number().int().min(0), from: z.string().max(64) }),
   inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);
 export type DeploymentAnswer = z.infer<typeof deploymentAnswerSchema>;
 
-/** Size limit of the encoded reply. */
+/** Maximum size of the encoded reply. */
 export const DEPLOYMENT_ANSWER_MAX_BYTES = 128 * 1024;

@@ -1,6 +1,6 @@
 /**
  * Parameters of a template: typed, and restricted to what the node's operator allows. The agent decides with
- * `bindParameters`; planners use it to find a template that would be accepted.
+ * `bindParameters`. Planners use it to find a template that would be accepted.
  */
 import * as z from 'zod';
 import { DeploymentError } from './deployment-error.ts';
@@ -11,7 +11,7 @@ export const templateNameSchema = z
   .string()
   .regex(TEMPLATE_NAME_PATTERN, 'a template is named by lower-case letters, digits and . _ -');
 
-/** Parameters per template. */
+/** Maximum number of parameters per template, and of allowed values per parameter. */
 const PARAMETERS_MAX = 16;
 const ALLOWED_MAX = 128;
 
@@ -26,10 +26,10 @@ export const parametersSchema = z
   .record(z.string().regex(NAME_PATTERN), valueSchema)
   .refine((given) => Object.keys(given).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`)
   .meta({ maxProperties: PARAMETERS_MAX });
-/** As in the order. */
+/** Values of parameters, as in the order. */
 export type Parameters = z.infer<typeof parametersSchema>;
 
-/** `org/*` matches everything that begins with `org/`; anything else matches itself. */
+/** `org/*` matches every value that begins with `org/`. Anything else matches only itself. */
 const patternSchema = z
   .string()
   .min(1)
@@ -76,7 +76,7 @@ type ParameterSpecs = z.infer<typeof parameterSpecsSchema>;
 
 /**
  * Returns the values as they go into the command. If any is invalid, one error names all problems.
- * @throws DeploymentError bad_parameters
+ * @throws DeploymentError `bad_parameters`
  */
 export function bindParameters(specs: ParameterSpecs, given: Parameters): Record<string, string> {
   const problems: string[] = [];
@@ -106,7 +106,7 @@ function problemOfText(allow: readonly string[], value: string | number): string
   if (typeof value !== 'string') return 'must be a string';
   const shown = JSON.stringify(value.slice(0, 80));
   if (!SAFE.test(value)) return `${shown} has characters that must not reach a command`;
-  // `org/*` must not allow leaving org.
+  // Otherwise `org/*` would allow paths that leave `org`.
   if (value.split('/').some((part) => part === '..' || part === '.')) return `${shown} has a path's dots in it`;
   const fits = allow.some((pattern) =>
     pattern.endsWith('*') ? value.startsWith(pattern.slice(0, -1)) : value === pattern,
@@ -126,7 +126,7 @@ function problemOfInteger(
   return undefined;
 }
 
-/** How many are named in a message. */
+/** Maximum number of allowed values in a message. */
 const LISTED = 8;
 
 function listed(allow: readonly (string | number)[]): string {

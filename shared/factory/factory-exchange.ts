@@ -1,34 +1,34 @@
 /**
- * The exchange between a factory of jobs and a gateway: `POST /factory/exchange`, a JSON body each way, with the
- * factory's bearer token. The factory reports its models, jobs, clusters and decisions. The gateway answers with the
- * demand for those models and the nodes that serve them. The gateway holds the answer until its revision differs from
- * `after`, at most for `wait_ms`. A newer exchange of the same factory ends an older one that still waits. Times are
- * durations in ms, never instants, except in fields that end in `_at`, because clusters' clocks differ.
+ * The exchange between a factory of jobs and a gateway: `POST /factory/exchange`, a JSON body in each direction, with
+ * the factory's bearer token. The factory reports its models, jobs, clusters and decisions. The gateway answers with
+ * the demand for those models and the nodes that serve them. The gateway holds the answer until its revision differs
+ * from `after`, at most for `wait_ms`. A newer exchange of the same factory ends an older one that still waits. Times
+ * are durations in ms, never instants, except in fields that end in `_at`, because clusters' clocks differ.
  */
 import * as z from 'zod';
 
 export const EXCHANGE_PATH = '/factory/exchange';
-/** Size of a body, either way. A report with every field at its limit has 3/4 of it. */
+/** Maximum size of a body in either direction. A report with every field at its limit has 3/4 of it. */
 export const EXCHANGE_MAX_BYTES = 2 * 1024 * 1024;
-/** Longest time that a gateway holds an answer: proxies cut idle requests after 30 s. */
+/** Maximum time that a gateway holds an answer. Proxies end idle requests after 30 s. */
 export const EXCHANGE_WAIT_MAX_MS = 25_000;
-/** After this silence a gateway does not count on a factory any more: its cold models do not start. */
+/** After this silence a gateway no longer relies on a factory: the factory's cold models do not start. */
 export const FACTORY_SILENT_AFTER_MS = 90_000;
-/** `otf_` and 32 bytes in base64url; a gateway stores only its SHA-256. */
+/** `otf_` and 32 bytes in base64url. A gateway stores only the token's SHA-256. */
 export const FACTORY_TOKEN_PATTERN = /^otf_[A-Za-z0-9_-]{43}$/;
 
 export const MODELS_MAX = 200;
-/** Limits of a report. Ended jobs are dropped first. */
+/** Limits of a report. If there are more jobs, ended ones are dropped first. */
 export const JOBS_MAX = 2_000;
 export const DECISIONS_MAX = 200;
 const CLUSTERS_MAX = 32;
-/** What a factory hands jobs to: batch systems, or idle agents. */
+/** What starts a factory's jobs: batch systems, or idle agents. */
 export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const DAY_POINTS_MAX = 288;
 export const NODES_MAX = 2_000;
-/** Sentences for people. The sender cuts longer ones. */
+/** Maximum length of a sentence for people. The sender cuts longer ones. */
 export const TEXT_MAX = 300;
-/** End of a failed job's log, in UTF-16 units. */
+/** Maximum length of the end of a failed job's log, in UTF-16 units. */
 export const LOG_TAIL_MAX = 2_000;
 
 const id = z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/);
@@ -40,14 +40,14 @@ const ms = z.number().nonnegative();
 const share = z.number().min(0).max(1);
 
 /**
- * State of a model, taken from its most advanced job. `cold`: no job; a request starts one. `queued`: a job waits in
- * the scheduler. `starting`: a job runs, but its engine has not answered yet. `loading`: the engine reads weights.
- * `ready`: at least one job serves. `resting`: it failed too often; an operator must look.
+ * State of a model, taken from its most advanced job. `cold`: it has no job, and a request starts one. `queued`: a job
+ * waits in the scheduler. `starting`: a job runs, but its engine has not answered yet. `loading`: the engine reads
+ * weights. `ready`: at least one job serves. `resting`: it failed too often, and an operator must look.
  */
 const MODEL_STATES = ['cold', 'queued', 'starting', 'loading', 'ready', 'resting'] as const;
 export type ModelState = (typeof MODEL_STATES)[number];
 
-/** State of a job. `unknown`: its cluster cannot be asked; it counts as existing. */
+/** State of a job. `unknown`: its cluster cannot be asked; the job counts as existing. */
 const JOB_STATES = ['pending', 'starting', 'loading', 'ready', 'draining', 'ended', 'failed', 'unknown'] as const;
 
 export const modelReport = z.object({
@@ -56,16 +56,16 @@ export const modelReport = z.object({
   min: count,
   max: count,
   pending: count,
-  /** Jobs that have started, including ready ones. */
+  /** Number of jobs that have started, including ready ones. */
   running: count,
   ready: count,
-  /** Time until the first answer of an existing job, or of one started now; absent: unknown. */
+  /** Milliseconds until the first answer of an existing job, or of one started now. Absent: unknown. */
   estimate_ms: ms.optional(),
-  /** Share of the weights that its most advanced job has read. */
+  /** Share of the weights that the model's most advanced job has read. */
   progress: share.optional(),
-  /** What it waits for, or why it rests. */
+  /** What the model waits for, or why it rests. */
   reason: text.optional(),
-  /** Projects and keys whose requests may start it; absent: all that may use it. */
+  /** Projects and keys whose requests may start the model. Absent: all that may use it. */
   wake: z
     .object({ projects: z.array(z.string().max(128)).max(64), keys: z.array(z.string().max(128)).max(64) })
     .optional(),
@@ -74,14 +74,14 @@ export type ModelReport = z.infer<typeof modelReport>;
 
 export const jobReport = z.object({
   cluster: id,
-  /** The launcher's id. */
+  /** The id that the launcher gave the job. */
   id: job,
   model,
   state: z.enum(JOB_STATES),
   gpus: count,
-  /** GPU class: `H100`. */
+  /** GPU class, for example `H100`. */
   gpu: z.string().max(32).optional(),
-  /** Time in this state. */
+  /** Milliseconds in this state. */
   since_ms: ms,
   reason: text.optional(),
   /** For a failed job: the end of its output. */
@@ -92,12 +92,12 @@ export type JobReport = z.infer<typeof jobReport>;
 export const clusterReport = z.object({
   id,
   launcher: z.string().max(32),
-  /** False: it did not answer, and nothing is concluded from that. */
+  /** False if the cluster did not answer; then nothing is concluded about its jobs. */
   reachable: z.boolean(),
   reason: text.optional(),
   pending: count,
   running: count,
-  /** GPUs that a job could get now; absent: the launcher cannot tell. */
+  /** Number of GPUs that a job could get now. Absent if the launcher does not know. */
   idle_gpus: count.optional(),
 });
 export type ClusterReport = z.infer<typeof clusterReport>;
@@ -110,7 +110,7 @@ export const decisionReport = z.object({
 });
 export type DecisionReport = z.infer<typeof decisionReport>;
 
-/** Five minutes of the last day, oldest first. */
+/** Five minutes of the last day. Points are ordered oldest first. */
 export const dayPoint = z.object({
   at: z.iso.datetime(),
   /** GPUs of running, ready and waiting jobs, and idle GPUs of the clusters. */
@@ -118,7 +118,7 @@ export const dayPoint = z.object({
   ready: count,
   pending: count,
   idle: count.optional(),
-  /** Waiting requests, maximum of the five minutes. */
+  /** Waiting requests: the maximum of the five minutes. */
   waiting: count,
 });
 export type DayPoint = z.infer<typeof dayPoint>;
@@ -128,19 +128,19 @@ export const factoryReport = z.object({
   factory: id,
   /** The first 12 hex digits of the configuration file's SHA-256. */
   config_revision: z.string().max(64),
-  /** The revision of the last answer; absent: none, so the answer comes immediately. */
+  /** The revision of the last answer. Absent: there was none, so the answer comes immediately. */
   after: z.string().max(64).optional(),
   wait_ms: ms.max(EXCHANGE_WAIT_MAX_MS),
   models: z.array(modelReport).max(MODELS_MAX),
   jobs: z.array(jobReport).max(JOBS_MAX),
   clusters: z.array(clusterReport).max(CLUSTERS_MAX),
-  /** Newest last. */
+  /** Newest decision last. */
   decisions: z.array(decisionReport).max(DECISIONS_MAX),
-  /** Sent when a point is new, and with the first report after an error. */
+  /** Sent when there is a new point, and with the first report after an error. */
   day: z.array(dayPoint).max(DAY_POINTS_MAX).optional(),
   /**
-   * Sessions of this factory's jobs that must drain and end. The gateway signs the order; the request is repeated until
-   * they are gone.
+   * Sessions of this factory's jobs that must drain and end. The gateway signs the order. The request is repeated until
+   * the sessions are gone.
    */
   drain: z.array(z.object({ session: z.string().max(64), why: text })).max(256),
 });
@@ -148,33 +148,33 @@ export type FactoryReport = z.infer<typeof factoryReport>;
 
 export const modelDemand = z.object({
   model,
-  /** Requests that wait for this model to start. */
+  /** Number of requests that wait for this model to start. */
   waiting: count,
   oldest_wait_ms: ms,
   /**
-   * Time since the last request that may start it, including those answered with `model_starting`; absent: none within
-   * a day.
+   * Milliseconds since the last request by a key that is allowed to start this model; requests answered with
+   * `model_starting` count. Absent: none within a day.
    */
   asked_ms_ago: ms.optional(),
-  /** Requests that wait in its queue although replicas are ready. */
+  /** Number of requests that wait in the model's queue although replicas are ready. */
   queued: count,
   in_flight: count,
-  /** Share of its ready replicas' capacity; 0 if none is ready. */
+  /** Share of the capacity of the model's ready replicas that is in use; 0 if none is ready. */
   busy: share,
   ready_replicas: count,
-  /** Unanswered batch lines; absent: none. */
+  /** Unanswered lines of batches. Absent: none. */
   batch: z
     .object({
       lines: count,
-      /** Prompt and answer, as far as they can be estimated. */
+      /** Tokens of prompts and answers, as far as they can be estimated. */
       tokens: count.optional(),
-      /** Of the batch with the earliest deadline. */
+      /** Milliseconds to the earliest deadline of these batches. */
       deadline_ms: ms.optional(),
-      /** Current rate of all ready replicas. */
+      /** Lines per second of all ready replicas now. */
       lines_per_s: z.number().nonnegative().optional(),
     })
     .optional(),
-  /** Replicas that a plan or a forecast asks for. The factory takes the maximum, within its own limits. */
+  /** Numbers of replicas that plans or forecasts ask for. The factory takes the maximum, within its own limits. */
   wanted: z
     .array(z.object({ from: z.string().max(64), replicas: count, for_ms: ms.optional() }))
     .max(8)
@@ -185,16 +185,16 @@ export type ModelDemand = z.infer<typeof modelDemand>;
 const servingNode = z.object({
   session: z.string().max(64),
   cluster: z.string().max(63).optional(),
-  /** The launcher's job id, as the agent found it in its environment; absent: none. */
+  /** The job's id at its launcher, as the agent found it in its environment. Absent: none. */
   job: job.optional(),
   model: model.optional(),
   state: z.enum(['joining', 'loading', 'ready', 'draining']),
-  /** Share of the weights, if `loading`. */
+  /** Share of the weights that was read, if `loading`. */
   progress: share.optional(),
   in_flight: count,
-  /** Time without requests and batch lines; 0 while it answers one. */
+  /** Milliseconds without requests and batch lines; 0 while the node answers one. */
   idle_ms: ms,
-  /** Set by its operator: `factory` and `context` say which factory and recipe started it. */
+  /** Labels that the node's operator set. `factory` and `context` say which factory and recipe started it. */
   labels: z.record(z.string(), z.string()).optional(),
 });
 export type ServingNode = z.infer<typeof servingNode>;
@@ -202,9 +202,11 @@ export type ServingNode = z.infer<typeof servingNode>;
 export const exchangeAnswer = z.object({
   version: z.literal(1),
   revision: z.string().max(64),
-  /** For the report's models; an absent one has no demand. */
+  /** Demand for the models of the report. A model that is absent has none. */
   demand: z.array(modelDemand).max(MODELS_MAX),
-  /** Of the factory's provider, and those that the factory ordered of others; those of its own jobs come first. */
+  /**
+   * Nodes of the factory's provider, and those that the factory ordered from others. Those of its own jobs come first.
+   */
   nodes: z.array(servingNode).max(NODES_MAX),
 });
 export type ExchangeAnswer = z.infer<typeof exchangeAnswer>;
@@ -230,11 +232,11 @@ function parsed<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
   throw new ExchangeError(`${what}${fault === undefined ? '' : `.${fault.path.join('.')}: ${fault.message}`}`);
 }
 
-/** Labels that a factory's job gives its agent, by which both sides recognize it. */
+/** Label that a factory's job gives its agent, by which both sides recognize it. */
 export const FACTORY_LABEL = 'factory';
-/** CLUSTER/ID of the job, as the factory names them. */
+/** Label with CLUSTER/ID of the job, as the factory names them. */
 export const JOB_LABEL = 'factory-job';
-/** Prefix of the names of a factory's jobs and deployments. The dashes at its end separate `pool` from `pool-2`. */
+/** Prefix of the names of a factory's jobs and deployments. The dashes at its end distinguish `pool` from `pool-2`. */
 export const jobNamePrefix = (factory: string): string => `otela-${factory}--`;
-/** First 12 hex digits of the recipe's hash. */
+/** Label with the first 12 hex digits of the recipe's hash. */
 export const CONTEXT_LABEL = 'context';

@@ -1,4 +1,4 @@
-/** Suspicions of sessions: raised, received and refuted. */
+/** Suspicions of sessions: raising, receiving and refuting them. */
 import type { Broadcast } from './broadcast.ts';
 import type { EvictionDecider } from './eviction-decider.ts';
 import type { GossipChannels } from './gossip-channels.ts';
@@ -15,9 +15,9 @@ interface Parts {
   probes: LivenessProbes;
   pinger: Pinger;
   broadcast: Broadcast;
-  /** Only at a gateway. */
+  /** Undefined at an agent: only gateways decide evictions. */
   evictionDecider: EvictionDecider | undefined;
-  /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
+  /** Counts `checks` against the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: PeerState, checks: number): boolean;
   reject(peer: PeerState, code: string): void;
 }
@@ -31,15 +31,15 @@ export class Accusations {
     this.#parts = parts;
   }
 
-  /** All three paths from here to `target` failed. */
+  /** Call when all three paths from here to `target` failed. */
   accuse(target: PeerId): void {
     const { me, now, options } = this.#context;
     const cluster = memberEntry(this.#context, target)?.ticket.cluster;
     if (cluster === undefined) return;
-    // Only neighbors in the same cluster judge a peer.
+    // An agent accuses only sessions of its own cluster.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
       return this.#parts.livenessTable.reach(target, false);
-    // Other members ignore an earlier suspicion, and the target does not answer it.
+    // Other members ignore an earlier repetition, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
@@ -63,19 +63,19 @@ export class Accusations {
       this.#parts.broadcast.tell(suspicion.target, suspicion);
       this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
-    // An accused session that is alive must learn of the suspicion: other members believe it until the session refutes
+    // A suspected session that is alive must learn of the suspicion: other members believe it until the session refutes
     // it.
     const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
     if (this.#parts.evictionDecider !== undefined)
       return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
-    // Neighbors probe the target themselves. If they suspect it too, its grace is shorter. If it answers, they tell it
-    // about the suspicion.
+    // Neighbors probe the target themselves. If they suspect it too, its grace period is shorter. If it answers, they
+    // inform it about the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 
   #refute(peer: PeerState, suspicion: Suspicion): void {
-    // This agent also answers a false accusation, but only a signed one.
+    // This agent refutes even a false accusation, but only a signed one.
     const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
@@ -93,7 +93,7 @@ export class Accusations {
     if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
-  /** A suspected peer is sending and may not know that it is suspected: tells it, so that it can refute. */
+  /** Informs a suspected peer that is sending, and may not know that it is suspected, so that it can refute. */
   tell(peer: PeerState): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
@@ -104,8 +104,8 @@ export class Accusations {
 
   /**
    * While some members are unreachable, tries one of them at a time. Otherwise two halves of a cluster would never
-   * reconnect (weaviate issue 10698), and a member that is not a neighbor, and so is never pinged by turn, would stay
-   * out of this node's routes after one failure.
+   * reconnect (weaviate issue 10698). Also, a member that is not a neighbor is never pinged regularly, and would get no
+   * requests from this node after one failure.
    */
   watchMissing(): void {
     const { timerQueue, now, options, rng, self } = this.#context;

@@ -1,11 +1,11 @@
-/** The actions of one step. Parts for one peer share a message: a header costs as much as a ping. */
+/** Collects the actions of one step. Parts for one peer share a message, because a header costs as much as a ping. */
 import { concat } from '../collections/concat.ts';
 import type { GossipAction, PeerId } from './gossip-events.ts';
 import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './gossip-messages.ts';
 
 export class ActionBatch {
   readonly #actions: GossipAction[] = [];
-  /** Encoded parts by peer, in order; emptied by each `take`. */
+  /** Encoded parts by peer, in order. Each `take` empties it. */
   readonly #parts = new Map<PeerId, Uint8Array[]>();
   readonly #changed = new Set<string>();
 
@@ -24,14 +24,14 @@ export class ActionBatch {
     for (const session of sessions) this.#changed.add(session);
   }
 
-  /** Drops parts for a peer whose channel is gone. */
+  /** Drops parts for a peer whose channel has ended. */
   forget(peer: PeerId): void {
     this.#parts.delete(peer);
   }
 
   take(): GossipAction[] {
     const actions: GossipAction[] = [];
-    // Messages first; otherwise peers would wait while local watchers of the replica work.
+    // Messages come first. Otherwise peers would wait while local watchers of the replica work.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }

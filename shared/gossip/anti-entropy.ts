@@ -1,7 +1,7 @@
 /**
  * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. If two sums differ, the peers
  * compare the sums of buckets, then the digests of the buckets that differ, and send each other what is missing. A peer
- * pulls from one neighbor at a time, in pieces of a few messages: a newcomer does not fetch everything from each
+ * pulls from one neighbor at a time, in pieces of a few messages. So a newcomer does not fetch everything from each
  * neighbor, and no peer can be made to send without limit.
  */
 
@@ -14,9 +14,9 @@ import type { PeerId } from './gossip-events.ts';
 import { GOSSIP_MESSAGE_MAX_BYTES, type IssuerSums, SUMS_BYTES } from './gossip-messages.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Size limit of the answer to the digests of one message. */
+/** Maximum size of the answer to the digests of one message. */
 const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);
-/** Own items named in one request. */
+/** Maximum number of items that one request names. */
 const REQUEST_ITEMS_MAX = 1024;
 /** Items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000 sessions. */
 const DIGEST_FIT_ITEMS = 1800;

@@ -1,6 +1,6 @@
 /**
- * Makes an environment work where it was unpacked instead of where it was packed: scripts contain their interpreter's
- * path.
+ * Makes an environment work in the directory where it was unpacked instead of where it was packed. Its scripts contain
+ * their interpreter's path.
  */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -12,16 +12,16 @@ import { WeightsError } from '../weights-error.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** conda-unpack rewrites hundreds of files. */
+/** Timeout of conda-unpack, which rewrites hundreds of files. */
 const CONDA_UNPACK_MS = 10 * 60_000;
 const OUTPUT_MAX_BYTES = 1024 * 1024;
-/** Scripts written by pip have 300 bytes; anything larger is a program. */
+/** Maximum size of a script. Those that pip writes have 300 bytes; anything larger is a program. */
 const SCRIPT_MAX_BYTES = 256 * 1024;
 
-/** The machine's own interpreters: a script that names one means it. */
+/** Interpreters of the machine. A script that names one keeps it. */
 const SYSTEM = /^(\/usr)?\/bin\//;
 
-/** The directory that contains `bin`: the archive's root, or its only directory. @throws WeightsError wrong */
+/** The directory that contains `bin`: the archive's root, or its only directory. @throws WeightsError `wrong` */
 export async function environmentPrefix(directory: string): Promise<string> {
   if (await isDirectory(join(directory, 'bin'))) return directory;
   const [only, ...more] = await readdir(directory);
@@ -30,7 +30,7 @@ export async function environmentPrefix(directory: string): Promise<string> {
   throw new WeightsError('wrong', 'the environment has no folder bin: pack it with `tar -C ENVIRONMENT -c .`');
 }
 
-/** @throws WeightsError wrong: its conda-unpack fails */
+/** @throws WeightsError `wrong` if conda-unpack fails */
 export async function relocate(prefix: string, env: Env, signal: AbortSignal): Promise<void> {
   const condaUnpack = join(prefix, 'bin', 'conda-unpack');
   if (await isExecutable(condaUnpack)) return runCondaUnpack(condaUnpack, prefix, env, signal);
@@ -55,24 +55,24 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
 }
 
 /**
- * How pip and uv name the interpreter: in the first line, or, if its path is long or contains a space, in a line that
- * is valid shell and Python.
+ * How pip and uv name the interpreter: in the first line, or, if the path is long or contains a space, in a line that
+ * is valid in shell and Python.
  */
 const NAMED = [
   /^#!(\/\S+\/python[\d.]*)\n/,
   /^#!\/bin\/sh\n'''exec' ["']?(\/[^"'\n]+\/python[\d.]*)["']? "\$0" "\$@"\n' '''\n/,
 ] as const;
-/** Linux before 5.1, as in RHEL 8, reads 127 bytes of a first line. */
+/** Maximum length of a first line in Linux before 5.1, as in RHEL 8. */
 const LINE_MAX_BYTES = 127;
 
-/** Makes a script that names the packed Python name the unpacked one, if it exists. */
+/** Replaces the packed Python's path in a script by the unpacked one's, if that exists. */
 async function rewriteInterpreter(path: string, bin: string): Promise<void> {
   const found = await lstat(path);
   if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;
   let file: FileHandle | undefined;
   try {
     file = await open(path, constants.O_RDWR | constants.O_NOFOLLOW);
-    // Byte by byte, because a script may be in any encoding.
+    // latin1 keeps each byte, because a script may have any encoding.
     const text = (await file.readFile()).toString('latin1');
     const [head = '', interpreter = ''] = NAMED.map((form) => form.exec(text)).find((one) => one !== null) ?? [];
     const here = join(bin, basename(interpreter));

@@ -1,30 +1,32 @@
-/** node-tar's parser with sequential entries. */
+/** node-tar's parser, with one entry after the other. */
 import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
 import { WeightsError } from '../weights-error.ts';
 
 const BLOCK_BYTES = 512;
-/** First bytes of gzip and zstd. The parser would decompress them itself, without a limit. */
+/** First bytes of gzip and zstd. The parser would decompress such input without a limit. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** A path that does not fit a header is in an entry of its own. */
+/** Maximum length of a metadata entry, which holds a path that does not fit a header. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
-  /** Entries that the parser has begun: one is being read, the others came in the same chunk. */
+  /**
+   * Resolves when all entries that the parser has begun were taken. One is being read; others came in the same chunk.
+   */
   #turn: Promise<void> = Promise.resolve();
-  /** `#turn` without the last entry: more of it may come. */
+  /** `#turn` without the last entry, of which more may come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
-  /** Collects the first block. */
+  /** The first bytes, until they suffice to detect the format. */
   #head: Buffer | undefined = Buffer.alloc(0);
   #failure: unknown;
   #ended = false;
   #eof = false;
   #wake: () => void = () => {};
 
-  /** `take` reads the body to its end. */
+  /** @param take must read the body to its end */
   constructor(take: (entry: ReadEntry, body: Readable) => Promise<void>) {
     this.#parser.on('error', (error: unknown) => this.#fail(error));
     this.#parser.on('ignoredEntry', ({ type }: ReadEntry) =>
@@ -40,7 +42,7 @@ export class TarReader {
     });
     this.#parser.on('entry', (entry: ReadEntry) => {
       const body = new PassThrough();
-      body.on('error', () => {}); // Its reader gets the error.
+      body.on('error', () => {}); // The body's reader gets the error.
       entry.pipe(body);
       this.#before = this.#turn;
       this.#turn = this.#turn.then(async () => {
@@ -67,7 +69,7 @@ export class TarReader {
     });
   }
 
-  /** @throws errors of the parser, or of `take` */
+  /** @throws errors of the parser, and of `take` */
   async push(chunk: Buffer): Promise<void> {
     this.#throw();
     if (this.#head === undefined) return this.#write(chunk);
@@ -80,9 +82,9 @@ export class TarReader {
   }
 
   async #write(chunk: Buffer): Promise<void> {
-    // The parser would keep whatever follows the end of the archive.
+    // The parser would keep whatever follows the end of the archive in memory.
     if (this.#eof) return;
-    // A failure within `write` was handled before; then no further drain occurs.
+    // After a failure inside `write`, no drain event follows.
     if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();
     if (this.#failure === undefined) await this.#before;
     this.#throw();
@@ -95,7 +97,7 @@ export class TarReader {
     this.#throw();
   }
 
-  /** The interrupted entry is read no further. Never rejects. */
+  /** Ends the interrupted entry. Never rejects. */
   async close(): Promise<void> {
     this.#fail(new Error('closed'));
     await this.#turn;

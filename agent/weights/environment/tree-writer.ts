@@ -1,6 +1,6 @@
 /**
  * Writes the entries of an archive below one directory. An archive is as trusted as its engine, but it can only write
- * inside its directory. Links come last, when all files exist, so that no file is ever written through one.
+ * inside its directory. Links are created last, when all files exist, so that no file is ever written through a link.
  */
 
 import { chmod, link, mkdir, open, readlink, realpath, symlink } from 'node:fs/promises';
@@ -11,14 +11,17 @@ import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { isSafePath } from '../../../shared/weights/weights-manifest.ts';
 import { WeightsError } from '../weights-error.ts';
 
-/** vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while unpacking, in 200 bytes. */
+/**
+ * Maximum number of entries. vLLM with PyTorch and CUDA has 60,000 files. Each path is remembered while unpacking, in
+ * 200 bytes.
+ */
 const ENTRIES_MAX = 500_000;
-/** Files up to this size are written concurrently: on flash each waits longer than it writes. */
+/** Files up to this size are written concurrently: on flash each write waits longer than it writes. */
 const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;
 
 export interface WrittenTree {
-  /** Bytes of all files. */
+  /** Bytes of all files together. */
   bytes: number;
   entries: number;
 }
@@ -30,11 +33,11 @@ interface Link {
 
 export class TreeWriter {
   readonly #root: string;
-  /** By path; at most ENTRIES_MAX. */
+  /** Kind of each path. At most ENTRIES_MAX. */
   readonly #kinds = new Map<string, 'file' | 'directory' | 'link'>();
   readonly #symlinks: Link[] = [];
   readonly #hardLinks: Link[] = [];
-  /** At most WRITES_MAX. */
+  /** Running writes. At most WRITES_MAX. */
   readonly #writes = new Set<Promise<void>>();
   #failure: unknown;
   #bytes = 0;
@@ -44,15 +47,16 @@ export class TreeWriter {
   }
 
   /**
-   * Reads the body to its end. @throws WeightsError wrong: an entry that could write elsewhere, or is not a file,
-   * directory or link
+   * Adds an entry. Reads the body to its end.
+   * @throws WeightsError `wrong` for an entry that could write elsewhere, or is not a file, directory or link
    */
   async add(entry: ReadEntry, body: Readable): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
     const path = entryPath(entry.path);
     if (path === '') return void body.resume();
     if (!isSafePath(path)) throw refused(entry.path, 'leaves its directory, or cannot be a name');
-    // GNU tar's format 1.0: a file with this name whose content begins with a map, which would be written verbatim.
+    // GNU tar's sparse format 1.0: the content of a file with such a name begins with a map, which would be written as
+    // content.
     if (/(^|\/)GNUSparseFile\.\d+\//.test(path))
       throw refused(entry.path, 'is a sparse file: pack it without --sparse');
     const mode = ((entry.mode ?? 0o644) & 0o755) | 0o600;
@@ -131,7 +135,7 @@ export class TreeWriter {
     await Promise.all(this.#writes);
   }
 
-  /** Creates the links, when all files exist. @throws WeightsError wrong: a link that leads out */
+  /** Creates the links when all files exist. @throws WeightsError `wrong` for a link that leads out of the directory */
   async finish(): Promise<WrittenTree> {
     await this.settled();
     if (this.#failure !== undefined) throw this.#failure;
@@ -139,7 +143,7 @@ export class TreeWriter {
     for (const { path, target } of this.#symlinks) await symlink(target, join(this.#root, path));
     const root = await realpath(this.#root);
     for (const { path } of this.#symlinks) {
-      // Through another link `..` may lead elsewhere than the path suggests.
+      // Resolve the link: through another link `..` may lead elsewhere than the path suggests.
       const real = await leadsTo(join(this.#root, path));
       if (real !== root && !real.startsWith(root + sep)) throw refused(path, 'is a link that leads out');
     }
@@ -147,7 +151,7 @@ export class TreeWriter {
   }
 }
 
-/** Where a link leads, also where nothing is: what runs in the environment may write there. */
+/** Where a link leads, even if nothing exists there: a program in the environment may later write there. */
 async function leadsTo(place: string): Promise<string> {
   let at = await realpath(dirname(place));
   for (const part of (await readlink(place)).split('/')) {
@@ -164,7 +168,7 @@ async function writeFrom(place: string, mode: number, chunks: AsyncIterable<Uint
   } finally {
     await file.close();
   }
-  // The process's umask may have removed some bits.
+  // Set the mode again, because the process's umask may have removed bits.
   if ((mode & 0o111) !== 0) await chmod(place, mode);
 }
 

@@ -1,4 +1,4 @@
-/** Detects the format of a packed environment, and unpacks a tar archive below one directory. */
+/** Detects the format of a packed environment, and unpacks tar archives into a directory. */
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -12,25 +12,25 @@ type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
 
 const HEAD_BYTES = 512;
 const READ_BYTES = 1024 * 1024;
-/** Disk quota is requested in steps: one request per write would cost more than the write. */
+/** Step in which disk quota is requested. One request per write would cost more than the write. */
 const ROOM_STEP_BYTES = 64 * 1024 * 1024;
 
 const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] = [
   { format: 'tar.gz', offset: 0, bytes: Buffer.from([0x1f, 0x8b]) },
   { format: 'tar.zst', offset: 0, bytes: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]) },
-  // Header of the Singularity Image Format: 32 bytes of `#!/usr/bin/env run-singularity`, then this.
+  // Magic bytes of the Singularity Image Format, after 32 bytes of `#!/usr/bin/env run-singularity`.
   { format: 'image', offset: 32, bytes: Buffer.from('SIF_MAGIC') },
   { format: 'image', offset: 0, bytes: Buffer.from('hsqs') },
   { format: 'tar', offset: 257, bytes: Buffer.from('ustar') },
 ];
-/** Their decompression takes longer than the transfer, and Node does not support them. */
+/** Formats that are refused: their decompression takes longer than the transfer, and Node does not support them. */
 const REFUSED: readonly { name: string; bytes: Buffer }[] = [
   { name: 'xz', bytes: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a]) },
   { name: 'bzip2', bytes: Buffer.from('BZh') },
   { name: 'zip', bytes: Buffer.from('PK') },
 ];
 
-/** Determined by the first bytes, because names are unreliable. @throws WeightsError wrong */
+/** Detects the format by the first bytes, because names are unreliable. @throws WeightsError `wrong` */
 export async function packedFormat(path: string): Promise<PackedFormat> {
   const head = Buffer.alloc(HEAD_BYTES);
   let file: FileHandle | undefined;
@@ -53,14 +53,14 @@ export async function packedFormat(path: string): Promise<PackedFormat> {
 interface UnpackOptions {
   path: string;
   format: Exclude<PackedFormat, 'image'>;
-  /** Existing and empty. */
+  /** An existing, empty directory. */
   directory: string;
-  /** Called before this many bytes have been written. @throws WeightsError full */
+  /** Called before this many bytes are written in total. @throws WeightsError `full` */
   room(bytes: number): Promise<void>;
   signal: AbortSignal;
 }
 
-/** @throws WeightsError wrong: the archive is damaged, or an entry is refused; full; stopped */
+/** @throws WeightsError `wrong` if the archive is damaged or an entry is refused; `full`; `stopped` */
 export async function unpackEnvironment({
   path,
   format,
@@ -75,7 +75,7 @@ export async function unpackEnvironment({
   try {
     for await (const chunk of decompressed(path, format, signal)) {
       bytes += chunk.length;
-      // Counted before anything is written, including the padding of a decompression bomb.
+      // Counted before anything is written, including padding, because of decompression bombs.
       if (bytes > reserved) {
         reserved = bytes + ROOM_STEP_BYTES;
         await quota(reserved);
@@ -120,7 +120,7 @@ async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
   for await (const chunk of stream) yield Buffer.from(chunk);
 }
 
-/** The parser and zlib report invalid bytes; the file system reports disk errors. */
+/** Converts errors. The parser and zlib report invalid bytes, the file system disk errors. */
 function asArchiveError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

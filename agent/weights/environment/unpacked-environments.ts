@@ -1,6 +1,6 @@
 /**
- * Environments unpacked on this node's disk: `<key>/`, named by the archive's key, and beside it `<key>.json`, written
- * when it is complete. `<key>.room` holds the size of one that is being unpacked.
+ * Environments that are unpacked on this node's disk. `<key>/` is named by the archive's key. `<key>.json` is written
+ * when it is complete. `<key>.room` has the size of an environment that is being unpacked.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,9 +18,9 @@ const roomSchema = z.object({ bytes: z.number() });
 export interface Environment {
   /** The directory that contains `bin`, or the file of an image. */
   path: string;
-  /** Added to the engine's environment variables. */
+  /** Variables for the engine's environment. */
   variables: Record<string, string>;
-  /** Bytes that this call unpacked; 0 if the environment existed already. */
+  /** Bytes that this call unpacked; 0 if the environment was already unpacked. */
   unpackedBytes: number;
 }
 
@@ -29,7 +29,7 @@ interface UnpackRequest {
   /** The packed file. */
   file: string;
   env: Env;
-  /** Reserves disk quota up to `bytes`, then calls `note`. @throws WeightsError full */
+  /** Reserves disk quota up to `bytes`, then calls `note`. @throws WeightsError `full` */
   room(bytes: number, noted: number, note: () => Promise<void>): Promise<void>;
   signal: AbortSignal;
 }
@@ -43,7 +43,7 @@ export class Environments {
     this.#locking = locking;
   }
 
-  /** @throws Error: the directory cannot be created */
+  /** @throws Error if the directory cannot be created */
   async open(): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
   }
@@ -53,8 +53,8 @@ export class Environments {
   }
 
   /**
-   * The environment in a packed file, unpacked by only one process of this machine. @throws WeightsError wrong, full,
-   * stopped
+   * The environment of a packed file. Only one process of this machine unpacks it.
+   * @throws WeightsError `wrong`, `full`, `stopped`
    */
   async ready(request: UnpackRequest): Promise<Environment> {
     const { key, file, env, signal } = request;
@@ -79,7 +79,7 @@ export class Environments {
     format: 'tar' | 'tar.gz' | 'tar.zst',
   ): Promise<number> {
     const directory = this.#path(key);
-    // Left by a previous process that was killed.
+    // Remove what a killed process left.
     await rm(directory, { recursive: true, force: true });
     await mkdir(directory, { mode: 0o700 });
     let noted = (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0;
@@ -120,7 +120,7 @@ export class Environments {
     }
   }
 
-  /** Bytes of one environment; while it is being unpacked, the reserved bytes. */
+  /** Bytes of one environment. While it is being unpacked: the reserved bytes. */
   async bytesOf(key: string): Promise<number> {
     return (
       (await this.#read(`${key}.json`, readySchema))?.bytes ?? (await this.#read(`${key}.room`, roomSchema))?.bytes ?? 0
@@ -140,7 +140,7 @@ export class Environments {
   }
 
   async remove(key: string): Promise<void> {
-    // The completeness marker is removed first.
+    // Remove the file that marks it as complete first.
     await rm(this.#path(`${key}.json`), { force: true });
     await rm(this.#path(key), { recursive: true, force: true });
     await rm(this.#path(`${key}.room`), { force: true });

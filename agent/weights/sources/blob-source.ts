@@ -1,4 +1,4 @@
-/** Where blobs are first read in a cluster. */
+/** A place from which the first node of a cluster reads blobs. */
 import type { ManifestFile, WeightsManifest } from '../../../shared/weights/weights-manifest.ts';
 
 export interface ReadFrom {
@@ -7,10 +7,11 @@ export interface ReadFrom {
 }
 
 export interface BlobSource {
-  /** The source's current list of files. @throws WeightsError */
+  /** Lists the source's current files. @throws WeightsError */
   list(signal: AbortSignal): Promise<WeightsManifest>;
   /**
-   * A file's bytes from `offset`, as in the list of that revision. @throws WeightsError changed: it is another file now
+   * A file's bytes from `offset`, as in the manifest of that revision.
+   * @throws WeightsError `changed` if it is another file now
    */
   read(file: ManifestFile, from: ReadFrom, signal: AbortSignal): AsyncIterable<Uint8Array>;
 }

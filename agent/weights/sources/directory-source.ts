@@ -19,8 +19,8 @@ const DEPTH_MAX = 16;
 const SHA256 = /^[0-9a-f]{64}$/;
 
 /**
- * A directory or one file, for example on the shared file system. A folder `models--…` of a Hugging Face cache means
- * its `main`.
+ * A directory or one file, for example on a shared file system. A folder `models--…` of a Hugging Face cache means its
+ * `main`.
  */
 export class DirectorySource implements BlobSource {
   readonly #source: Source & { kind: 'dir' };
@@ -51,8 +51,8 @@ export class DirectorySource implements BlobSource {
   }
 
   /**
-   * For a cache folder: the snapshot named by `refs/main`, or the only one, because a fetch by tag creates no
-   * `refs/main`.
+   * The directory to read. For a cache folder: the snapshot that `refs/main` names, or the only one, because a fetch by
+   * tag creates no `refs/main`.
    */
   async #root(): Promise<{ root: string; isFolder: boolean }> {
     const { path } = this.#source;
@@ -62,7 +62,11 @@ export class DirectorySource implements BlobSource {
     return { root, isFolder: (await stat(root)).isDirectory() };
   }
 
-  /** Pieces of two versions of a file would make a blob that never existed. @throws WeightsError changed */
+  /**
+   * Checks that the file is still the listed one. Pieces of two versions of a file would make a blob that never
+   * existed.
+   * @throws WeightsError `changed`
+   */
   async #requireSame({ path, size, key }: ManifestFile, place: string): Promise<void> {
     const now = await listed(sourceText(this.#source), path, place).catch(noneThere);
     if (now?.size !== size || now.key !== key)
@@ -85,7 +89,8 @@ export class DirectorySource implements BlobSource {
       for (let at = offset; at < file.size; ) {
         const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
         at += bytesRead;
-        // Written while it was read: detected before the piece is complete and sent to others.
+        // Checks at the end of each piece whether the file was written meanwhile, before the piece is complete and sent
+        // to others.
         if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
           await requireSame();
           checkedAt = at;
@@ -96,13 +101,13 @@ export class DirectorySource implements BlobSource {
     } catch (error) {
       throw asWeightsError(error);
     } finally {
-      // Does not wait for it if the file system hangs.
+      // Not awaited, because the file system may hang.
       opened?.then((file) => file.close()).catch(() => {});
     }
   }
 }
 
-/** @throws WeightsError wrong: there are several */
+/** @throws WeightsError `wrong` if there are several snapshots */
 async function onlySnapshot(path: string): Promise<string | undefined> {
   if (!basename(path).startsWith('models--')) return undefined;
   const [only, ...more] = (await readdir(join(path, 'snapshots')).catch(noneThere)) ?? [];
@@ -117,26 +122,26 @@ function noneThere(error: NodeJS.ErrnoException): undefined {
   if (!['ENOENT', 'ENOTDIR', 'EISDIR'].includes(error.code ?? '')) throw error;
 }
 
-/** Its key is the same for all nodes of a shared file system, whose inode numbers may differ. */
+/**
+ * The file as a manifest lists it. Its key is the same for all nodes of a shared file system, whose inode numbers may
+ * differ.
+ */
 async function listed(source: string, path: string, place: string): Promise<ManifestFile> {
   const { size, mtimeMs, ctimeMs } = await stat(place);
   // Blobs of a cache are named by their SHA-256.
   const blob = basename((await readlink(place).catch(() => '')) || place);
-  // A replaced file may keep its modification time (`cp -p`), but never its change time.
+  // A replaced file may keep its modification time (`cp -p`), but never its change time. So both identify it.
   const stamp = `${mtimeMs} ${ctimeMs}`;
   return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
 }
 
-/**
- * Names of regular files below `root`, including through symlinks. Hidden files such as `.git` and `.cache` are
- * skipped.
- */
+/** Names of regular files below `root`, also through symlinks. Hidden files such as `.git` and `.cache` are skipped. */
 async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> {
   const names: string[] = [];
   const walk = async (folder: string, above: readonly string[]): Promise<void> => {
     if (above.length > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
     const here = await onSource(() => realpath(join(root, folder)), signal);
-    // A symlink to a parent folder would be followed without end.
+    // Otherwise a symlink to a parent folder would be followed without end.
     if (above.includes(here)) return;
     const entries = await onSource(() => readdir(here, { withFileTypes: true }), signal);
     for (const entry of entries) {

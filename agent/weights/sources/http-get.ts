@@ -5,22 +5,22 @@ import { WeightsError } from '../weights-error.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** A hub answers quickly; its storage may have to wake a disk. */
+/** Timeout of a response's head. A hub answers quickly, but its storage may have to wake a disk. */
 const HEAD_WITHIN_MS = 30_000;
-/** Time limit between two pieces of a body. */
+/** Maximum time between two pieces of a body. */
 const SILENCE_MS = 60_000;
 const REDIRECTS_MAX = 5;
 
 interface Get {
   url: URL;
-  /** Sent only to this origin: a redirect leads to a storage that must not see a token. */
+  /** Headers that are sent only to this origin: a redirect leads to a storage that must not see a token. */
   secret: Readonly<Record<string, string>>;
   headers?: Readonly<Record<string, string>>;
   env: Env;
   signal: AbortSignal;
 }
 
-/** GET that follows redirects. The caller must read the body. @throws WeightsError for anything but 2xx */
+/** A GET that follows redirects. The caller must read the body. @throws WeightsError for any status except 2xx */
 export async function httpGet({ url, secret, headers = {}, env, signal }: Get): Promise<Dispatcher.ResponseData> {
   let at = url;
   for (let redirects = 0; redirects <= REDIRECTS_MAX; redirects++) {
@@ -49,32 +49,38 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
   throw new WeightsError('unavailable', `${url.origin} redirects without end`);
 }
 
-/** undici would decode credentials with decodeURIComponent, which throws on a bare percent sign. */
+/**
+ * The credentials are passed as a token: undici would decode them with decodeURIComponent, which throws at a single
+ * percent sign.
+ */
 function proxyAgent(proxy: URL): ProxyAgent {
   const token = proxyAuthorization(proxy);
   return new ProxyAgent({ uri: proxy.origin, ...(token === undefined ? {} : { token }) });
 }
 
-/** @throws WeightsError above `max` bytes */
+/** @throws WeightsError if the body has more than `max` bytes */
 export async function responseText(answer: Dispatcher.ResponseData, max: number): Promise<string> {
   const text = await readTextAtMost(answer.body, max);
   if (text === undefined) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
   return text;
 }
 
-/** The hub's explanation: without a token a missing name is refused as well. */
+/** The hub's explanation of a refusal. Without a token, a missing name is refused in the same way. */
 function said(message: string | string[] | undefined): string {
   return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
 }
 
-/** Bytes from `offset` on in the response to a range request. @throws WeightsError if it begins after `offset` */
+/**
+ * Bytes from `offset` on, from the response to a range request.
+ * @throws WeightsError if the response begins after `offset`
+ */
 export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: number): AsyncGenerator<Uint8Array> {
   const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
   if (first > offset) {
     discardResponse(answer);
     throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
   }
-  // A server may send the whole (RFC 9110, 14.2); the part that is here already is skipped.
+  // A server may send the whole body (RFC 9110 §14.2). Then the part that is already on disk is skipped.
   let over = offset - first;
   for await (const part of answer.body) {
     const bytes = Buffer.from(part);
@@ -88,7 +94,7 @@ export function discardResponse({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => {}).destroy();
 }
 
-/** Total size, as far as the response states it. */
+/** Total size of the resource, as far as the response states it. */
 export function contentTotal(answer: Dispatcher.ResponseData): number | undefined {
   const length = answer.headers['content-length'];
   return answer.statusCode === 206

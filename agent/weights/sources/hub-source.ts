@@ -17,9 +17,9 @@ import { onSource } from './source-file-system.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** The largest repositories list a few MiB of files. */
+/** Maximum length of a list. The largest repositories list a few MiB of files. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024;
-/** If a home directory on a shared file system hangs, there is no token. */
+/** Timeout of reading the token. If a home directory on a shared file system hangs, no token is used. */
 const TOKEN_WITHIN_MS = 10_000;
 
 /** https://huggingface.co/docs/hub/api: GET /api/models/{repo}/revision/{revision}?blobs=true */
@@ -39,7 +39,7 @@ const modelSchema = z.object({
     .max(FILES_MAX),
 });
 
-/** A Hugging Face hub; HF_ENDPOINT, HF_TOKEN and HF_TOKEN_PATH have the meaning of its own library. */
+/** A Hugging Face hub. HF_ENDPOINT, HF_TOKEN and HF_TOKEN_PATH have the same meaning as in Hugging Face's library. */
 export class HubSource implements BlobSource {
   readonly #source: Source & { kind: 'hub' };
   readonly #env: Env;
@@ -77,7 +77,7 @@ export class HubSource implements BlobSource {
     }
   }
 
-  /** By commit: another node may have listed it, and `main` may have moved. */
+  /** Reads by commit hash and not by `main`, which may have moved since another node made the list. */
   async *read({ path }: ManifestFile, { revision, offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     try {
       const name = path.split('/').map(encodeURIComponent).join('/');
@@ -97,12 +97,14 @@ export class HubSource implements BlobSource {
   }
 }
 
-/** The same weights in a format from before safetensors, by the names that Hugging Face's libraries use. */
+/** Names of the same weights in older formats than safetensors, as Hugging Face's libraries use them. */
 const REPEATS =
   /^(original\/.*|(pytorch_model[^/]*\.bin|consolidated[^/]*\.pth|tf_model[^/]*\.h5|flax_model[^/]*\.msgpack|rust_model\.ot))$/;
 const SAFETENSORS = /^model(-\d+-of-\d+)?\.safetensors$/;
 
-/** Llama's repositories contain all weights twice, GPT-2's six times; engines read one of them. */
+/**
+ * Drops repeated weights. Llama's repositories contain all weights twice, GPT-2's six times; engines read one of them.
+ */
 function withoutRepeats<T extends { rfilename: string }>(files: readonly T[]): T[] {
   if (!files.some(({ rfilename }) => SAFETENSORS.test(rfilename))) return [...files];
   return files.filter(({ rfilename }) => !REPEATS.test(rfilename));

@@ -7,9 +7,9 @@ const SHA256 = /^[0-9a-f]{64}$/;
 interface ListedFile {
   path: string;
   size: number;
-  /** If the source knows it. */
+  /** The SHA-256, if the source knows it. */
   sha256?: string | undefined;
-  /** Changes with the content: an entity tag or a modification time. Used if there is no SHA-256. */
+  /** Changes with the content: an entity tag or a modification time. Identifies the file if there is no SHA-256. */
   stamp: string;
   etag?: string | undefined;
 }
@@ -20,7 +20,7 @@ export function manifestFile(source: string, { path, size, sha256, stamp, etag }
   return { path, size, key, exact, ...(etag === undefined ? {} : { etag }) };
 }
 
-/** A revision for a source that has none; equal for equal lists. */
+/** A revision for a source that has none. Equal lists have equal revisions. */
 export function listingRevision(files: readonly ManifestFile[]): string {
   return contentDigest(JSON.stringify(files.map(({ path, key }) => [path, key]).sort())).slice(0, 40);
 }

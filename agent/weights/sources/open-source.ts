@@ -7,7 +7,7 @@ import { S3Source } from './s3-source.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** @throws WeightsError wrong: the environment lacks something for it */
+/** @throws WeightsError `wrong` if the environment lacks a setting that the source needs */
 export function openSource(source: Source, env: Env): BlobSource {
   switch (source.kind) {
     case 'hub':

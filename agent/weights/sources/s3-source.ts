@@ -15,12 +15,12 @@ import { listingRevision, manifestFile, sortedFiles } from './manifest-file.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** A page of 1,000 names. */
+/** Maximum length of a page of 1,000 names. */
 const PAGE_MAX_BYTES = 4 * 1024 * 1024;
 
 /**
- * A bucket of S3 or a compatible server; AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_ACCESS_KEY_ID have the meaning of AWS'
- * programs.
+ * A bucket of S3 or a compatible server. AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_ACCESS_KEY_ID have the same meaning as
+ * in AWS' programs.
  */
 export class S3Source implements BlobSource {
   readonly #source: Source & { kind: 's3' };
@@ -80,7 +80,7 @@ export class S3Source implements BlobSource {
     return rows;
   }
 
-  /** The object whose key equals the prefix: it comes first among those with that prefix. */
+  /** The object whose key equals the prefix. It comes first among those with that prefix. */
   async #alone(signal: AbortSignal): Promise<Row[]> {
     const { prefix } = this.#source;
     const rows = prefix === '' ? [] : rowsOf(await this.#page({ prefix, 'max-keys': '1' }, signal));
@@ -127,7 +127,7 @@ interface Row {
   stamp: string;
 }
 
-/** Parsed object by object, because a server may omit some objects' tags. */
+/** Parsed object by object, because a server may omit the tags of some. */
 function rowsOf(page: string): Row[] {
   return page
     .split('<Contents>')
@@ -139,7 +139,7 @@ function rowsOf(page: string): Row[] {
     }));
 }
 
-/** Lists have milliseconds, responses have seconds. */
+/** In seconds: lists have milliseconds, responses have seconds. */
 function modifiedAt(text: string): string {
   const seconds = Math.floor(Date.parse(text) / 1000);
   return Number.isNaN(seconds) ? '' : `modified ${seconds}`;

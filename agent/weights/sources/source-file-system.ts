@@ -1,20 +1,21 @@
 /**
- * File operations on a source. A remote file system may hang for hours (NFS, Lustre), and an operation on it cannot be
- * aborted.
+ * Runs file operations on a source. A remote file system may hang for hours (NFS, Lustre), and an operation on it
+ * cannot be aborted.
  */
 
 /**
- * Of Node's four threads for files and host names, two stay free for this node's own disk and for resolving its
- * gateway.
+ * Maximum number of concurrent operations. Of Node's four threads for files and host names, two stay free for this
+ * node's disk and for resolving its gateway.
  */
 const AT_ONCE = 2;
 
 let free = AT_ONCE;
-/** One per read of a blob, and one per file of a list. */
+/** Waiting operations: one per read of a blob, and one per file of a list. */
 const waiting = new Set<() => void>();
 
 /**
- * Waits for its turn, and for the operation only until the signal. @throws errors of the operation; the signal's reason
+ * Waits for a free thread, and for the operation at most until the signal.
+ * @throws errors of the operation; the signal's reason
  */
 export async function onSource<T>(operation: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
@@ -32,7 +33,7 @@ async function turn(signal: AbortSignal): Promise<void> {
   try {
     await unless(promise, signal);
   } catch (error) {
-    // Its turn may have come at the same moment.
+    // The thread may have become free at the same moment; then the next operation gets it.
     if (!waiting.delete(resolve)) passOn();
     throw error;
   }
