@@ -6,8 +6,8 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PLATFORMS, type Platform } from '../shared/release/release-manifest.ts';
-import { newKey, readKey } from './key.ts';
 import { OPTIONAL, release } from './release.ts';
+import { newKey, readKey } from './release-key.ts';
 
 const USAGE = `npm run release -- [--key FILE] [--out release] [--platform NAME …] [--without NAME …] [--no-build]
 npm run release -- --new-key FILE

@@ -22,10 +22,10 @@ import {
 import { errorText } from '../shared/text/error-text.ts';
 import { filesBelow, sha256OfFile, writeArchive } from './archives.ts';
 import { type debianPackages, image } from './image/image.ts';
-import type { ReleaseKey } from './key.ts';
 import { nodeBinary } from './node-binaries.ts';
 import { type PackageProject, packed, projectSchema, stageCommands, stageSeal } from './npm-packages.ts';
-import { bundledPackages, licences, writeBom } from './parts.ts';
+import type { ReleaseKey } from './release-key.ts';
+import { bundledPackages, licences, writeBom } from './sbom.ts';
 import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 import { wheel } from './wheel.ts';
 

@@ -2,7 +2,7 @@ import { Dialog } from '@base-ui/react/dialog';
 import clsx from 'clsx';
 import { type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import type { ConnectionStatus } from '../api/live.ts';
+import type { ConnectionStatus } from '../api/live-registry.ts';
 import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';

@@ -1,6 +1,6 @@
 import { memo } from 'react';
 import type { ModelLoad } from '../api/schemas.ts';
-import type { CatalogueModel } from '../parts/catalogue.ts';
+import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Columns2, SlidersHorizontal, SquarePen } from '../ui/icons.ts';

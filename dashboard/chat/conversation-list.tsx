@@ -10,8 +10,8 @@ import { Confirm, Dialog } from '../ui/dialog.tsx';
 import { Field, Input } from '../ui/field.tsx';
 import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
 import { Menu, MenuItem, MenuRule } from '../ui/menu.tsx';
-import { asJson, asMarkdown, exportFileName } from './export.ts';
-import type { ConversationStore, Summary } from './store.ts';
+import type { ConversationStore, Summary } from './conversation-store.ts';
+import { asJson, asMarkdown, exportFileName } from './export-conversation.ts';
 
 const texts = t.chat.list;
 

@@ -4,6 +4,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type AnswerFacts, streamChat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
 import { t } from '../texts/index.ts';
 import { messageOf } from '../ui/feedback.tsx';
+import { type ChatSettings, SEALED } from './chat-settings.ts';
 import {
   type Attachment,
   type Conversation,
@@ -20,9 +21,8 @@ import {
   withToolCall,
   withTurn,
 } from './conversation.ts';
-import { merged } from './merged.ts';
-import { type ChatSettings, SEALED } from './settings.ts';
-import type { ConversationStore } from './store.ts';
+import type { ConversationStore } from './conversation-store.ts';
+import { merged } from './merge-conversations.ts';
 
 /** Received text is on disk at most this much later, in case the tab is closed. */
 const SAVE_EVERY_MS = 1_000;

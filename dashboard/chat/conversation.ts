@@ -3,7 +3,7 @@
  * browser.
  */
 import type { AnswerFacts, ChatMessage, Part, ToolCallDelta, Waiting } from '../api/chat.ts';
-import { type ChatSettings, chatSampling } from './settings.ts';
+import { type ChatSettings, chatSampling } from './chat-settings.ts';
 
 export type Attachment =
   | { kind: 'image'; name: string /** A data URL. */; url: string }

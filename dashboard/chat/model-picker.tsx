@@ -1,8 +1,8 @@
 import { Select } from '@base-ui/react/select';
 import clsx from 'clsx';
 import type { ModelLoad } from '../api/schemas.ts';
-import type { CatalogueModel } from '../parts/catalogue.ts';
-import { startableWords } from '../parts/startable.ts';
+import type { CatalogueModel } from '../parts/model-catalog.ts';
+import { startableWords } from '../parts/startable-models.ts';
 import { t } from '../texts/index.ts';
 import { Check, ChevronDown } from '../ui/icons.ts';
 

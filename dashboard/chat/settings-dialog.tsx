@@ -6,8 +6,8 @@ import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
 import { Trash2 } from '../ui/icons.ts';
-import { type ChatSettings, linkQuery, SEALED } from './settings.ts';
-import type { ConversationStore, Preset } from './store.ts';
+import { type ChatSettings, linkQuery, SEALED } from './chat-settings.ts';
+import type { ConversationStore, Preset } from './conversation-store.ts';
 
 const texts = t.chat.settings;
 

@@ -2,7 +2,7 @@ import type { ReactNode } from 'react';
 import { useStickToBottom } from 'use-stick-to-bottom';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { ModelLoad } from '../api/schemas.ts';
-import type { CatalogueModel } from '../parts/catalogue.ts';
+import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { ArrowDown } from '../ui/icons.ts';

@@ -1,7 +1,7 @@
 import { lazy, memo, type ReactNode, Suspense } from 'react';
 import type { ModelLoad } from '../api/schemas.ts';
-import type { CatalogueModel } from '../parts/catalogue.ts';
 import { count, milliseconds } from '../parts/format.ts';
+import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
@@ -9,7 +9,7 @@ import { Failure } from '../ui/feedback.tsx';
 import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from '../ui/icons.ts';
 import { AttachmentList } from './attachment-list.tsx';
 import type { Turn } from './conversation.ts';
-import { Reasoning, ToolCalls } from './thoughts.tsx';
+import { Reasoning, ToolCalls } from './reasoning.tsx';
 import { WaitingLine } from './waiting-line.tsx';
 
 /** As large as the rest of the page, so it is loaded with the first answer. */

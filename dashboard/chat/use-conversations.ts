@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
+import { isDefault, settingsOfLink } from './chat-settings.ts';
 import { ConversationModel, newConversation, settled } from './conversation-model.ts';
-import { isDefault, settingsOfLink } from './settings.ts';
-import type { ConversationStore, Summary } from './store.ts';
+import type { ConversationStore, Summary } from './conversation-store.ts';
 
 /**
  * The list, updated as tabs change it; undefined until it is read. `failed`: this browser stores nothing for the page,

@@ -1,6 +1,6 @@
 import { type RefObject, useEffect, useMemo, useState } from 'react';
 import { useLocation } from 'wouter';
-import { useStable } from '../ui/use-stable.ts';
+import { useStable } from '../ui/use-stable-callback.ts';
 import type { ComposerHandle, Draft } from './composer.tsx';
 import { shownTurns } from './conversation.ts';
 import type { ConversationModel } from './conversation-model.ts';

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'react';
 import type { Waiting } from '../api/chat.ts';
 import type { ModelLoad } from '../api/schemas.ts';
-import type { CatalogueModel } from '../parts/catalogue.ts';
+import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 
 /** Shorter waits need no clock. */

@@ -2,14 +2,14 @@ import { useEffect, useMemo, useRef } from 'react';
 import { useLocation, useRoute, useSearch } from 'wouter';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { ConversationList } from '../chat/conversation-list.tsx';
+import { ConversationStore } from '../chat/conversation-store.ts';
 import { ConversationView } from '../chat/conversation-view.tsx';
-import { ConversationStore } from '../chat/store.ts';
 import { useOpenConversation, useSummaries } from '../chat/use-conversations.ts';
 import { useMe } from '../parts/session.tsx';
 import { InSidebar } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
 import { Empty, Loading } from '../ui/feedback.tsx';
-import { useStable } from '../ui/use-stable.ts';
+import { useStable } from '../ui/use-stable-callback.ts';
 
 export default function ChatPage() {
   const me = useMe();

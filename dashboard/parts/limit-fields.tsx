@@ -1,8 +1,8 @@
 import { t } from '../texts/index.ts';
 import { Field, Input, Select, Textarea } from '../ui/field.tsx';
-import type { FilledFields } from '../ui/filled.ts';
 import { Checkbox, Fields, MoreFields, WIDE } from '../ui/form.tsx';
-import { LIMIT_FIELDS, NO_TIER, type Restricted, TIER_CHOICES, type WithLimits } from './narrowing.ts';
+import type { FilledFields } from '../ui/form-values.ts';
+import { LIMIT_FIELDS, NO_TIER, type Restricted, TIER_CHOICES, type WithLimits } from './key-restrictions.ts';
 import { PolicySelect, policyFrom } from './policy-select.tsx';
 
 const texts = t.narrowing;

@@ -9,7 +9,7 @@ import { Failure, Tag } from '../ui/feedback.tsx';
 import { Page } from '../ui/page.tsx';
 import type { Column } from '../ui/table.tsx';
 import { useAction } from '../ui/use-action.ts';
-import { useStable } from '../ui/use-stable.ts';
+import { useStable } from '../ui/use-stable-callback.ts';
 import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
 
 interface Managed {

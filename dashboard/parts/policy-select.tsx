@@ -1,7 +1,7 @@
 import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
-import type { FilledFields } from '../ui/filled.ts';
+import type { FilledFields } from '../ui/form-values.ts';
 
 interface PolicySelectProps {
   name: string;

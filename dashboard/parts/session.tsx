@@ -1,6 +1,6 @@
 /** The logged-in user and the live registry, for every page. */
 import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
-import { type Live, NOT_YET, watchNodes } from '../api/live.ts';
+import { type Live, NOT_YET, watchNodes } from '../api/live-registry.ts';
 import type { Me } from '../api/schemas.ts';
 
 const MeContext = createContext<Me | undefined>(undefined);

@@ -1,8 +1,8 @@
 import type { ReactNode } from 'react';
 import { t } from '../texts/index.ts';
 import { Dialog } from './dialog.tsx';
-import type { FilledFields } from './filled.ts';
 import { Form } from './form.tsx';
+import type { FilledFields } from './form-values.ts';
 
 interface FormDialogProps {
   title: string;

@@ -4,7 +4,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button } from './button.tsx';
 import { Failure } from './feedback.tsx';
-import { FilledFields } from './filled.ts';
+import { FilledFields } from './form-values.ts';
 
 interface FormProps {
   /** The label of its button. */

@@ -8,8 +8,8 @@
  */
 
 import type { PlannedReplicas, Planner } from '../../scheduler/planner/types.ts';
-import { OptionTable } from '../../scheduler/solver/options.ts';
-import type { Option } from '../../scheduler/solver/problem.ts';
+import { OptionTable } from '../../scheduler/solver/option-table.ts';
+import type { Option } from '../../scheduler/solver/planning-problem.ts';
 import { Search } from '../../scheduler/solver/search.ts';
 import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
 import { type Edge, maxFlow } from './flow.ts';

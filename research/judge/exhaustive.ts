@@ -1,8 +1,8 @@
-import { type Evaluation, evaluatePlan } from '../../scheduler/solver/evaluate.ts';
-import { OptionTable } from '../../scheduler/solver/options.ts';
-import { packs } from '../../scheduler/solver/packing.ts';
-import type { Counts, Demand, Option, PlanOptions, Pool } from '../../scheduler/solver/problem.ts';
-import { latencyTarget, type UsableCapacity, usableCapacity } from '../../scheduler/solver/targets.ts';
+import { type Evaluation, evaluatePlan } from '../../scheduler/solver/evaluate-plan.ts';
+import { latencyTarget, type UsableCapacity, usableCapacity } from '../../scheduler/solver/latency-targets.ts';
+import { OptionTable } from '../../scheduler/solver/option-table.ts';
+import { packs } from '../../scheduler/solver/packing-constraints.ts';
+import type { Counts, Demand, Option, PlanOptions, Pool } from '../../scheduler/solver/planning-problem.ts';
 import type { Instance } from './instances.ts';
 
 /** The best results of any set of replicas, found by trying all sets on simulated options. */

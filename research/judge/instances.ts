@@ -1,7 +1,7 @@
 import { findGpu, findModel, type HardwareCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
 import { seededRandom } from '../../scheduler/serving/random.ts';
-import type { Demand, Pool } from '../../scheduler/solver/problem.ts';
+import type { Demand, Pool } from '../../scheduler/solver/planning-problem.ts';
 
 const MODELS = ['Qwen3-8B', 'Llama-3.1-8B-Instruct', 'Llama-2-13b-hf', 'Qwen3-32B', 'Qwen3-1.7B'];
 const GPUS = ['A100-80-SXM', 'H100-SXM', 'L40S', 'GH200-96'];

@@ -4,9 +4,9 @@
  */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
-import { OBJECTIVES, type PlanOptions } from '../../scheduler/solver/problem.ts';
-import { percent, table } from '../../scheduler/validate/table.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { OBJECTIVES, type PlanOptions } from '../../scheduler/solver/planning-problem.ts';
+import { percent, table } from '../../scheduler/validate/text-table.ts';
 import { tinyInstance } from './instances.ts';
 import { type Verdict, verdictOn } from './verdict.ts';
 

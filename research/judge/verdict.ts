@@ -1,5 +1,5 @@
-import { solvePlan } from '../../scheduler/solver/plan.ts';
-import type { PlanOptions } from '../../scheduler/solver/problem.ts';
+import type { PlanOptions } from '../../scheduler/solver/planning-problem.ts';
+import { solvePlan } from '../../scheduler/solver/solve-plan.ts';
 import { judge } from './exhaustive.ts';
 import type { Instance } from './instances.ts';
 

@@ -1,5 +1,5 @@
-import { balance } from '../../scheduler/orchestration/assignment.ts';
-import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import { balance } from '../../scheduler/orchestration/demand-assignment.ts';
+import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
 import type { Assignment } from '../../scheduler/orchestration/types.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 

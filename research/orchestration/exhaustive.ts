@@ -1,5 +1,5 @@
 import { SchedulerError } from '../../scheduler/errors.ts';
-import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
 import type { Shape, ShapeRates, Site } from '../../scheduler/orchestration/types.ts';
 import { type DeploymentPlan, gpusOfShape } from './deployment-plan.ts';
 import { plansOf } from './enumerate.ts';

@@ -1,5 +1,5 @@
-import { balance } from '../../scheduler/orchestration/assignment.ts';
-import type { RateTable } from '../../scheduler/orchestration/rates.ts';
+import { balance } from '../../scheduler/orchestration/demand-assignment.ts';
+import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
 import type { Shape, ShapeRates } from '../../scheduler/orchestration/types.ts';
 import { seededRandom } from '../../scheduler/serving/random.ts';
 import { type DeploymentPlan, gpusOfShape, keyOf } from './deployment-plan.ts';

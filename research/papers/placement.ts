@@ -4,16 +4,16 @@
  */
 import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { barsSvg } from '../../scheduler/cli/bar-chart.ts';
 import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare.ts';
-import { barsSvg } from '../../scheduler/cli/picture.ts';
-import { readInventory, readWorkload } from '../../scheduler/planner/input.ts';
-import { planByMilp as planner } from '../../scheduler/planner/milp.ts';
+import { planByMilp as planner } from '../../scheduler/planner/milp-planner.ts';
 import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
-import { predict } from '../../scheduler/planner/predict.ts';
-import { PAPER_LIMITS } from '../../scheduler/serving/limits.ts';
-import { OptionTable } from '../../scheduler/solver/options.ts';
-import type { Counts, Demand, PlanOptions } from '../../scheduler/solver/problem.ts';
-import { measuredDrains } from '../../scheduler/validate/measured.ts';
+import { predict } from '../../scheduler/planner/predict-plan.ts';
+import { readInventory, readWorkload } from '../../scheduler/planner/read-input.ts';
+import { PAPER_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { OptionTable } from '../../scheduler/solver/option-table.ts';
+import type { Counts, Demand, PlanOptions } from '../../scheduler/solver/planning-problem.ts';
+import { measuredDrains } from '../../scheduler/validate/measured-data.ts';
 import { researchData } from '../data-path.ts';
 
 /** Seconds of arrivals. */

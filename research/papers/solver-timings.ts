@@ -4,10 +4,10 @@
  */
 import { cpus } from 'node:os';
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
-import { solvePlan } from '../../scheduler/solver/plan.ts';
-import { OBJECTIVES } from '../../scheduler/solver/problem.ts';
-import { percent, table } from '../../scheduler/validate/table.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { OBJECTIVES } from '../../scheduler/solver/planning-problem.ts';
+import { solvePlan } from '../../scheduler/solver/solve-plan.ts';
+import { percent, table } from '../../scheduler/validate/text-table.ts';
 import { drawInstance } from '../../test/scheduler/support/instances.ts';
 
 /** Requirements for each size: distance from the optimum, within seconds. */

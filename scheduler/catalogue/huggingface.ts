@@ -1,10 +1,10 @@
 import { nearestNames } from '../../shared/text/nearest-name.ts';
 import { SchedulerError } from '../errors.ts';
-import { familyOf, MODEL_TYPES } from './architectures.ts';
 import { ConfigReader } from './config-reader.ts';
-import type { ModelFamily, SingleLayer } from './families.ts';
+import { familyOf, MODEL_TYPES } from './family-by-model-type.ts';
 import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
+import type { ModelFamily, SingleLayer } from './model-families.ts';
 import { storageOf } from './quantization.ts';
 
 /** Bound on layers; no decoder has this many. */

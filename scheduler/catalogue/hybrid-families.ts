@@ -1,8 +1,8 @@
 import { SchedulerError } from '../errors.ts';
 import { ConfigReader } from './config-reader.ts';
-import { DENSE, dense, experts, isFull, type ModelFamily } from './families.ts';
 import type { Mixer } from './layers.ts';
 import { groupedAttention, mamba1, namedMamba2, nemotronMamba2 } from './mixers.ts';
+import { DENSE, dense, experts, isFull, type ModelFamily } from './model-families.ts';
 
 /**
  * Nemotron-H and Nemotron 3: each layer is one block, of Mamba-2 (M), attention (*), a dense block (-) or experts (E).

@@ -3,15 +3,15 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { fitCalibration } from '../calibrate/fit.ts';
-import { observeLoad } from '../calibrate/load.ts';
-import { type ProbedEngine, servedEngineName, servedModel } from '../calibrate/probe.ts';
+import { type ProbedEngine, servedEngineName, servedModel } from '../calibrate/completion-probe.ts';
+import { fitCalibration } from '../calibrate/fit-calibration.ts';
+import { observeLoad } from '../calibrate/load-observation.ts';
 import { findGpu, findModel } from '../catalogue/catalogue.ts';
 import { PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
 import { seededRandom } from '../serving/random.ts';
-import { percent, signed, table } from '../validate/table.ts';
+import { percent, signed, table } from '../validate/text-table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 
 export const CALIBRATE_FLAGS = {

@@ -4,9 +4,9 @@ import { efficiencyOf } from '../catalogue/calibration.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
-import { table } from '../validate/table.ts';
+import { table } from '../validate/text-table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { prettyJson } from './json.ts';
+import { prettyJson } from './pretty-json.ts';
 
 export const CATALOGUE_COMMAND_FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
 

@@ -2,17 +2,17 @@ import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { planFromCounts } from '../planner/plan-from-counts.ts';
-import { type Prediction, predict } from '../planner/predict.ts';
+import { type Prediction, predict } from '../planner/predict-plan.ts';
 import type { Plan } from '../planner/types.ts';
 import { parallelismText } from '../roofline/parallelism.ts';
 import { equalSplit, memoryProportional } from '../solver/baselines.ts';
-import { OptionTable } from '../solver/options.ts';
-import { percent, table } from '../validate/table.ts';
+import { OptionTable } from '../solver/option-table.ts';
+import { percent, table } from '../validate/text-table.ts';
+import { type Bars, barsSvg, barsText } from './bar-chart.ts';
 import { planExit } from './exit.ts';
 import { textFlag } from './flags.ts';
-import { prettyJson } from './json.ts';
-import { type Bars, barsSvg, barsText } from './picture.ts';
-import { PLANNING_FLAGS, planFromFlags } from './planned.ts';
+import { PLANNING_FLAGS, planFromFlags } from './plan-from-flags.ts';
+import { prettyJson } from './pretty-json.ts';
 
 export interface ComparedPlan {
   name: string;

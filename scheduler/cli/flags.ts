@@ -1,14 +1,14 @@
 import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
 import { findModel, type HardwareCatalogue, loadCatalogue } from '../catalogue/catalogue.ts';
-import { readMeasured, withMeasured } from '../planner/input.ts';
-import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../serving/limits.ts';
+import { readMeasured, withMeasured } from '../planner/read-input.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../serving/engine-limits.ts';
 import {
   type Demand,
   OBJECTIVES,
   PARALLELISM_KINDS,
   type ParallelismKind,
   type PlanOptions,
-} from '../solver/problem.ts';
+} from '../solver/planning-problem.ts';
 
 /** The values of a command line, by flag. */
 export type FlagValues = ParsedFlags<Flags>;

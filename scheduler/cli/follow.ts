@@ -2,12 +2,12 @@ import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/ind
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { DemandFollower, type FollowOptions, type FollowOutput } from '../follow/follower.ts';
-import { readRates } from '../follow/options.ts';
 import { parsePin } from '../follow/pins.ts';
-import { appendRecords, readRecords, timelineOf } from '../follow/record.ts';
+import { readRates } from '../follow/replica-options.ts';
+import { appendRecords, readRecords, timelineOf } from '../follow/slot-records.ts';
 import { planFor, writePlan } from '../live/plan-file.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
-import type { PlanningSession } from './session.ts';
+import type { PlanningSession } from './planning-session.ts';
 
 export const FOLLOW_FLAGS = {
   forecast: { help: 'plan for the next slots with a forecast by kind of request' },

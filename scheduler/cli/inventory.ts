@@ -1,7 +1,7 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { command } from '../live/command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
-import { type ClusterInventory, readInventory } from '../planner/input.ts';
+import { command } from '../live/slurm-command.ts';
+import { type ClusterInventory, readInventory } from '../planner/read-input.ts';
 
 /** Reads the inventory from a file, or from `sinfo`: the GPUs that Slurm has free now. */
 export function inventoryFrom(

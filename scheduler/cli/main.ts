@@ -5,7 +5,7 @@ import { type Io, makeIo } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PLAN_PROGRAM } from './commands.ts';
 import { planExitCode } from './exit.ts';
-import { FACTORY_ACTS } from './removed.ts';
+import { FACTORY_ACTS } from './removed-commands.ts';
 
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {

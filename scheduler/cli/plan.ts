@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
-import { predict } from '../planner/predict.ts';
+import { predict } from '../planner/predict-plan.ts';
 import { planExit } from './exit.ts';
 import { textFlag } from './flags.ts';
-import { prettyJson } from './json.ts';
+import { PLANNING_FLAGS, planFromFlags } from './plan-from-flags.ts';
 import { planSvg } from './plan-picture.ts';
-import { PLANNING_FLAGS, planFromFlags } from './planned.ts';
-import { planText, whyText } from './show.ts';
+import { planText, whyText } from './plan-text.ts';
+import { prettyJson } from './pretty-json.ts';
 
 export const PLAN_COMMAND_FLAGS = {
   ...PLANNING_FLAGS,

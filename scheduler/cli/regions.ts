@@ -5,15 +5,15 @@ import type { Io } from '../../shared/terminal/command-io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
-import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/gateway.ts';
+import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
 import { type RegionFacts, regionFacts } from '../live/region-facts.ts';
-import { Tracker } from '../regions/live/observed.ts';
-import { type LivePlan, LivePlanner } from '../regions/live/planner.ts';
 import { readPriceTable } from '../regions/live/price-file.ts';
-import { Publisher } from '../regions/live/publish.ts';
+import { Publisher } from '../regions/live/publisher.ts';
+import { type LivePlan, LivePlanner } from '../regions/live/region-planner.ts';
+import { Tracker } from '../regions/live/traffic-tracker.ts';
 import { writeWarm } from '../regions/live/warm-files.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
-import { regionsText } from './show-regions.ts';
+import { regionsText } from './regions-text.ts';
 
 export const REGIONS_FLAGS = {
   gpus: CATALOGUE_FLAGS.gpus,

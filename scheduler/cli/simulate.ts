@@ -5,15 +5,15 @@ import { findGpu, findModel, parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
-import { demandSchema } from '../planner/input.ts';
+import { demandSchema } from '../planner/read-input.ts';
 import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
 import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts';
-import { StepModel } from '../roofline/step.ts';
-import { simulate } from '../serving/cluster.ts';
-import { contextProblem } from '../serving/context.ts';
-import { POLICY_NAMES } from '../serving/policies.ts';
+import { StepModel } from '../roofline/step-model.ts';
+import { contextProblem } from '../serving/context-fit.ts';
 import { seededRandom } from '../serving/random.ts';
-import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/requests.ts';
+import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/request-arrivals.ts';
+import { simulate } from '../serving/simulate.ts';
+import { POLICY_NAMES } from '../serving/simulated-policies.ts';
 import { readTrace } from '../traces/read.ts';
 import {
   CATALOGUE_FLAGS,
@@ -25,9 +25,9 @@ import {
   requiredFlag,
   textFlag,
 } from './flags.ts';
-import { prettyJson } from './json.ts';
 import { latencyPicture, latencySvg } from './plan-picture.ts';
-import { simulationText } from './show.ts';
+import { simulationText } from './plan-text.ts';
+import { prettyJson } from './pretty-json.ts';
 
 /** Most requests of one `simulate`, which are held in memory. */
 const REQUESTS_MAX = 5_000_000;

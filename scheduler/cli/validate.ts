@@ -1,10 +1,10 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
+import { sustainedText } from '../validate/fit-sustained-clock.ts';
 import { validate, validationText } from '../validate/report.ts';
-import { sustainedText } from '../validate/sustained.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
-import { prettyJson } from './json.ts';
+import { prettyJson } from './pretty-json.ts';
 
 export const VALIDATE_FLAGS = {
   ...CATALOGUE_FLAGS,

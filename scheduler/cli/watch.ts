@@ -5,13 +5,13 @@ import { SchedulerError } from '../errors.ts';
 import { type Observation, observe } from '../live/observation.ts';
 import { type PlanFilePlacement, planFor, writePlan } from '../live/plan-file.ts';
 import { replan } from '../live/replan.ts';
-import { type LookSummary, Triggers } from '../live/triggers.ts';
-import type { Demand, Placement } from '../solver/problem.ts';
+import { type LookSummary, Triggers } from '../live/replan-triggers.ts';
+import type { Demand, Placement } from '../solver/planning-problem.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
 import { FOLLOW_FLAGS, follow } from './follow.ts';
-import { refuseRemoved } from './removed.ts';
-import { type Outside, type PlanningSession, SESSION_FLAGS, sessionFrom } from './session.ts';
-import { planText, whyText } from './show.ts';
+import { planText, whyText } from './plan-text.ts';
+import { type Outside, type PlanningSession, SESSION_FLAGS, sessionFrom } from './planning-session.ts';
+import { refuseRemoved } from './removed-commands.ts';
 
 interface WatchOutside extends Outside {
   /** Ends the watch. */

@@ -4,7 +4,7 @@ import { movingAverage } from '../forecast/persistence.ts';
 import { ridge } from '../forecast/ridge.ts';
 import { seasonal } from '../forecast/seasonal.ts';
 import type { Forecast, Forecaster, History } from '../forecast/types.ts';
-import type { ForecastDemand } from './problem.ts';
+import type { ForecastDemand } from './follow-problem.ts';
 
 /** Methods are compared and fitted again after this many slots. */
 const REFIT_SLOTS = 10;

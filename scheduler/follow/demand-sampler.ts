@@ -2,14 +2,14 @@
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { SchedulerError } from '../errors.ts';
 import { type KindCount, kindCounts } from '../live/kind-counts.ts';
-import { knownModel } from '../live/nodes.ts';
+import { knownModel } from '../live/live-nodes.ts';
 import type { PlanningContext } from '../live/observation.ts';
 import type { FittedKind } from '../workload/kinds.ts';
 import { DemandForecaster, type ExpectedDemand, slotsOf } from './demand-forecaster.ts';
 import { countedKinds, type FittedKinds, fitLiveKinds } from './fit-kinds.ts';
-import type { FollowedModel } from './network.ts';
-import type { CountedLine } from './record.ts';
+import type { FollowedModel } from './network-view.ts';
 import { SlotCounts } from './slot-counts.ts';
+import type { CountedLine } from './slot-records.ts';
 
 /** Most models that are followed; the busiest take precedence. */
 const MODELS_MAX = 32;

@@ -1,17 +1,17 @@
 /** One slot after another: count, forecast, decide, and hand over a plan. `otela-plan watch --forecast` runs it. */
 import { type Observation, observe, type PlanningContext } from '../live/observation.ts';
-import type { RateTable } from '../orchestration/rates.ts';
-import type { Placement } from '../solver/problem.ts';
-import { changeText, type DecideOptions, Decider, type FollowDecision } from './decide.ts';
+import type { RateTable } from '../orchestration/rate-table.ts';
+import type { Placement } from '../solver/planning-problem.ts';
 import { demandOf } from './demand-forecaster.ts';
 import { DemandSampler, type DemandSamplerOptions, type ModelSample } from './demand-sampler.ts';
-import { loadsText } from './explain.ts';
-import { type NetworkView, networkView, replicasText } from './network.ts';
-import type { MeasuredRates } from './options.ts';
+import { loadsText } from './describe-loads.ts';
+import type { FollowProblem, ForecastDemand, Layout } from './follow-problem.ts';
+import { kindShares, SharePublisher, sharesText } from './kind-shares.ts';
+import { type NetworkView, networkView, replicasText } from './network-view.ts';
 import { type Pin, pinnedLayout } from './pins.ts';
-import type { FollowProblem, ForecastDemand, Layout } from './problem.ts';
-import type { CountedLine, SlotRecord } from './record.ts';
-import { kindShares, SharePublisher, sharesText } from './shares.ts';
+import type { MeasuredRates } from './replica-options.ts';
+import type { CountedLine, SlotRecord } from './slot-records.ts';
+import { changeText, type DecideOptions, Decider, type FollowDecision } from './switch-decision.ts';
 
 /** `horizon`: slots ahead in which a change has to pay. */
 export interface FollowOptions extends DecideOptions, DemandSamplerOptions {

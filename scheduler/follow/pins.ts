@@ -1,5 +1,5 @@
 import { UsageError } from '../../shared/command-line/index.ts';
-import type { ReplicaOption } from './problem.ts';
+import type { ReplicaOption } from './follow-problem.ts';
 
 /**
  * An operator's order for one model: a number of replicas of each spread or, if none is listed, the replicas that run

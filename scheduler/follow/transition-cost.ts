@@ -1,7 +1,14 @@
 /** Time that requests wait if a layout stays, or changes in one of the slots ahead: a fluid model, slot by slot. */
-import { balance } from '../orchestration/assignment.ts';
+import { balance } from '../orchestration/demand-assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
-import { type FollowProblem, type ForecastDemand, type Layout, optionsOf, sameLayout, stopsOf } from './problem.ts';
+import {
+  type FollowProblem,
+  type ForecastDemand,
+  type Layout,
+  optionsOf,
+  sameLayout,
+  stopsOf,
+} from './follow-problem.ts';
 
 /** Up to this load, kinds go to the replicas with the lowest latency; above it the load decides. */
 const IDLE_LOAD = 0.92;

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { PlannerGateway } from './gateway.ts';
+import type { PlannerGateway } from './planner-gateway.ts';
 
 /** Number of minutes with counts that are compared. */
 const MINUTES = 10;

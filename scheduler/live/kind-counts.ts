@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
-import type { PlannerGateway } from './gateway.ts';
-import { parseGatewayAnswer } from './nodes.ts';
+import { parseGatewayAnswer } from './live-nodes.ts';
+import type { PlannerGateway } from './planner-gateway.ts';
 
 const count = z.number().nonnegative();
 /** The fields of `/admin/workload?by=kind` that following needs. */

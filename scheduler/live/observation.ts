@@ -2,11 +2,11 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { Planner } from '../planner/types.ts';
 import { parallelismText } from '../roofline/parallelism.ts';
-import type { PlanOptions, Pool } from '../solver/problem.ts';
+import type { PlanOptions, Pool } from '../solver/planning-problem.ts';
 import type { ReplicaPlace } from '../solver/replica-place.ts';
-import type { PlannerGateway } from './gateway.ts';
-import { knownModel, liveNodes, type PlacementNode } from './nodes.ts';
-import { agentPoolId, agentPools, type DeploymentDescriptions, deployedSpread } from './offers.ts';
+import { agentPoolId, agentPools, type DeploymentDescriptions, deployedSpread } from './agent-pools.ts';
+import { knownModel, liveNodes, type PlacementNode } from './live-nodes.ts';
+import type { PlannerGateway } from './planner-gateway.ts';
 
 /** Prefix of the ids of deployments that a factory ordered. */
 const FACTORY_PREFIX = 'otela-';

@@ -3,7 +3,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { FACTORY_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
-import type { Placement } from '../solver/problem.ts';
+import type { Placement } from '../solver/planning-problem.ts';
 import type { Observation } from './observation.ts';
 
 export interface PlanFilePlacement {

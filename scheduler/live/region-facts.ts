@@ -1,7 +1,7 @@
 /** A gateway's data about its regions: `GET /admin/regions`. */
 import * as z from 'zod';
-import type { PlannerGateway } from './gateway.ts';
-import { parseGatewayAnswer } from './nodes.ts';
+import { parseGatewayAnswer } from './live-nodes.ts';
+import type { PlannerGateway } from './planner-gateway.ts';
 
 const count = z.number().int().nonnegative();
 

@@ -2,10 +2,10 @@
 import { SchedulerError } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
-import { OptionTable, parallelismsTried } from '../solver/options.ts';
-import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
+import { OptionTable, parallelismsTried } from '../solver/option-table.ts';
+import type { Demand, Placement, PlanOptions, Pool } from '../solver/planning-problem.ts';
 import { groupReplicas, replicaPlace } from '../solver/replica-place.ts';
-import { inventoryOf } from './nodes.ts';
+import { inventoryOf } from './live-nodes.ts';
 import type { Observation, PlanningContext } from './observation.ts';
 
 interface Replanned {

@@ -3,8 +3,8 @@ import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { findGpu, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { GpuType } from '../catalogue/gpu.ts';
 import { SchedulerError } from '../errors.ts';
-import type { ClusterInventory } from '../planner/input.ts';
-import type { Pool } from '../solver/problem.ts';
+import type { ClusterInventory } from '../planner/read-input.ts';
+import type { Pool } from '../solver/planning-problem.ts';
 
 /** One node per line, in fields that cannot contain a bar. */
 const ARGUMENTS = [

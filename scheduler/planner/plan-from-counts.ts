@@ -1,5 +1,5 @@
-import type { OptionTable } from '../solver/options.ts';
-import type { Counts, Demand, Pool } from '../solver/problem.ts';
+import type { OptionTable } from '../solver/option-table.ts';
+import type { Counts, Demand, Pool } from '../solver/planning-problem.ts';
 import type { Plan, PlannedReplicas } from './types.ts';
 
 /** Makes a plan of given replicas, with routing in proportion to their capacity. Simulates the options that it uses. */

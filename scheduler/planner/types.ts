@@ -1,7 +1,7 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import type { SimulatedPolicy, SimulatedReplica } from '../serving/policies.ts';
-import type { SolveReport } from '../solver/plan.ts';
-import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
+import type { SimulatedPolicy, SimulatedReplica } from '../serving/simulated-policies.ts';
+import type { Demand, Placement, PlanOptions, Pool } from '../solver/planning-problem.ts';
+import type { SolveReport } from '../solver/solve-plan.ts';
 
 /** Replicas of one model on one pool with one parallelism, and their share of its traffic. */
 export interface PlannedReplicas extends Placement {

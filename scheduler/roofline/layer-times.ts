@@ -2,6 +2,7 @@ import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
 import type { Layer } from '../catalogue/layers.ts';
 import { expertsOf } from '../catalogue/model.ts';
 import type { ModelDeployment } from './deployment.ts';
+import { allReduceSeconds, allToAllSeconds, gemmSeconds, peakFlops, sendSeconds } from './kernel-times.ts';
 import {
   activationBytes,
   decodeAttentionWork,
@@ -16,7 +17,6 @@ import {
   stateBytesPerStep,
 } from './operators.ts';
 import { gpusOf, spreadOf } from './parallelism.ts';
-import { allReduceSeconds, allToAllSeconds, gemmSeconds, peakFlops, sendSeconds } from './time.ts';
 
 /**
  * Seconds of all layers of one replica, by their parts. A pipeline of p stages processes p batches concurrently. So a

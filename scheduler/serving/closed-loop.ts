@@ -1,6 +1,6 @@
-import type { StepModel } from '../roofline/step.ts';
-import { drawLength, type LengthDistribution } from './lengths.ts';
-import type { SimulatedEngineLimits } from './limits.ts';
+import type { StepModel } from '../roofline/step-model.ts';
+import type { SimulatedEngineLimits } from './engine-limits.ts';
+import { drawLength, type LengthDistribution } from './length-distribution.ts';
 import { seededRandom } from './random.ts';
 import { SimulatedEngine } from './replica.ts';
 

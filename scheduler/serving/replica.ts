@@ -1,9 +1,9 @@
 import { cacheLayout, freeBytes } from '../roofline/deployment.ts';
-import { type EngineStep, IDLE_STEP, type StepModel } from '../roofline/step.ts';
+import { type EngineStep, IDLE_STEP, type StepModel } from '../roofline/step-model.ts';
 import { Decoding, pairsInWindow } from './decoding.ts';
+import { replicaLimits, type SimulatedEngineLimits } from './engine-limits.ts';
 import { KvBlocks } from './kv-blocks.ts';
-import { replicaLimits, type SimulatedEngineLimits } from './limits.ts';
-import { Queue } from './queue.ts';
+import { Queue } from './replica-queue.ts';
 import type { Sequence } from './sequence.ts';
 import { SequenceMemory } from './sequence-memory.ts';
 

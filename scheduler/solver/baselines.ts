@@ -1,8 +1,8 @@
 import { parameters } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import { LpProgram, solve } from './highs.ts';
-import { packingRows } from './packing.ts';
-import { type Counts, type Demand, type Option, type Pool, poolGpus } from './problem.ts';
+import { packingRows } from './packing-constraints.ts';
+import { type Counts, type Demand, type Option, type Pool, poolGpus } from './planning-problem.ts';
 
 const INFINITY = Number.POSITIVE_INFINITY;
 

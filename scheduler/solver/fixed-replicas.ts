@@ -1,6 +1,6 @@
 import { parallelismText } from '../roofline/parallelism.ts';
 import { isStable, needsStable, type SolverProblem, takenGpus, usdPerHour } from './formulation.ts';
-import { type Demand, type Option, type Placement, type PlanOptions, type Pool, poolGpus } from './problem.ts';
+import { type Demand, type Option, type Placement, type PlanOptions, type Pool, poolGpus } from './planning-problem.ts';
 
 /** Replicas that must stay, by option. */
 export function keepReplicas(

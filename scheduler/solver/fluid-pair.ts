@@ -1,4 +1,4 @@
-import type { Fluid, FluidLike } from '../serving/fluid.ts';
+import type { Fluid, FluidLike } from '../serving/fluid-replica.ts';
 
 /** The averages of a disaggregated pair: the slower engine or the link bounds the throughput, and latencies add up. */
 export class FluidPair implements FluidLike {

@@ -1,7 +1,7 @@
 import { LpProgram } from './highs.ts';
-import { packingRows } from './packing.ts';
-import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poolGpus } from './problem.ts';
-import type { UsableCapacity } from './targets.ts';
+import type { UsableCapacity } from './latency-targets.ts';
+import { packingRows } from './packing-constraints.ts';
+import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poolGpus } from './planning-problem.ts';
 
 /** The objective of a program. */
 export type Goal =

@@ -1,5 +1,5 @@
 import { tpProblem } from '../roofline/parallelism.ts';
-import type { Demand, Pool } from './problem.ts';
+import type { Demand, Pool } from './planning-problem.ts';
 
 /** Usual tensor parallelisms of engines. */
 export const PARALLELISMS = [1, 2, 4, 8];

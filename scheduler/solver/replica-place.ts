@@ -1,6 +1,6 @@
 /** A replica's model, pool and parallelism. */
 import { parallelismText } from '../roofline/parallelism.ts';
-import type { Placement } from './problem.ts';
+import type { Placement } from './planning-problem.ts';
 
 export type ReplicaPlace = Pick<Placement, 'model' | 'pool' | 'tp' | 'spread'>;
 

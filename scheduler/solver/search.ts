@@ -1,6 +1,6 @@
-import { SERVED_TOLERANCE, split } from './evaluate.ts';
+import { SERVED_TOLERANCE, split } from './evaluate-plan.ts';
 import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } from './formulation.ts';
-import { packingRows } from './packing.ts';
+import { packingRows } from './packing-constraints.ts';
 
 /**
  * Finds options that no optimal plan needs: if latency does not count, replicas on fewer GPUs each that together serve

@@ -1,9 +1,9 @@
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import { kvBytesPerToken, kvCapacityTokens, RUNTIME_BYTES, weightBytes } from '../roofline/deployment.ts';
 import { tpProblem } from '../roofline/parallelism.ts';
-import { meanLength } from '../serving/lengths.ts';
+import { meanLength } from '../serving/length-distribution.ts';
 import { parallelisms, SEQUENCES_MIN } from './parallelisms.ts';
-import type { Demand, PlanOptions, Pool } from './problem.ts';
+import type { Demand, PlanOptions, Pool } from './planning-problem.ts';
 
 const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
 

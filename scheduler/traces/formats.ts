@@ -1,6 +1,6 @@
 import { SchedulerError } from '../errors.ts';
-import { LENGTH_MAX } from '../serving/lengths.ts';
-import type { TraceRow } from '../serving/requests.ts';
+import { LENGTH_MAX } from '../serving/length-distribution.ts';
+import type { TraceRow } from '../serving/request-arrivals.ts';
 
 /** Ids that are remembered, 100 bytes each. A trace with more distinct blocks would not fit into memory. */
 const IDS_MAX = 20_000_000;

@@ -2,7 +2,7 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
-import type { TraceRow } from '../serving/requests.ts';
+import type { TraceRow } from '../serving/request-arrivals.ts';
 import { type Format, formatOf, placed } from './formats.ts';
 
 /** Most requests of one trace: 5 M rows with their prefixes take some GB. */

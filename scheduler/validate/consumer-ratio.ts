@@ -1,8 +1,8 @@
 import type { Calibration } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { IDLE_STEP, StepModel } from '../roofline/step.ts';
-import { type ReportSection, worst } from './checks.ts';
-import { signed } from './table.ts';
+import { IDLE_STEP, StepModel } from '../roofline/step-model.ts';
+import { type ReportSection, worst } from './accuracy-checks.ts';
+import { signed } from './text-table.ts';
 
 /** Tokens of the prompt, tokens of the response, batch. */
 const CASES = [

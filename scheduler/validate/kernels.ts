@@ -2,12 +2,12 @@ import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
+import { allReduceSeconds, gemmSeconds } from '../roofline/kernel-times.ts';
 import { decodeAttentionWork, type Gemm, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
-import { allReduceSeconds, gemmSeconds } from '../roofline/time.ts';
-import { half, mean, median, type ReportSection } from './checks.ts';
-import { minimise } from './fit.ts';
-import { measuredAllReduces, measuredGemms, numberIn, readCsv } from './measured.ts';
-import { percent, signed } from './table.ts';
+import { half, mean, median, type ReportSection } from './accuracy-checks.ts';
+import { measuredAllReduces, measuredGemms, numberIn, readCsv } from './measured-data.ts';
+import { minimise } from './nelder-mead.ts';
+import { percent, signed } from './text-table.ts';
 
 const GPU_OF: Record<string, string> = { a100: 'A100-80-SXM', h100: 'H100-SXM', a40: 'A40' };
 const MODEL_OF: Record<string, string> = { 'CodeLlama-34b-Instruct-hf': 'CodeLlama-34b-hf' };

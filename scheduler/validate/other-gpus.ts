@@ -1,12 +1,12 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
+import { gemmSeconds } from '../roofline/kernel-times.ts';
 import { gemmWork } from '../roofline/operators.ts';
-import { StepModel } from '../roofline/step.ts';
-import { gemmSeconds } from '../roofline/time.ts';
-import { mean, type ReportSection, worst } from './checks.ts';
+import { StepModel } from '../roofline/step-model.ts';
+import { mean, type ReportSection, worst } from './accuracy-checks.ts';
 import { gemmNamed } from './kernels.ts';
-import { measuredGemms, numberIn, readCsv } from './measured.ts';
-import { percent, signed } from './table.ts';
+import { measuredGemms, numberIn, readCsv } from './measured-data.ts';
+import { percent, signed } from './text-table.ts';
 
 /** Without fitting: the model's error on GPUs that it was not calibrated on (Helix, one layer, no head). */
 export function helixSection(catalogue: HardwareCatalogue): ReportSection {

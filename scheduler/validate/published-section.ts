@@ -1,8 +1,8 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { half, mean, median, type ReportSection } from './checks.ts';
-import { type PublishedRun, publishedRuns } from './measured.ts';
+import { half, mean, median, type ReportSection } from './accuracy-checks.ts';
+import { type PublishedRun, publishedRuns } from './measured-data.ts';
 import { type ReplayedRun, replay } from './published.ts';
-import { percent, signed } from './table.ts';
+import { percent, signed } from './text-table.ts';
 
 /** Largest median error of the time per token, over the runs of a model and GPU that were not used for fitting. */
 const LIMIT = 0.12;

@@ -1,11 +1,11 @@
 import type { Calibration } from '../catalogue/calibration.ts';
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { deploymentProblem } from '../roofline/deployment.ts';
-import { StepModel } from '../roofline/step.ts';
+import { StepModel } from '../roofline/step-model.ts';
 import { closedLoop } from '../serving/closed-loop.ts';
-import type { LengthDistribution } from '../serving/lengths.ts';
-import { DEFAULT_LIMITS } from '../serving/limits.ts';
-import type { PublishedRun } from './measured.ts';
+import { DEFAULT_LIMITS } from '../serving/engine-limits.ts';
+import type { LengthDistribution } from '../serving/length-distribution.ts';
+import type { PublishedRun } from './measured-data.ts';
 
 /** InferenceMAX draws lengths between 0.8 and 1 of the stated ones; NVIDIA's runs have exact ones. */
 const LENGTHS_FROM = 0.8;

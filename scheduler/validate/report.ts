@@ -1,12 +1,12 @@
 import { dataPath, type HardwareCatalogue, readCalibration } from '../catalogue/catalogue.ts';
-import type { ReportSection } from './checks.ts';
+import type { ReportSection } from './accuracy-checks.ts';
+import { sweepSection } from './concurrency-sweeps.ts';
 import { consumerRatioSection } from './consumer-ratio.ts';
-import { drainSection, llamaSection } from './engine.ts';
+import { drainSection, llamaSection } from './engine-section.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
 import { helixSection, relativeSection } from './other-gpus.ts';
 import { publishedSection } from './published-section.ts';
-import { sweepSection } from './sweeps.ts';
-import { percent, table } from './table.ts';
+import { percent, table } from './text-table.ts';
 
 interface Validation {
   sections: ReportSection[];

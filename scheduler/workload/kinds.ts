@@ -1,5 +1,5 @@
 import { SchedulerError } from '../errors.ts';
-import { moments } from '../serving/lengths.ts';
+import { moments } from '../serving/length-distribution.ts';
 import { seededRandom } from '../serving/random.ts';
 import { kMeans, nearestOf, type Point } from './k-means.ts';
 

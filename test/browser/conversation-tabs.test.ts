@@ -1,6 +1,6 @@
 /** A conversation that is open in two tabs: the changes of both are kept. */
 import { expect, test } from 'vitest';
-import { merged } from '../../dashboard/chat/merged.ts';
+import { merged } from '../../dashboard/chat/merge-conversations.ts';
 
 interface Turn {
   text: string;

@@ -1,8 +1,8 @@
 /** A form writes only what the user changed. */
 import { expect, test } from 'vitest';
 import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
-import { limitsFromForm, narrowingFrom } from '../../dashboard/parts/narrowing.ts';
-import { FilledFields } from '../../dashboard/ui/filled.ts';
+import { limitsFromForm, narrowingFrom } from '../../dashboard/parts/key-restrictions.ts';
+import { FilledFields } from '../../dashboard/ui/form-values.ts';
 
 function formOf(fields: Readonly<Record<string, string>>): FormData {
   const form = new FormData();

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import type { SlotRecord } from '../../scheduler/follow/record.ts';
+import type { SlotRecord } from '../../scheduler/follow/slot-records.ts';
 import { seededRandom } from '../../scheduler/serving/random.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';

@@ -4,7 +4,7 @@ import { judge } from '../../research/judge/exhaustive.ts';
 import { tinyInstance } from '../../research/judge/instances.ts';
 import { type Verdict, verdictOn } from '../../research/judge/verdict.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { OBJECTIVES } from '../../scheduler/solver/problem.ts';
+import { OBJECTIVES } from '../../scheduler/solver/planning-problem.ts';
 import { catalogue, demand, planOptions, pool } from '../scheduler/support/small.ts';
 import { scaled } from '../support/long-form.ts';
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { command } from '../../scheduler/live/command.ts';
+import { command } from '../../scheduler/live/slurm-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

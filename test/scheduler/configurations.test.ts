@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { cheapest, type Item, quickest } from '../../scheduler/solver/configurations.ts';
+import { cheapest, type Item, quickest } from '../../scheduler/solver/replica-sets.ts';
 
 const MOST = 5;
 const item = fc

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { seededRandom } from '../../scheduler/serving/random.ts';
-import { OptionTable } from '../../scheduler/solver/options.ts';
-import type { Demand, Option } from '../../scheduler/solver/problem.ts';
+import { OptionTable } from '../../scheduler/solver/option-table.ts';
+import type { Demand, Option } from '../../scheduler/solver/planning-problem.ts';
 import { drawInstance } from './support/instances.ts';
 import { catalogue, planOptions } from './support/small.ts';
 

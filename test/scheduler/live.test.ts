@@ -1,10 +1,10 @@
 /** Queries to a gateway and to Slurm, and the plans made from the results. */
 import { describe, expect, it } from 'vitest';
 import { burstiness, variation } from '../../scheduler/live/burstiness.ts';
-import type { PlannerGateway } from '../../scheduler/live/gateway.ts';
-import { liveInventory, liveNodes } from '../../scheduler/live/nodes.ts';
+import { liveInventory, liveNodes } from '../../scheduler/live/live-nodes.ts';
+import { liveWorkload } from '../../scheduler/live/live-workload.ts';
+import type { PlannerGateway } from '../../scheduler/live/planner-gateway.ts';
 import { slurmInventory } from '../../scheduler/live/sinfo.ts';
-import { liveWorkload } from '../../scheduler/live/workload.ts';
 import { ACCEPTS_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import { node } from './support/mock-gateway.ts';
 import { catalogue } from './support/small.ts';

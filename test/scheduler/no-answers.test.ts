@@ -1,10 +1,10 @@
 /** A configuration that never answered has no latency, so it is not the fastest of all. */
 import { expect, it } from 'vitest';
+import { barsSvg, barsText } from '../../scheduler/cli/bar-chart.ts';
 import { comparisonText, panels } from '../../scheduler/cli/compare.ts';
-import { barsSvg, barsText } from '../../scheduler/cli/picture.ts';
-import { predict } from '../../scheduler/planner/predict.ts';
+import { predict } from '../../scheduler/planner/predict-plan.ts';
 import type { Plan } from '../../scheduler/planner/types.ts';
-import { distribution } from '../../scheduler/serving/statistics.ts';
+import { distribution } from '../../scheduler/serving/distribution.ts';
 
 it('nothing has no distribution', () => {
   expect(Object.values(distribution(new Float64Array()))).toEqual(Array(6).fill(Number.NaN));

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
-import { checkPlan } from '../../scheduler/planner/check.ts';
-import { planByMilp } from '../../scheduler/planner/milp.ts';
-import { predict } from '../../scheduler/planner/predict.ts';
+import { checkPlan } from '../../scheduler/planner/check-plan.ts';
+import { planByMilp } from '../../scheduler/planner/milp-planner.ts';
+import { predict } from '../../scheduler/planner/predict-plan.ts';
 import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/deployment.ts';
 import {
   gpusOf,
@@ -15,12 +15,12 @@ import {
   parallelismsOf,
   parallelismText,
 } from '../../scheduler/roofline/parallelism.ts';
-import { IDLE_STEP } from '../../scheduler/roofline/step.ts';
+import { IDLE_STEP } from '../../scheduler/roofline/step-model.ts';
 import { closedLoop } from '../../scheduler/serving/closed-loop.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
-import { PairReplica } from '../../scheduler/serving/pair.ts';
-import { profile } from '../../scheduler/serving/profile.ts';
-import type { Demand } from '../../scheduler/solver/problem.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { PairReplica } from '../../scheduler/serving/prefill-decode-pair.ts';
+import { profile } from '../../scheduler/serving/replica-profile.ts';
+import type { Demand } from '../../scheduler/solver/planning-problem.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, otelaPlan, planOptions, pool, stepModelOf } from './support/small.ts';
 

@@ -1,8 +1,8 @@
 /** From a demand and the available nodes to a plan: its shares and reasons, and its message if there is no plan. */
 import { describe, expect, it } from 'vitest';
-import { planByMilp } from '../../scheduler/planner/milp.ts';
-import { predict } from '../../scheduler/planner/predict.ts';
-import type { PlanOptions, Pool } from '../../scheduler/solver/problem.ts';
+import { planByMilp } from '../../scheduler/planner/milp-planner.ts';
+import { predict } from '../../scheduler/planner/predict-plan.ts';
+import type { PlanOptions, Pool } from '../../scheduler/solver/planning-problem.ts';
 import { catalogue, demand, planOptions, pool } from './support/small.ts';
 
 const POOLS = [pool('a', 'A100-80-SXM', 1, 4), pool('h', 'H100-SXM', 1, 4)];

@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
 import type { GpuType } from '../../scheduler/catalogue/gpu.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
+import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/kernel-times.ts';
 import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
-import { IDLE_STEP, StepModel } from '../../scheduler/roofline/step.ts';
-import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/time.ts';
+import { IDLE_STEP, StepModel } from '../../scheduler/roofline/step-model.ts';
 import { validate } from '../../scheduler/validate/report.ts';
 import { catalogue, stepModel } from './support/small.ts';
 

@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
-import { type SimulationResult, simulate } from '../../scheduler/serving/cluster.ts';
-import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/serving/lengths.ts';
-import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/limits.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
+import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/serving/length-distribution.ts';
 import { exponential, gamma, normal, seededRandom } from '../../scheduler/serving/random.ts';
 import { SimulatedEngine } from '../../scheduler/serving/replica.ts';
-import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
+import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/request-arrivals.ts';
+import { type SimulationResult, simulate } from '../../scheduler/serving/simulate.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 

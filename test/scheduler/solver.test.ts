@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { packingRows, packs, packsInto } from '../../scheduler/solver/packing.ts';
-import { solvePlan } from '../../scheduler/solver/plan.ts';
-import type { Option } from '../../scheduler/solver/problem.ts';
+import { packingRows, packs, packsInto } from '../../scheduler/solver/packing-constraints.ts';
+import type { Option } from '../../scheduler/solver/planning-problem.ts';
+import { solvePlan } from '../../scheduler/solver/solve-plan.ts';
 import { demand, planOptions, pool } from './support/small.ts';
 
 describe('nodes', () => {

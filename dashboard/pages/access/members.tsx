@@ -4,9 +4,9 @@ import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
+import { limitsFromForm, limitWords } from '../../parts/key-restrictions.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { limitsFromForm, limitWords } from '../../parts/narrowing.ts';
-import { Reference } from '../../parts/references.tsx';
+import { Reference } from '../../parts/name-fields.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
@@ -18,7 +18,7 @@ import { FormDialog } from '../../ui/form-dialog.tsx';
 import { Card } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 import { useAction } from '../../ui/use-action.ts';
-import { useStable } from '../../ui/use-stable.ts';
+import { useStable } from '../../ui/use-stable-callback.ts';
 
 const texts = t.access.projects;
 

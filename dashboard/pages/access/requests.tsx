@@ -8,13 +8,13 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Failure, Tag } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import type { FilledFields } from '../../ui/form-values.ts';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 import { useAction } from '../../ui/use-action.ts';
-import { useStable } from '../../ui/use-stable.ts';
+import { useStable } from '../../ui/use-stable-callback.ts';
 
 const texts = t.access.requests;
 const KINDS = { open: 'wait', approved: 'good', refused: 'bad' } as const;

@@ -4,9 +4,9 @@ import { inSeconds, secondsFrom } from '../../parts/format.ts';
 import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 
 const texts = t.routing;
 const CLASSES = ['standard', 'reasoning'] as const;

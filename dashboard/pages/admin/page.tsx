@@ -7,7 +7,7 @@ import { Loading } from '../../ui/feedback.tsx';
 const TABS = {
   users: lazy(() => import('./users.tsx')),
   projects: lazy(() => import('./projects.tsx')),
-  routing: lazy(() => import('./routing.tsx')),
+  routing: lazy(() => import('./model-routing.tsx')),
   peers: lazy(() => import('./peers.tsx')),
   settings: lazy(() => import('./settings.tsx')),
   audit: lazy(() => import('./audit.tsx')),

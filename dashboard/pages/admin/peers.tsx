@@ -8,9 +8,9 @@ import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import type { FilledFields } from '../../ui/form-values.ts';
 import { Page } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 

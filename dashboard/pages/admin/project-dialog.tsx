@@ -1,12 +1,12 @@
 import { gateway } from '../../api/client.ts';
 import type { Project } from '../../api/resources.ts';
+import { limitsFromForm, narrowingFrom } from '../../parts/key-restrictions.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
-import { limitsFromForm, narrowingFrom } from '../../parts/narrowing.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input } from '../../ui/field.tsx';
-import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, MoreFields, WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 
 const texts = t.projects;
 

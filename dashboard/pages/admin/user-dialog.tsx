@@ -1,14 +1,14 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
+import { limitsFromForm } from '../../parts/key-restrictions.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { limitsFromForm } from '../../parts/narrowing.ts';
-import { Reference } from '../../parts/references.tsx';
+import { Reference } from '../../parts/name-fields.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { MoreFields } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 
 const texts = t.users;
 const ROLES = ['consumer', 'provider', 'operator'] as const;

@@ -6,7 +6,7 @@ import { t } from '../../texts/index.ts';
 import { Facts } from '../../ui/page.tsx';
 import { overSince } from './batch-state.tsx';
 import { FIRST_LINE_ENDPOINTS } from './first-line.ts';
-import { useOwnerName } from './owner.ts';
+import { useOwnerName } from './use-owner-name.ts';
 
 const { one: texts, form } = t.batches;
 

@@ -6,10 +6,10 @@ import { dateTimeOf } from '../../parts/format.ts';
 import { ResourceList } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
 import { Section } from '../../ui/page.tsx';
-import { Segments } from '../../ui/segments.tsx';
+import { Segments } from '../../ui/segmented-control.tsx';
 import { type Column, Nowrap } from '../../ui/table.tsx';
 import { answeredOf, answeredWords, BatchState, batchName, overSince } from './batch-state.tsx';
-import { useOwnerName } from './owner.ts';
+import { useOwnerName } from './use-owner-name.ts';
 
 const texts = t.batches;
 

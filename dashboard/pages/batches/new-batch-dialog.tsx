@@ -7,9 +7,9 @@ import { uploadFile } from '../../api/upload.ts';
 import { bytes } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import type { FilledFields } from '../../ui/filled.ts';
 import { WIDE } from '../../ui/form.tsx';
 import { FormDialog } from '../../ui/form-dialog.tsx';
+import type { FilledFields } from '../../ui/form-values.ts';
 import { Meter } from '../../ui/meter.tsx';
 import { FIRST_LINE_ENDPOINTS, firstLineOf } from './first-line.ts';
 

@@ -7,8 +7,8 @@ import { t } from '../../texts/index.ts';
 import { Empty, Show, Tag } from '../../ui/feedback.tsx';
 import { Page, Section } from '../../ui/page.tsx';
 import { Plot } from '../../ui/plot.tsx';
-import { ClusterTable, DecisionTable, JobTable, ModelTable } from './tables.tsx';
-import { Timelines } from './timeline.tsx';
+import { ClusterTable, DecisionTable, JobTable, ModelTable } from './factory-tables.tsx';
+import { Timelines } from './workload-plots.tsx';
 
 const REFETCH_MS = 5_000;
 const texts = t.factory;

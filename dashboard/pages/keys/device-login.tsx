@@ -1,6 +1,6 @@
 import { type FormEvent, useState } from 'react';
 import { gateway } from '../../api/client.ts';
-import { OwnProject } from '../../parts/own-project.tsx';
+import { OwnProject } from '../../parts/project-select.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';

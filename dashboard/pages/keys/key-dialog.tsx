@@ -1,16 +1,16 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { Key, NewKey } from '../../api/resources.ts';
+import { limitsFromForm, narrowingFrom } from '../../parts/key-restrictions.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
-import { limitsFromForm, narrowingFrom } from '../../parts/narrowing.ts';
-import { OwnProject } from '../../parts/own-project.tsx';
-import { Reference } from '../../parts/references.tsx';
+import { Reference } from '../../parts/name-fields.tsx';
+import { OwnProject } from '../../parts/project-select.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Dialog } from '../../ui/dialog.tsx';
 import { Field, Input, Select } from '../../ui/field.tsx';
-import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Fields, Form } from '../../ui/form.tsx';
+import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 
 const texts = t.keys;
 const ROLES = ['consumer', 'provider', 'operator'] as const;

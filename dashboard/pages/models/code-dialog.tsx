@@ -4,7 +4,7 @@ import { t } from '../../texts/index.ts';
 import { Copy } from '../../ui/copy.tsx';
 import { Dialog } from '../../ui/dialog.tsx';
 import { Code } from '../../ui/page.tsx';
-import { Segments } from '../../ui/segments.tsx';
+import { Segments } from '../../ui/segmented-control.tsx';
 
 /** Client programs for a model, ready to paste. */
 const LANGUAGES = ['curl', 'Python', 'JavaScript'] as const;

@@ -1,8 +1,8 @@
 import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { Link } from 'wouter';
 import type { ModelLoad, Node } from '../../api/schemas.ts';
-import type { CatalogueModel } from '../../parts/catalogue.ts';
 import { count, gpus, milliseconds, timeLeft } from '../../parts/format.ts';
+import type { CatalogueModel } from '../../parts/model-catalog.ts';
 import { t } from '../../texts/index.ts';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
@@ -22,7 +22,7 @@ import {
 } from '../../ui/icons.ts';
 import { Facts } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
-import type { ModelCard } from './cards.ts';
+import type { ModelCard } from './use-model-cards.ts';
 
 /** Operators write Markdown; its code is loaded only if there is some. */
 const Markdown = lazy(() => import('../../chat/markdown/markdown.tsx'));

@@ -1,9 +1,9 @@
 import { lazy, Suspense, useMemo, useState } from 'react';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
-import { catalogueOf, goneModels } from '../../parts/catalogue.ts';
 import { dateTime } from '../../parts/format.ts';
+import { catalogueOf, goneModels } from '../../parts/model-catalog.ts';
 import { useLive, useMe } from '../../parts/session.tsx';
-import { useAllModels } from '../../parts/startable.ts';
+import { useAllModels } from '../../parts/startable-models.ts';
 import { useMinute } from '../../parts/use-minute.ts';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
@@ -11,12 +11,12 @@ import { Empty, Loading } from '../../ui/feedback.tsx';
 import { Input } from '../../ui/field.tsx';
 import { Search } from '../../ui/icons.ts';
 import { Page, Section } from '../../ui/page.tsx';
-import { type ModelCard, useCards } from './cards.ts';
 import { CodeDialog } from './code-dialog.tsx';
 import { ModelTile } from './model-tile.tsx';
 import { StartableList } from './startable-list.tsx';
+import { type ModelCard, useCards } from './use-model-cards.ts';
 
-const CardForm = lazy(() => import('./card-form.tsx'));
+const CardForm = lazy(() => import('./model-card-form.tsx'));
 
 const texts = t.models;
 

@@ -1,5 +1,5 @@
 import { Link } from 'wouter';
-import { type StartableView, startableWords } from '../../parts/startable.ts';
+import { type StartableView, startableWords } from '../../parts/startable-models.ts';
 import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';

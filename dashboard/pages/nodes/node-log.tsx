@@ -4,7 +4,7 @@ import { Problem, send } from '../../api/client.ts';
 import { t } from '../../texts/index.ts';
 import { Copy } from '../../ui/copy.tsx';
 import { Empty, Failure, Loading } from '../../ui/feedback.tsx';
-import type { Telemetry } from './samples.ts';
+import type { Telemetry } from './use-node-samples.ts';
 
 const texts = t.nodes.node;
 

@@ -2,7 +2,7 @@ import { exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Failure, Loading, Tag } from '../../ui/feedback.tsx';
 import { Facts } from '../../ui/page.tsx';
-import type { NodeNow } from './samples.ts';
+import type { NodeNow } from './use-node-samples.ts';
 
 const texts = t.nodes.node;
 

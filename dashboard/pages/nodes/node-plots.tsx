@@ -2,7 +2,7 @@ import { useMemo } from 'react';
 import { t } from '../../texts/index.ts';
 import { Empty } from '../../ui/feedback.tsx';
 import { type Line, Plot } from '../../ui/plot.tsx';
-import type { Sample } from './samples.ts';
+import type { Sample } from './use-node-samples.ts';
 
 const texts = t.nodes.node.plots;
 

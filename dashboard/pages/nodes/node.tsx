@@ -9,12 +9,12 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm } from '../../ui/dialog.tsx';
 import { Empty, Loading } from '../../ui/feedback.tsx';
 import { Card, Page, Section } from '../../ui/page.tsx';
-import { NodeHistory } from './history.tsx';
 import { NodeFactList } from './node-facts.tsx';
+import { NodeHistory } from './node-history.tsx';
 import { NodeLog } from './node-log.tsx';
 import { NodeNowFacts } from './node-now.tsx';
 import { NodePlots } from './node-plots.tsx';
-import { useNodeNow, useSamples, useTelemetry } from './samples.ts';
+import { useNodeNow, useSamples, useTelemetry } from './use-node-samples.ts';
 
 const texts = t.nodes.node;
 

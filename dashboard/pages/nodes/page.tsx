@@ -1,6 +1,6 @@
 import { useRoute } from 'wouter';
-import { NodeList } from './list.tsx';
 import { NodePage } from './node.tsx';
+import { NodeList } from './node-list.tsx';
 
 /** `#/nodes`, and `#/nodes/SESSION` for a single node. */
 export default function NodesPage() {

@@ -4,7 +4,7 @@ import { gateway } from '../../api/client.ts';
 import { type JoinToken, useResources } from '../../api/resources.ts';
 import { CredentialStatus } from '../../parts/credential-status.tsx';
 import { dateTime } from '../../parts/format.ts';
-import { useOptions } from '../../parts/references.tsx';
+import { useOptions } from '../../parts/name-fields.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { useMinute } from '../../parts/use-minute.ts';
@@ -13,8 +13,8 @@ import { Button } from '../../ui/button.tsx';
 import { Secret } from '../../ui/copy.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import type { FilledFields } from '../../ui/filled.ts';
 import { Form } from '../../ui/form.tsx';
+import type { FilledFields } from '../../ui/form-values.ts';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 

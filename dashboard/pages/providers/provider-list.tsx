@@ -8,8 +8,8 @@ import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
 import { Field, Input } from '../../ui/field.tsx';
-import { type FilledFields, hasMembers } from '../../ui/filled.ts';
 import { Checkbox, Form } from '../../ui/form.tsx';
+import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 import { Section } from '../../ui/page.tsx';
 import type { Column } from '../../ui/table.tsx';
 

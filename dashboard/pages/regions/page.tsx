@@ -6,7 +6,7 @@ import { exactTime } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Show } from '../../ui/feedback.tsx';
 import { Page, Section } from '../../ui/page.tsx';
-import { countKey, FlowMatrix, RegionTable, type ResponseCounts } from './tables.tsx';
+import { countKey, FlowMatrix, RegionTable, type ResponseCounts } from './region-tables.tsx';
 
 const REFETCH_MS = 5_000;
 const texts = t.regions;

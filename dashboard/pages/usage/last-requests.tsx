@@ -6,7 +6,7 @@ import { count, exactTime, milliseconds } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
 import { Empty, Show, Tag } from '../../ui/feedback.tsx';
 import { Section } from '../../ui/page.tsx';
-import { Segments } from '../../ui/segments.tsx';
+import { Segments } from '../../ui/segmented-control.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 
 type List = paths['/admin/me/requests']['get']['responses'][200]['content']['application/json'];

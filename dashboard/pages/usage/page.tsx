@@ -3,12 +3,12 @@ import type { Me } from '../../api/schemas.ts';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Page } from '../../ui/page.tsx';
-import { Segments } from '../../ui/segments.tsx';
+import { Segments } from '../../ui/segmented-control.tsx';
 import { LastRequests } from './last-requests.tsx';
-import { OverTime } from './over-time.tsx';
-import { RANGES, type Range } from './query.ts';
 import { Quota } from './quota.tsx';
-import { Totals } from './totals.tsx';
+import { OverTime } from './usage-over-time.tsx';
+import { RANGES, type Range } from './usage-query.ts';
+import { Totals } from './usage-totals.tsx';
 
 const texts = t.usage;
 

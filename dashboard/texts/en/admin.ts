@@ -1,5 +1,5 @@
 /** Texts of the operators' pages. */
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const admin = {
   tabs: {

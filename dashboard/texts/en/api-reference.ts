@@ -1,4 +1,4 @@
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const apiReference = {
   title: 'API reference',

@@ -1,4 +1,4 @@
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const batches = {
   about: 'Many requests in one file, run by idle nodes. Each line is answered once.',

@@ -1,4 +1,4 @@
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 const ordinals = new Intl.PluralRules('en', { type: 'ordinal' });
 const SUFFIX: Readonly<Partial<Record<Intl.LDMLPluralRule, string>>> = { one: 'st', two: 'nd', few: 'rd' };

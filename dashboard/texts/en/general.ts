@@ -1,5 +1,5 @@
 /** Texts of the whole page. */
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const general = {
   form: {

@@ -12,7 +12,7 @@ import { narrowing } from './narrowing.ts';
 import { nodes } from './nodes.ts';
 import { joinTokens, providers, wizard } from './providers.ts';
 import { regions } from './regions.ts';
-import { timeline } from './timeline.ts';
+import { timeline } from './workload-following.ts';
 
 export const en = {
   ...general,

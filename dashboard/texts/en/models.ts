@@ -1,4 +1,4 @@
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const models = {
   about: 'Models that this gateway serves, their providers, and their load.',

@@ -1,4 +1,4 @@
-import { some } from './some.ts';
+import { some } from './plural.ts';
 
 export const nodes = {
   about: 'Machines that serve models through this gateway.',

@@ -1,4 +1,4 @@
-import { barsSvg } from '../../../scheduler/cli/picture.ts';
+import { barsSvg } from '../../../scheduler/cli/bar-chart.ts';
 import { chartsSvg, type Series } from '../../../shared/text/svg-chart.ts';
 import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
 import { BATCH_SIZES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';

@@ -1,5 +1,5 @@
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { table } from '../../../scheduler/validate/table.ts';
+import { table } from '../../../scheduler/validate/text-table.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { planText } from '../../orchestration/deployment-plan.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';

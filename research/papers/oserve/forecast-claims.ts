@@ -4,7 +4,7 @@ import { lastValue, movingAverage } from '../../../scheduler/forecast/persistenc
 import { ridge } from '../../../scheduler/forecast/ridge.ts';
 import { seasonal } from '../../../scheduler/forecast/seasonal.ts';
 import type { Forecaster, History } from '../../../scheduler/forecast/types.ts';
-import { table } from '../../../scheduler/validate/table.ts';
+import { table } from '../../../scheduler/validate/text-table.ts';
 import { fitKinds, kindClassifier } from '../../../scheduler/workload/kinds.ts';
 import { lengthErrors } from '../../forecast/lengths.ts';
 import { lstm } from '../../forecast/lstm.ts';

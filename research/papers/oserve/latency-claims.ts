@@ -1,4 +1,4 @@
-import { table } from '../../../scheduler/validate/table.ts';
+import { table } from '../../../scheduler/validate/text-table.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type Allowed, type Miss, row } from '../rows.ts';
 import type { Cell } from './latency-cells.ts';

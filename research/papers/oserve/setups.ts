@@ -1,10 +1,10 @@
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
-import { balance } from '../../../scheduler/orchestration/assignment.ts';
-import { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import type { Requests } from '../../../scheduler/serving/requests.ts';
+import { balance } from '../../../scheduler/orchestration/demand-assignment.ts';
+import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import type { Requests } from '../../../scheduler/serving/request-arrivals.ts';
 import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/kinds.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';

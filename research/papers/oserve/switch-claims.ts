@@ -1,4 +1,4 @@
-import { table } from '../../../scheduler/validate/table.ts';
+import { table } from '../../../scheduler/validate/text-table.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { type PlacedReplica, place } from '../../orchestration/placement.ts';

@@ -1,5 +1,5 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { table } from '../../../scheduler/validate/table.ts';
+import { table } from '../../../scheduler/validate/text-table.ts';
 import { type Row, row } from '../rows.ts';
 import { BASELINES, type Measure, OURS, ours, PAPER_BASELINES, type Run, type Runs, runOne } from './experiment.ts';
 import { change, type Interval, interval, intervalText } from './statistics.ts';

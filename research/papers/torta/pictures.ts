@@ -1,4 +1,4 @@
-import { barsSvg } from '../../../scheduler/cli/picture.ts';
+import { barsSvg } from '../../../scheduler/cli/bar-chart.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import type { Compared } from './comparison.ts';
 import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';

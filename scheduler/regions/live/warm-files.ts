@@ -2,7 +2,7 @@ import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { RegionFacts } from '../../live/region-facts.ts';
-import type { LivePlan } from './planner.ts';
+import type { LivePlan } from './region-planner.ts';
 
 /** Providers choose the names of regions: only a plain name may become a file name. */
 const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;

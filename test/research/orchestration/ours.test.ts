@@ -11,8 +11,8 @@ import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, SHORT_REQUESTS, simulatePlan } from '../../../research/orchestration/rehearse.ts';
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 import { EMPTY, oursOf, SMALL, tableOf } from './support.ts';
 

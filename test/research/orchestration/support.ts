@@ -3,10 +3,10 @@ import { runTimeline, type TimelineSetup } from '../../../research/orchestration
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { lastValue } from '../../../scheduler/forecast/persistence.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
-import { RateTable } from '../../../scheduler/orchestration/rates.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
 import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
-import { requestsFromRows } from '../../../scheduler/serving/requests.ts';
+import { requestsFromRows } from '../../../scheduler/serving/request-arrivals.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 
 const catalogue = loadCatalogue();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import loadHighs from 'highs';
 import { describe, expect, it } from 'vitest';
 import { smoothTransport, type TransportProblem } from '../../../research/regions/macro/smooth-transport.ts';
-import { divideRequests } from '../../../scheduler/regions/live/division.ts';
+import { divideRequests } from '../../../scheduler/regions/live/divide-requests.ts';
 import { seededRandom } from '../../../scheduler/serving/random.ts';
 
 function drawn(seed: number, rows: number, columns: number, room: number): TransportProblem {

@@ -1,6 +1,6 @@
 /** Following a live network, slot by slot: its behavior when the network, the load or the change itself goes wrong. */
 import { expect, test } from 'vitest';
-import { timelineOf } from '../../../scheduler/follow/record.ts';
+import { timelineOf } from '../../../scheduler/follow/slot-records.ts';
 import { KINDS, MODEL, SLOT_S, World } from './world.ts';
 
 /** Mostly prompts, mostly answers: requests of a slot, `[answers, prompts]`. */

@@ -1,5 +1,5 @@
 /** Four nodes of two GPUs in two shapes: one fast at prompts, one at answers. */
-import type { FollowProblem, ForecastDemand, ReplicaOption } from '../../../scheduler/follow/problem.ts';
+import type { FollowProblem, ForecastDemand, ReplicaOption } from '../../../scheduler/follow/follow-problem.ts';
 
 export const MODEL = 'm';
 export const KINDS = ['prompts', 'answers'];

@@ -2,12 +2,12 @@
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import { DemandFollower, type FollowOptions } from '../../../scheduler/follow/follower.ts';
-import type { CountedLine, SlotRecord } from '../../../scheduler/follow/record.ts';
-import type { PlannerGateway } from '../../../scheduler/live/gateway.ts';
+import type { CountedLine, SlotRecord } from '../../../scheduler/follow/slot-records.ts';
+import { DeploymentDescriptions } from '../../../scheduler/live/agent-pools.ts';
 import type { PlanningContext } from '../../../scheduler/live/observation.ts';
-import { DeploymentDescriptions } from '../../../scheduler/live/offers.ts';
 import { type PlanFilePlacement, planFor } from '../../../scheduler/live/plan-file.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
+import type { PlannerGateway } from '../../../scheduler/live/planner-gateway.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
 import { StandInNetwork } from '../support/stand-in-network.ts';
 
 export const MODEL = 'meta-llama/Llama-2-13b-hf';

@@ -1,7 +1,7 @@
 /** The division of a model's requests among regions. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type DivisionProblem, divideRequests } from '../../../scheduler/regions/live/division.ts';
+import { type DivisionProblem, divideRequests } from '../../../scheduler/regions/live/divide-requests.ts';
 
 const seconds = fc.double({ min: 0.01, max: 40, noNaN: true });
 const drawn = fc

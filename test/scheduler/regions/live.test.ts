@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { PlanFile } from '../../../factory/demand/plan-file.ts';
 import type { RegionFacts } from '../../../scheduler/live/region-facts.ts';
-import { quantile, Tracker } from '../../../scheduler/regions/live/observed.ts';
-import { type LivePlan, LivePlanner, type LivePlannerOptions } from '../../../scheduler/regions/live/planner.ts';
-import { plannablePrices } from '../../../scheduler/regions/live/prices.ts';
+import { type LivePlan, LivePlanner, type LivePlannerOptions } from '../../../scheduler/regions/live/region-planner.ts';
+import { plannablePrices } from '../../../scheduler/regions/live/region-prices.ts';
+import { quantile, Tracker } from '../../../scheduler/regions/live/traffic-tracker.ts';
 import { writeWarm } from '../../../scheduler/regions/live/warm-files.ts';
 
 const SLOT_S = 45;

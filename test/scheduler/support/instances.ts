@@ -1,7 +1,7 @@
 import { type HardwareCatalogue, PUBLIC_SOURCE } from '../../../scheduler/catalogue/catalogue.ts';
 import { layerCount } from '../../../scheduler/catalogue/model.ts';
 import { seededRandom } from '../../../scheduler/serving/random.ts';
-import type { Demand, Pool } from '../../../scheduler/solver/problem.ts';
+import type { Demand, Pool } from '../../../scheduler/solver/planning-problem.ts';
 
 /**
  * A planning problem with `models` models and `kinds` kinds of GPU, drawn from the catalog: shapes repeat, rates and

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { IDLE_STEP, type StepModel } from '../../../scheduler/roofline/step.ts';
+import { IDLE_STEP, type StepModel } from '../../../scheduler/roofline/step-model.ts';
 
 interface Running {
   prompt: number;

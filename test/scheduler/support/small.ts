@@ -2,9 +2,9 @@ import { findGpu, findModel, type HardwareCatalogue, loadCatalogue } from '../..
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 import { main } from '../../../scheduler/cli/main.ts';
 import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
-import { StepModel } from '../../../scheduler/roofline/step.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
-import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/problem.ts';
+import { StepModel } from '../../../scheduler/roofline/step-model.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/planning-problem.ts';
 import type { Io } from '../../../shared/terminal/command-io.ts';
 
 export const catalogue: HardwareCatalogue = loadCatalogue();

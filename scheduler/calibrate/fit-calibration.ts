@@ -1,0 +1,119 @@
+import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
+import { SchedulerError } from '../errors.ts';
+import type { ModelDeployment } from '../roofline/deployment.ts';
+import { IDLE_STEP, StepModel } from '../roofline/step-model.ts';
+import { minimise } from '../validate/nelder-mead.ts';
+import type { LoadObservation } from './load-observation.ts';
+
+/** Fewer observations do not determine six parameters. */
+const OBSERVATIONS_MIN = 8;
+/**
+ * Weight of the squared logarithm of a parameter's change against squared relative errors. It holds a parameter near
+ * its old value if the load reveals little about it.
+ */
+const HOLD = 1e-4;
+const STEPS = 1500;
+
+interface Fit {
+  calibration: Calibration;
+  /** Each observation with the time of the fitted model, ms, and that of the model before the fit. */
+  points: { observation: LoadObservation; ms: number; before: number }[];
+  /** Mean relative error before and after the fit. */
+  before: number;
+  after: number;
+}
+
+/** Time that the model predicts for an observation, ms. */
+export function predicted(step: StepModel, { kind, sequences, prompt, context }: LoadObservation): number {
+  if (kind === 'decode') {
+    const seen = Math.min(context, step.window);
+    const attention = context * step.secondsPerContextToken + seen * step.secondsPerWindowToken;
+    return (step.decodeBase(sequences) + sequences * attention) * 1e3;
+  }
+  const windowed = step.window > 0 ? Math.min((prompt * (prompt + 1)) / 2, prompt * step.window) : 0;
+  const work = {
+    ...IDLE_STEP,
+    prefillTokens: prompt,
+    prefillPairs: (prompt * (prompt + 1)) / 2,
+    prefillWindowPairs: windowed,
+  };
+  return step.host.request_ms + step.seconds({ ...work, prefillKeys: prompt, prefillEnds: 1 }) * 1e3;
+}
+
+/**
+ * Fits six parameters by least squares of relative errors: the shares of peak arithmetic and bandwidth that products
+ * reach, the share of bandwidth that attention reaches, and the host's time per step, per sequence and per request. A
+ * parameter about which the load reveals nothing keeps its value. The load of one model does not separate the time to
+ * read its weights from the host's time per step: the fit finds only their sum.
+ */
+export function fitCalibration(
+  base: Calibration,
+  deployment: ModelDeployment,
+  observations: readonly LoadObservation[],
+  engine: string,
+  date: string,
+): Fit {
+  if (observations.length < OBSERVATIONS_MIN)
+    throw new SchedulerError(
+      'bad_input',
+      `only ${observations.length} of at least ${OBSERVATIONS_MIN} phases could be run: give more time, context or sequences`,
+    );
+  const start = startOf(base, deployment);
+  const make = (values: readonly number[]) => calibrationOf(base, deployment, values, engine, date);
+  const error = (step: StepModel) => observations.map((one) => predicted(step, one) / one.ms - 1);
+  const value = (values: readonly number[]) => {
+    if (values.some((one, i) => one > (LIMITS[i] ?? Number.POSITIVE_INFINITY))) return Number.MAX_VALUE;
+    const held = values.reduce((sum, one, i) => sum + Math.log(one / (start[i] ?? 1)) ** 2, 0);
+    return error(new StepModel(deployment, make(values))).reduce((sum, one) => sum + one * one, 0) + HOLD * held;
+  };
+  // A second search that starts at the end of the first escapes a flat corner of the simplex.
+  const found = minimise(value, minimise(value, start, STEPS), STEPS);
+  const [before, after] = [base, make(found)].map((one) => new StepModel(deployment, one));
+  if (before === undefined || after === undefined) throw new Error('two models were made');
+  const mean = (step: StepModel) => error(step).reduce((sum, one) => sum + Math.abs(one), 0) / observations.length;
+  return {
+    calibration: make(found),
+    points: observations.map((observation) => ({
+      observation,
+      ms: predicted(after, observation),
+      before: predicted(before, observation),
+    })),
+    before: mean(before),
+    after: mean(after),
+  };
+}
+
+/** In the order of `findModelStart`: shares of peak and milliseconds that no engine exceeds. */
+const LIMITS = [1.2, 1.2, 1.2, 200, 20, 5000];
+
+function startOf(base: Calibration, { gpu, weights }: ModelDeployment): number[] {
+  const efficiency = efficiencyOf(base, gpu);
+  const product = efficiency.products?.[weights] ?? efficiency;
+  const { step_ms, sequence_ms, request_ms } = base.host;
+  const positive = [step_ms, sequence_ms, request_ms].map((one, i) => Math.max(one, [0.05, 0.002, 1][i] ?? 0));
+  return [product.compute, product.memory, efficiency.attention_memory, ...positive];
+}
+
+function calibrationOf(
+  base: Calibration,
+  { gpu, weights }: ModelDeployment,
+  values: readonly number[],
+  engine: string,
+  date: string,
+): Calibration {
+  const [compute = 1, memory = 1, attention_memory = 1, step_ms = 0, sequence_ms = 0, request_ms = 0] = values;
+  const efficiency = efficiencyOf(base, gpu);
+  const { p, launch_us } = efficiency.products?.[weights] ?? efficiency;
+  const fitted = `calibrate, ${engine}, ${date}`;
+  const products = { ...efficiency.products, [weights]: { compute, memory, p, launch_us } };
+  const plain = weights === 'bf16' ? { compute, memory } : {};
+  return {
+    ...base,
+    engine,
+    gpus: {
+      ...base.gpus,
+      [gpu.id]: { ...base.gpus[gpu.class], ...base.gpus[gpu.id], ...plain, products, attention_memory, fitted },
+    },
+    host: { ...base.host, step_ms, sequence_ms, request_ms, hidden: 0, fitted },
+  };
+}

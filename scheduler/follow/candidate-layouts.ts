@@ -1,0 +1,124 @@
+/** Candidate layouts: for each slot ahead, the fewest changes that leave headroom for its demand. */
+import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
+import { type FollowProblem, type Layout, optionsOf, sameLayout } from './follow-problem.ts';
+
+/** If there is headroom, replicas are filled to this share: above it requests queue. */
+const TARGET_LOAD = 0.75;
+/** If there is not, at most this much of the largest share is given up for fewer changes. */
+const NEAR_BEST = 0.99;
+const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
+/**
+ * Share of the demand that is assumed for a kind without expected requests: a layout must be able to serve it anyway.
+ */
+const TRACE_DEMAND = 1e-3;
+
+/**
+ * Returns one layout per distinct demand: the expected demand of each slot, and the highest of all slots. Empty if no
+ * layout fits.
+ */
+export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
+  const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));
+  const demands: Demands[] = Array.from({ length: steps }, (_, step) =>
+    problem.models.map(({ mean }) => mean[step] ?? mean.at(-1) ?? []),
+  );
+  demands.push(
+    problem.models.map(({ high }) => (high[0] ?? []).map((_, kind) => Math.max(...high.map((row) => row[kind] ?? 0)))),
+  );
+  const found: Layout[] = [];
+  for (const demand of demands) {
+    const layout = await layoutFor(problem, demand);
+    if (layout !== undefined && !found.some((known) => sameLayout(known, layout))) found.push(layout);
+  }
+  return found;
+}
+
+/** `[model][kind]`: requests/s. */
+type Demands = readonly (readonly number[])[];
+
+async function layoutFor(problem: FollowProblem, demand: Demands): Promise<Layout | undefined> {
+  const largest = programOf(problem, demand);
+  const best = await solve(largest.program, SOLVER);
+  const share = best.values[largest.share] ?? 0;
+  if (best.status === 'infeasible' || !(share > 0)) return undefined;
+  const least = Math.min(1 / TARGET_LOAD, share * NEAR_BEST);
+  const fewest = programOf(problem, demand, least);
+  const solved = await solve(fewest.program, SOLVER);
+  const layout = layoutIn(solved, fewest.replicas) ?? layoutIn(best, largest.replicas);
+  return layout;
+}
+
+const layoutIn = ({ status, values }: LpSolution, replicas: readonly number[]): Layout | undefined =>
+  status === 'infeasible' || values.length === 0
+    ? undefined
+    : replicas.map((column) => Math.round(values[column] ?? 0));
+
+/**
+ * max z, with every kind's demand times z served; if `least` bounds z from below, the fewest starts and ends instead. A
+ * node runs one engine, so replicas are integers.
+ */
+function programOf({ options, pools, models, running }: FollowProblem, demand: Demands, least?: number) {
+  const program = new LpProgram();
+  const share = program.column(least === undefined ? -1 : 0, least ?? 0, least ?? 1e6);
+  const pinOf = (model: string) => models.find((one) => one.model === model)?.pin;
+  const replicas = options.map(({ place, gpus, fixed }, i) => {
+    const pin = fixed ? running[i] : pinOf(place.model)?.[i];
+    const pool = pools.find(({ id }) => id === place.pool);
+    const most = Math.min(pool?.replicas ?? 0, Math.floor((pool?.gpus ?? 0) / Math.max(1, gpus)));
+    return program.column(0, pin ?? 0, pin ?? most, true);
+  });
+  for (const { id, gpus, replicas: most } of pools) {
+    const own = options.flatMap(({ place }, i) => (place.pool === id ? [i] : []));
+    program.row(
+      0,
+      most,
+      own.map((i): [number, number] => [replicas[i] ?? 0, 1]),
+    );
+    program.row(
+      0,
+      gpus,
+      own.map((i): [number, number] => [replicas[i] ?? 0, options[i]?.gpus ?? 0]),
+    );
+  }
+  for (const [m, { model, kinds, pin }] of models.entries()) {
+    // A pinned model's demand must not lower the share of the others, because its replicas cannot change.
+    if (pin !== undefined) continue;
+    const wanted = demand[m] ?? [];
+    const trace = TRACE_DEMAND * wanted.reduce((sum, one) => sum + one, 0);
+    const own = optionsOf({ options }, model);
+    const flows = own.map((i) => {
+      const terms: [number, number][] = [[replicas[i] ?? 0, -1]];
+      const flow = kinds.map((_, kind) => {
+        const rate = options[i]?.rates[kind] ?? 0;
+        const column = program.column(0, 0, rate > 0 ? Number.POSITIVE_INFINITY : 0);
+        if (rate > 0) terms.push([column, 1 / rate]);
+        return column;
+      });
+      program.row(Number.NEGATIVE_INFINITY, 0, terms);
+      return flow;
+    });
+    for (const kind of kinds.keys()) {
+      const rate = Math.max(wanted[kind] ?? 0, trace);
+      if (!(rate > 0) || !own.some((i) => (options[i]?.rates[kind] ?? 0) > 0)) continue;
+      program.row(0, Number.POSITIVE_INFINITY, [
+        ...flows.map((flow): [number, number] => [flow[kind] ?? 0, 1]),
+        [share, -rate],
+      ]);
+    }
+  }
+  if (least !== undefined) minimizeChanges(program, replicas, running);
+  return { program, share, replicas };
+}
+
+function minimizeChanges(program: LpProgram, replicas: readonly number[], running: readonly number[]): void {
+  for (const [i, column] of replicas.entries()) {
+    const change = program.column(1, 0, Number.POSITIVE_INFINITY);
+    program.row(running[i] ?? 0, Number.POSITIVE_INFINITY, [
+      [change, 1],
+      [column, 1],
+    ]);
+    program.row(-(running[i] ?? 0), Number.POSITIVE_INFINITY, [
+      [change, 1],
+      [column, -1],
+    ]);
+  }
+}

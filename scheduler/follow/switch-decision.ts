@@ -1,0 +1,154 @@
+/** Decides to keep, wait or switch: to which layout, and in which of the slots ahead. */
+
+import { candidateLayouts } from './candidate-layouts.ts';
+import {
+  type FollowProblem,
+  type Layout,
+  optionsOf,
+  placeText,
+  sameLayout,
+  startsOf,
+  stopsOf,
+} from './follow-problem.ts';
+import { transitionCost } from './transition-cost.ts';
+
+export interface DecideOptions {
+  /** A change must save this share of the cost of staying, because forecasts err. */
+  margin: number;
+  /** Consecutive slots that must find the same change worthwhile. */
+  confirm: number;
+}
+
+export interface FollowDecision {
+  kind: 'keep' | 'wait' | 'switch';
+  /** The layout that is wanted now. */
+  layout: Layout;
+  /** The layout to change to; for `wait`, in `inSlots`. */
+  next: Layout | undefined;
+  inSlots: number;
+  /** Request seconds over the horizon: of staying, and of the best course. */
+  stayCost: number;
+  bestCost: number;
+  why: string;
+}
+
+/** Remembers the change that the last slots preferred, how many slots preferred it, and the last change. */
+export class Decider {
+  readonly #options: DecideOptions;
+  #agreed = 0;
+  #wish: Layout = [];
+  /** The layout of the last change, which a factory may not have completed. */
+  #switchedTo: Layout = [];
+
+  constructor(options: DecideOptions) {
+    this.#options = options;
+  }
+
+  async decide(problem: FollowProblem): Promise<FollowDecision> {
+    const decision = await this.#decide(problem);
+    if (decision.kind !== 'wait') this.#switchedTo = decision.layout;
+    return decision;
+  }
+
+  async #decide(problem: FollowProblem): Promise<FollowDecision> {
+    const { running } = problem;
+    const stayCost = transitionCost(problem, running, undefined);
+    const stay: FollowDecision = {
+      kind: 'keep',
+      layout: running,
+      next: undefined,
+      inSlots: 0,
+      stayCost,
+      bestCost: stayCost,
+      why: '',
+    };
+    const layouts = (await candidateLayouts(problem)).filter((one) => !sameLayout(one, running));
+    if (layouts.length === 0) {
+      this.#agreed = 0;
+      return { ...stay, why: 'no other layout is better for any slot of the forecast, or none fits' };
+    }
+    const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
+    const { layout, at, cost } = bestCourse(problem, layouts, steps, stayCost);
+    const said = { stayCost, bestCost: cost };
+    const change = changeText(problem, running, layout);
+    const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, the switch included; what runs costs ${stayCost.toFixed(1)}`;
+    // A layout that serves nothing has nothing to lose; a pin is an order.
+    const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
+    const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
+    // A model without replicas makes every request wait: any gain is worthwhile.
+    const margin = starts && begins(problem, layout) ? 0 : this.#options.margin;
+    if (sameLayout(layout, running) || stayCost - cost < stayCost * margin) {
+      this.#agreed = 0;
+      if (ordered && layouts[0] !== undefined) return pinned(problem, stay, layouts[0]);
+      const isBest = sameLayout(layout, running);
+      const why = isBest ? 'what runs is the best for the forecast' : `not worth a switch (${change}): ${figures}`;
+      return { ...stay, why };
+    }
+    this.#agree(problem, layout, steps, stayCost, margin);
+    if (at > 0 && !ordered)
+      return {
+        ...stay,
+        ...said,
+        kind: 'wait',
+        next: layout,
+        inSlots: at,
+        why: `${change}, best in ${at} slots: ${figures}`,
+      };
+    const begun = layout.length === this.#switchedTo.length && sameLayout(layout, this.#switchedTo);
+    if (!starts && !ordered && !begun && this.#agreed < this.#options.confirm)
+      return {
+        ...stay,
+        ...said,
+        kind: 'wait',
+        next: layout,
+        inSlots: 1,
+        why: `${change}, if the next slot agrees: ${figures}`,
+      };
+    this.#agreed = 0;
+    return { kind: 'switch', layout, next: layout, inSlots: 0, ...said, why: `${change}: ${figures}` };
+  }
+
+  /**
+   * Consecutive slots may prefer different layouts. They agree only if the layout of the previous slot is also
+   * worthwhile now.
+   */
+  #agree(problem: FollowProblem, layout: Layout, steps: number, stayCost: number, margin: number): void {
+    const wished = this.#wish.length === layout.length ? [this.#wish] : [];
+    const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
+    this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
+    this.#wish = layout;
+  }
+}
+
+function pinned(problem: FollowProblem, stay: FollowDecision, layout: Layout): FollowDecision {
+  const why = `an operator's pin: ${changeText(problem, problem.running, layout)}`;
+  return { ...stay, kind: 'switch', layout, next: layout, why };
+}
+
+/** Returns the cheapest of these layouts and the step to change to it in; the running layout if none is cheaper. */
+function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: number, stayCost: number) {
+  let best = { layout: problem.running, at: 0, cost: stayCost };
+  for (const layout of layouts)
+    for (let at = 0; at < steps; at++) {
+      const cost = transitionCost(problem, layout, at);
+      if (cost < best.cost) best = { layout, at, cost };
+    }
+  return best;
+}
+
+/** True if a model gets its first replica. */
+function begins({ options, models, running }: FollowProblem, to: Layout): boolean {
+  return models.some(({ model }) => {
+    const own = optionsOf({ options }, model);
+    return own.every((i) => (running[i] ?? 0) === 0) && own.some((i) => (to[i] ?? 0) > 0);
+  });
+}
+
+/** `m: 3 to 1 × TP 2, 1 to 3 × TP 1 × PP 2`. */
+export function changeText(problem: Pick<FollowProblem, 'options'>, from: Layout, to: Layout): string {
+  const changes = problem.options.flatMap(({ place }, i) => {
+    const [before, after] = [from[i] ?? 0, to[i] ?? 0];
+    return before === after ? [] : [`${place.model} ${before} to ${after} × ${placeText(problem, place)}`];
+  });
+  return changes.join(', ') || 'nothing changes';
+}

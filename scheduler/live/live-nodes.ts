@@ -1,0 +1,215 @@
+import * as z from 'zod';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import { GPUS_MAX } from '../../shared/lattice/node-record.ts';
+import { isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+import { findGpu, findModel, type HardwareCatalogue, parseAs } from '../catalogue/catalogue.ts';
+import type { GpuType } from '../catalogue/gpu.ts';
+import type { Model } from '../catalogue/model.ts';
+import { SchedulerError } from '../errors.ts';
+import type { ClusterInventory } from '../planner/read-input.ts';
+import { tpProblem } from '../roofline/parallelism.ts';
+import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/planning-problem.ts';
+import type { PlannerGateway } from './planner-gateway.ts';
+
+/** The fields of `/v1/registry/nodes` that placement needs; the others may change. */
+const nodesSchema = z.object({
+  data: z
+    .array(
+      z.object({
+        session: z.string().max(64),
+        state: z.string().max(32),
+        suspected: z.boolean(),
+        provider: z.string().max(256),
+        cluster: z.string().max(256),
+        tier: z.enum(TIERS).default('stable'),
+        labels: z.record(z.string(), z.string()).default({}),
+        models: z
+          .array(
+            z.object({
+              id: z.string().max(256),
+              state: z.string().max(32),
+              quantization: z.string().max(32).optional(),
+            }),
+          )
+          .max(64),
+        job: z.object({ id: z.string().max(64) }).optional(),
+        hardware: z.object({
+          // Newer gateways group equal GPUs and count them.
+          gpus: z.array(
+            z.object({
+              class: z.string().max(64),
+              name: z.string().max(256).optional(),
+              vram_mib: z.number().nonnegative(),
+              count: z.number().int().positive().optional(),
+            }),
+          ),
+        }),
+      }),
+    )
+    .max(100_000),
+});
+
+/** A node session, as far as placement needs it. */
+export interface PlacementNode {
+  session: string;
+  provider: string;
+  cluster: string;
+  labels: Record<string, string>;
+  /** True if it waits for a deployment. */
+  accepts: boolean;
+  /** The deployment that it runs. */
+  deployment: string | undefined;
+  /** Its job in the batch system. */
+  job: string | undefined;
+  /** Models that it serves or loads. */
+  models: string[];
+  /** Its claims about how their weights are stored, by model. */
+  quantization: ReadonlyMap<string, string>;
+  tier: Tier;
+  gpu: GpuType;
+  gpus: number;
+  pool: string;
+}
+
+/** Most kinds of nodes in a plan, the most frequent first: otherwise a provider could create any number of kinds. */
+const POOLS_MAX = 128;
+
+export async function liveNodes(
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
+  log: (line: string) => void,
+): Promise<PlacementNode[]> {
+  const { data } = parseGatewayAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
+  const unknown = new Set<string>();
+  const nodes = data.flatMap((entry): PlacementNode[] => {
+    if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
+    const [first] = entry.hardware.gpus;
+    if (first === undefined) return [];
+    // The driver's name of a GPU slice shows that it is a slice; its class does not.
+    const gpuName = isGpuSlice(first.name ?? '') ? (first.name ?? '') : first.class;
+    const gpu = knownGpu(catalogue, gpuName, first.vram_mib);
+    if (gpu === undefined) {
+      unknown.add(gpuName);
+      return [];
+    }
+    const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
+    // Current gateways list no such node. It must not end the plan.
+    if (gpus > GPUS_MAX) {
+      log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: left out`);
+      return [];
+    }
+    const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
+    const quantization = new Map(
+      entry.models.flatMap(({ id, quantization: how }) => (how === undefined ? [] : [[id, how] as const])),
+    );
+    const { session, provider, cluster, labels, tier } = entry;
+    const deployment = labels[DEPLOYMENT_LABEL];
+    const accepts = labels[ACCEPTS_LABEL] !== undefined;
+    const pool = `${gpu.id} x${gpus}${tier === 'volatile' ? ' volatile' : ''}`;
+    const job = entry.job?.id;
+    return [
+      { session, provider, cluster, labels, accepts, deployment, models, quantization, tier, job, gpu, gpus, pool },
+    ];
+  });
+  for (const name of unknown)
+    log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
+  return nodes;
+}
+
+function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): GpuType | undefined {
+  try {
+    return findGpu(catalogue, name, vramMib);
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_gpu') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Groups equal nodes into pools, with the models that run on them: one replica over all GPUs of its node, because an
+ * agent wraps one engine. Models that the catalogue lacks count if `workload` has them.
+ */
+export function inventoryOf(
+  nodes: readonly PlacementNode[],
+  catalogue: HardwareCatalogue,
+  log: (line: string) => void,
+  workload: readonly Demand[] = [],
+): ClusterInventory {
+  const opaque = new Set(workload.filter(({ model }) => model.opaque === true).map(({ model }) => model.id));
+  const pools = new Map<string, Pool>();
+  const running = new Map<string, Placement>();
+  for (const node of nodes) {
+    const placed = runningOn(node, catalogue, opaque);
+    if (placed === 'foreign') {
+      log(
+        `node ${node.session.slice(0, 8)} serves ${node.models.join(', ')}, which the catalogue cannot place: left alone and left out`,
+      );
+      continue;
+    }
+    const { pool: id, gpu, tier } = node;
+    const pool = pools.get(id) ?? { id, gpu, nodes: 0, gpusPerNode: node.gpus, tier };
+    pools.set(node.pool, { ...pool, nodes: pool.nodes + 1 });
+    if (placed === undefined) continue;
+    const key = `${placed.model} ${placed.pool}`;
+    running.set(key, { ...placed, replicas: (running.get(key)?.replicas ?? 0) + 1 });
+  }
+  const kept = [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX);
+  if (kept.length < pools.size)
+    log(`${pools.size - kept.length} rare kinds of node are left out: at most ${POOLS_MAX} are planned with`);
+  const ids = new Set(kept.map(({ id }) => id));
+  return { pools: kept, running: [...running.values()].filter(({ pool }) => ids.has(pool)) };
+}
+
+function runningOn(
+  node: PlacementNode,
+  catalogue: HardwareCatalogue,
+  opaque: ReadonlySet<string>,
+): Placement | undefined | 'foreign' {
+  const [name] = node.models;
+  if (name === undefined) return undefined;
+  if (opaque.has(name)) return { model: name, pool: node.pool, tp: node.gpus, replicas: 1 };
+  const model = knownModel(catalogue, name);
+  if (model === undefined || tpProblem(model, node.gpus) !== undefined) return 'foreign';
+  return { model: model.id, pool: node.pool, tp: node.gpus, replicas: 1 };
+}
+
+export async function liveInventory(
+  gateway: PlannerGateway,
+  catalogue: HardwareCatalogue,
+  log: (line: string) => void,
+  workload: readonly Demand[] = [],
+): Promise<ClusterInventory> {
+  const nodes = await liveNodes(gateway, catalogue, log);
+  const closed = nodes.filter(({ models, accepts }) => models.length === 0 && !accepts);
+  if (closed.length > 0)
+    log(`${closed.length} idle nodes are left out: their agents take no deployments (--accept-deployments)`);
+  const inventory = inventoryOf(
+    nodes.filter((node) => !closed.includes(node)),
+    catalogue,
+    log,
+    workload,
+  );
+  if (inventory.pools.length === 0)
+    throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that could be planned for`);
+  return inventory;
+}
+
+export function knownModel(catalogue: HardwareCatalogue, name: string): Model | undefined {
+  try {
+    return findModel(catalogue, name);
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_model') return undefined;
+    throw error;
+  }
+}
+
+export function parseGatewayAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
+  try {
+    return parseAs(schema, value, path);
+  } catch (cause) {
+    throw new SchedulerError('gateway', `${path} answers what this version does not understand: ${errorText(cause)}`, {
+      cause,
+    });
+  }
+}

@@ -1,0 +1,72 @@
+import * as z from 'zod';
+import { parseGatewayAnswer } from '../../live/live-nodes.ts';
+import { GatewayRefusal, type PlannerGateway } from '../../live/planner-gateway.ts';
+import type { LivePlan } from './region-planner.ts';
+
+interface PublisherOptions {
+  gateway: PlannerGateway;
+  /** Name of this planner at the gateway. */
+  planner: string;
+  /** How long a plan is valid without a newer one. */
+  holdsMs: number;
+}
+
+const PATH = '/admin/regions/plan';
+const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() });
+/** Bounds of the gateway. */
+const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
+
+/** Sends plans to a gateway, numbered after the gateway's last number: a planner's clock does not matter. */
+export class Publisher {
+  readonly #options: PublisherOptions;
+  #sequence: number | undefined;
+
+  constructor(options: PublisherOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Returns the plan's number; undefined if there is nothing to send.
+   *
+   * @throws GatewayRefusal 409 while another planner's plan is valid
+   */
+  async send({ models, notes }: LivePlan): Promise<number | undefined> {
+    if (models.length === 0) return undefined;
+    const { gateway, planner, holdsMs } = this.#options;
+    this.#sequence ??= await this.#known();
+    const sequence = this.#sequence + 1;
+    try {
+      await gateway.put(PATH, {
+        planner,
+        sequence,
+        holds_ms: holdsMs,
+        models: Object.fromEntries(
+          models.map(({ model, regions, spill }) => [
+            model,
+            { shares: Object.fromEntries(regions.map(({ region, share }) => [region, rounded(share)])), spill },
+          ]),
+        ),
+        warm: models
+          .flatMap(({ model, regions }) => regions.map(({ region, warm }) => ({ region, model, replicas: warm })))
+          .slice(0, WARM_MAX),
+        notes: notes.slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
+      });
+    } catch (error) {
+      // Another process may plan under the same name, or the answer to the last plan was lost.
+      if (error instanceof GatewayRefusal && error.status === 409) this.#sequence = undefined;
+      throw error;
+    }
+    this.#sequence = sequence;
+    return sequence;
+  }
+
+  async #known(): Promise<number> {
+    const stored = parseGatewayAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
+    return stored.planner === this.#options.planner ? stored.sequence : 0;
+  }
+}
+
+/** Rounding errors must not exceed 1. */
+function rounded(share: number): number {
+  return Math.min(1, Math.max(0, share));
+}

@@ -1,0 +1,56 @@
+/** Number of contexts of a model that each region keeps warm: (6) N* = (F + γ√F)·s, with gradual change. */
+import type { ObservedPlace } from './traffic-tracker.ts';
+
+/** γ of (6): number of standard deviations above the mean arrivals. */
+const GAMMA = 1;
+/** Largest change of a region's count in one slot, as a share of it; at least one. */
+const CHANGE_MAX = 0.25;
+/** Slots with a lower target before the first context ends, because a start costs minutes. */
+const IDLE_SLOTS = 4;
+const COUNT_MAX = 10_000;
+/** A forecast below this many requests per slot is the remainder of demand that has ended. */
+const REQUESTS_MIN = 0.01;
+
+interface Kept {
+  count: number;
+  /** Consecutive slots with a lower target. */
+  idle: number;
+}
+
+export class WarmCounts {
+  readonly #kept = new Map<string, Map<string, Kept>>();
+
+  /**
+   * Returns counts in the order of `places`; the first count of a region is its current number. `secondsOfNode`: planned
+   * work per slot of each of a node's concurrent places, seconds.
+   */
+  of(
+    model: string,
+    places: readonly ObservedPlace[],
+    shares: readonly number[],
+    expected: number,
+    secondsOfNode: number,
+  ): number[] {
+    const known = this.#kept.get(model) ?? new Map<string, Kept>();
+    this.#kept.set(model, known);
+    const here = new Set(places.map(({ region }) => region));
+    for (const region of known.keys()) if (!here.has(region)) known.delete(region);
+    return places.map(({ region, replicas, serviceS, concurrency }, at) => {
+      const requests = expected < REQUESTS_MIN ? 0 : expected * (shares[at] ?? 0);
+      const servers = ((requests + GAMMA * Math.sqrt(requests)) * serviceS) / (secondsOfNode * concurrency);
+      // A region with a share keeps at least one context.
+      const wanted = Math.min(COUNT_MAX, Math.ceil(servers - 1e-6));
+      const kept = known.get(region) ?? { count: replicas, idle: 0 };
+      known.set(region, kept);
+      const step = Math.max(1, Math.floor(kept.count * CHANGE_MAX));
+      kept.idle = wanted < kept.count ? kept.idle + 1 : 0;
+      if (wanted > kept.count) kept.count = Math.min(wanted, kept.count + step);
+      else if (kept.idle > IDLE_SLOTS) kept.count = Math.max(wanted, kept.count - step);
+      return kept.count;
+    });
+  }
+
+  forget(model: string): void {
+    this.#kept.delete(model);
+  }
+}

@@ -1,0 +1,296 @@
+import { SchedulerError } from '../errors.ts';
+import { Columns } from './column-generation.ts';
+import { type Formulation, formulate, type Goal, type SolverProblem } from './formulation.ts';
+import { type LpSolution, solve } from './highs.ts';
+import { packingRows } from './packing-constraints.ts';
+import type { Counts } from './planning-problem.ts';
+import { Search } from './search.ts';
+import { ShareSearch } from './share-search.ts';
+import { isSmall, planValue, problemOf, relativeGap, type SolverContext, tightened } from './solver-context.ts';
+
+const LINEAR_ROUNDS = 12;
+/** After this many rounds, column generation makes faster progress. */
+const LINEAR_ROUNDS_LARGE = 5;
+const SEARCH_ROUNDS = 4;
+/** Least time for a relaxation, seconds: explaining a plan needs one even if little time is left. */
+const LINEAR_MIN_S = 10;
+/** Share of a goal's time for the first exchanges. */
+const EXCHANGE_SHARE = 0.1;
+/** Share of a goal's time for simulating options of relaxations before integer replicas are chosen. */
+const REFINE_SHARE = 0.6;
+/** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
+const FILL_MIN_MS = 500;
+/**
+ * Share of the time for one branch and cut: the options that it prefers must be simulated before another is worthwhile.
+ */
+const BRANCH_SHARE = 0.5;
+
+export interface GoalOutcome {
+  problem: SolverProblem;
+  /** The best plan found; undefined if none satisfies all conditions. Every option that it uses was simulated. */
+  counts: Counts | undefined;
+  /** In the unit of the program: lower is better. */
+  value: number;
+  /** No plan is below it, as far as estimates are optimistic. */
+  bound: number;
+  /** Proven: no plan satisfies all conditions. */
+  impossible: boolean;
+  method: 'highs' | 'search' | 'columns';
+  /** Value of one more GPU, by condition on a pool; 0 if no relaxation was solved. */
+  prices: readonly PoolPrice[];
+}
+
+/** Price of one condition on a pool. The condition's limit grows by `perGpu` with one more GPU. */
+export interface PoolPrice {
+  pool: number;
+  perGpu: number;
+  price: number;
+}
+
+/** Solves one goal: holds its best plan and bound so far, over a table that becomes exact for the options of plans. */
+export class GoalSolver {
+  readonly #context: SolverContext;
+  readonly #goal: Goal;
+  readonly #deadline: number;
+  readonly #seconds: number;
+  #problem: SolverProblem;
+  #best: { counts: Counts; value: number } | undefined;
+  #bound = Number.NEGATIVE_INFINITY;
+  #relaxed: { formulation: Formulation; solved: LpSolution } | undefined;
+  #method: GoalOutcome['method'] = 'search';
+  #columns: Columns | undefined;
+  /** Initial shadow prices of column generation. */
+  #start: readonly number[] | undefined;
+  /** The largest share that fractions of configurations reached last. */
+  #fits = 0;
+
+  /** `deadline`: performance.now. */
+  constructor(context: SolverContext, goal: Goal, deadline: number) {
+    this.#context = context;
+    this.#goal = goal;
+    this.#deadline = deadline;
+    this.#seconds = Math.max(0, (deadline - performance.now()) / 1e3);
+    this.#problem = problemOf(context, goal);
+  }
+
+  get #small(): boolean {
+    return isSmall(this.#context);
+  }
+
+  get #leftS(): number {
+    return (this.#deadline - performance.now()) / 1e3;
+  }
+
+  /** `known`: an initial plan. */
+  async solve(known?: Counts): Promise<GoalOutcome> {
+    const { settings } = this.#context;
+    // A curve per option makes a program that takes longer than column generation takes without it.
+    if (this.#small || this.#goal.kind !== 'latency') {
+      if (!(await this.#linear())) return this.#outcome(true);
+      this.#start = this.#prices();
+    }
+    if (known !== undefined) this.#consider(known);
+    // For many models, whole configurations are chosen, which finds better plans.
+    if (this.#small) this.#searched();
+    this.#progress('first plan');
+    while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {
+      const went = this.#small ? await this.#branch() : await this.#byColumns();
+      if (went === 'impossible') return this.#outcome(this.#best === undefined);
+      if (went === 'done') break;
+    }
+    return this.#outcome(false);
+  }
+
+  #outcome(impossible: boolean): GoalOutcome {
+    const { counts, value = Number.POSITIVE_INFINITY } = this.#best ?? {};
+    return {
+      problem: this.#problem,
+      counts,
+      value,
+      bound: this.#bound,
+      impossible,
+      method: this.#method,
+      prices: this.#poolPrices(),
+    };
+  }
+
+  #gap(): number {
+    return relativeGap(this.#best?.value ?? Number.POSITIVE_INFINITY, this.#bound);
+  }
+
+  #progress(what: string): void {
+    const { settings } = this.#context;
+    if (this.#best === undefined) return settings.progress?.(`${what}: no plan yet`);
+    settings.progress?.(`${what}: within ${(this.#gap() * 100).toFixed(1)} % of the best possible`);
+  }
+
+  /**
+   * Solves relaxations; before each, the options of the previous one are simulated. Returns false if no plan is
+   * possible.
+   */
+  async #linear(): Promise<boolean> {
+    for (let round = 0; ; round++) {
+      const formulation = formulate(this.#problem);
+      const solved = await solve(formulation.program, {
+        timeLimitS: Math.max(LINEAR_MIN_S, this.#leftS),
+        gap: 0,
+        seed: this.#context.settings.seed,
+        relaxed: true,
+      });
+      if (solved.status === 'infeasible') return false;
+      if (solved.values.length === 0)
+        throw new SchedulerError('solver', 'no solution within the time limit, not even of the relaxation');
+      this.#relaxed = { formulation, solved };
+      this.#raise(solved.objective);
+      const fractions = formulation.replicas.map((column) => solved.values[column] ?? 0);
+      const rounds = this.#small ? LINEAR_ROUNDS : LINEAR_ROUNDS_LARGE;
+      if (round >= rounds || this.#leftS < this.#seconds / 2 || !this.#refine(fractions)) return true;
+    }
+  }
+
+  #raise(bound: number): void {
+    this.#bound = Math.max(this.#bound, tightened(bound, this.#problem));
+  }
+
+  /** Simulates the options of a solution. Returns false if all of them were exact already. */
+  #refine(counts: Counts, untilDeadline = true): boolean {
+    const { table } = this.#context;
+    const wantLatency = this.#problem.settings.objective !== 'throughput';
+    let changed = false;
+    table.options.forEach((option, o) => {
+      if ((counts[o] ?? 0) <= 1e-6 || (untilDeadline && this.#leftS <= 0)) return;
+      if (table.simulateOption(option, wantLatency)) changed = true;
+    });
+    if (changed) this.#renew();
+    return changed;
+  }
+
+  /** After a simulation: updates what plans may use, and the value of the best plan. */
+  #renew(): void {
+    this.#problem = problemOf(this.#context, this.#goal);
+    if (this.#best !== undefined) this.#best = { ...this.#best, value: this.#value(this.#best.counts) };
+  }
+
+  #value(counts: Counts): number {
+    return planValue(this.#problem, counts).value;
+  }
+
+  /** Simulates a plan and keeps it if it is the best. Returns true if an option was simulated. */
+  #consider(counts: Counts): boolean {
+    const changed = this.#refine(counts, false);
+    const value = this.#value(counts);
+    if (value < (this.#best?.value ?? Number.POSITIVE_INFINITY)) this.#best = { counts: [...counts], value };
+    return changed;
+  }
+
+  /** Rounds the relaxation down, then fills and exchanges. */
+  #searched(): void {
+    const until = performance.now() + this.#seconds * EXCHANGE_SHARE * 1e3;
+    const none = () => !Number.isFinite(this.#best?.value ?? Number.POSITIVE_INFINITY);
+    for (let round = 0; round < SEARCH_ROUNDS && (none() || performance.now() < until); round++) {
+      const { floor } = this.#problem;
+      const fraction = (o: number) => this.#relaxed?.solved.values[this.#relaxed.formulation.replicas[o] ?? 0] ?? 0;
+      const search = new Search(
+        this.#problem,
+        this.#problem.options.map((_, o) => Math.max(floor[o] ?? 0, Math.floor(fraction(o) + 1e-6))),
+      );
+      // Even without time left there must be a plan.
+      search.fill(Math.max(until, performance.now() + FILL_MIN_MS));
+      search.exchange(until);
+      if (!this.#consider(search.counts)) return;
+    }
+  }
+
+  /** Branch and cut of the whole program. */
+  async #branch(): Promise<'again' | 'done' | 'impossible'> {
+    const { settings } = this.#context;
+    const formulation = formulate(this.#problem);
+    const timeLimitS = Math.max(0.05, Math.min(this.#leftS, this.#seconds * BRANCH_SHARE));
+    const solved = await solve(formulation.program, { timeLimitS, gap: settings.gap / 2, seed: settings.seed });
+    if (solved.status === 'infeasible') return 'impossible';
+    this.#method = 'highs';
+    this.#raise(solved.bound);
+    if (solved.values.length === 0) return 'done';
+    const counts = this.#problem.options.map((_, o) => Math.round(solved.values[formulation.replicas[o] ?? 0] ?? 0));
+    const changed = this.#consider(counts);
+    this.#progress('branch and cut');
+    return changed ? 'again' : 'done';
+  }
+
+  /** Column generation until the options that it uses were simulated, then the best choice among the columns. */
+  async #byColumns(): Promise<'again' | 'done' | 'impossible'> {
+    this.#method = 'columns';
+    if (this.#goal.kind === 'placed') return this.#branch();
+    const late = this.#leftS < this.#seconds * (1 - REFINE_SHARE);
+    const went = this.#goal.kind === 'share' ? await this.#shareByColumns(late) : await this.#chooseColumns(late);
+    this.#progress('column generation');
+    return went;
+  }
+
+  /** `late`: a plan is needed now, even if it uses estimates. */
+  async #chooseColumns(late: boolean): Promise<'again' | 'done' | 'impossible'> {
+    const columns = this.#columnsOf(this.#problem);
+    const until = performance.now() + this.#leftS * 0.6e3;
+    const { bound, values, missing, complete, prices } = await columns.relax(until, undefined, this.#start);
+    this.#start = prices ?? this.#start;
+    if (complete && missing) return 'impossible';
+    this.#raise(bound);
+    const changed = this.#refine(columns.fractions(values));
+    if (changed && !late) return 'again';
+    const exact = this.#columnsOf(this.#exact());
+    await exact.relax(performance.now() + this.#leftS * 0.3e3, undefined, this.#start);
+    const counts = await exact.choose(this.#leftS * 0.5, this.#context.settings.gap / 4);
+    if (counts !== undefined) this.#consider(counts);
+    return changed ? 'again' : 'done';
+  }
+
+  /** Starts from the configurations that are known so far. */
+  #columnsOf(problem: SolverProblem): Columns {
+    const columns = new Columns(problem);
+    if (this.#columns !== undefined) columns.adopt(this.#columns);
+    if (this.#best !== undefined) columns.learn(this.#best.counts);
+    this.#columns = columns;
+    return columns;
+  }
+
+  async #shareByColumns(late: boolean): Promise<'again' | 'done'> {
+    const search = new ShareSearch(this.#problem, this.#best?.counts, this.#start ?? []);
+    const until = performance.now() + this.#leftS * 0.6e3;
+    const { atMost, fractions } = await search.bound(-this.#bound, this.#fits, until);
+    this.#fits = search.fits;
+    this.#start = search.prices;
+    this.#raise(-atMost);
+    const changed = this.#refine(fractions);
+    if (changed && !late) return 'again';
+    const exact = new ShareSearch(this.#exact(), this.#best?.counts, this.#start);
+    await exact.bound(atMost, this.#fits, performance.now() + this.#leftS * 0.3e3);
+    const counts = await exact.whole(performance.now() + this.#leftS * 0.8e3);
+    if (counts !== undefined) this.#consider(counts);
+    return changed ? 'again' : 'done';
+  }
+
+  /** The problem without options that are still estimates: its plans reach their predicted values. */
+  #exact(): SolverProblem {
+    const { table } = this.#context;
+    const wantLatency = this.#problem.settings.objective !== 'throughput';
+    const usable = this.#problem.usable.map((one, o) => {
+      const option = table.options[o];
+      const known = option !== undefined && table.isExact(option, wantLatency);
+      return known ? one : { rate: 0, curve: [] };
+    });
+    return { ...this.#problem, usable };
+  }
+
+  #poolPrices(): readonly PoolPrice[] {
+    const { options, pools } = this.#problem;
+    const prices = this.#relaxed === undefined ? (this.#start ?? []) : this.#prices();
+    return packingRows(options, pools).map(({ pool, perGpu }, r) => ({ pool, perGpu, price: prices[r] ?? 0 }));
+  }
+
+  /** Shadow prices of the linear relaxation, by packing row. */
+  #prices(): number[] {
+    const { formulation, solved } = this.#relaxed ?? {};
+    if (formulation === undefined || solved === undefined) return [];
+    return formulation.packing.map(({ row }) => Math.max(0, -(solved.duals[row] ?? 0)));
+  }
+}

@@ -1,0 +1,65 @@
+import { type Evaluation, evaluatePlan } from './evaluate-plan.ts';
+import { type Goal, objectiveOf, type SolverProblem, usdPerHour } from './formulation.ts';
+import { type LatencyTarget, usableCapacity } from './latency-targets.ts';
+import type { OptionTable } from './option-table.ts';
+import { packs } from './packing-constraints.ts';
+import type { Counts, Demand, PlanOptions, Pool } from './planning-problem.ts';
+
+/** Above this many integers, HiGHS hardly improves on the search within a minute … */
+const BRANCH_MAX = 400;
+/** … and with at least this many models column generation does, because pools split few of them. */
+const COLUMNS_MODELS_MIN = 20;
+
+/** A planning problem, independent of its goal. */
+export interface SolverContext {
+  table: OptionTable;
+  demands: readonly Demand[];
+  pools: readonly Pool[];
+  floor: readonly number[];
+  settings: PlanOptions;
+  /** By model. */
+  targets: readonly LatencyTarget[];
+}
+
+/** True if branch and cut of the whole program is worth its time, compared with column generation. */
+export const isSmall = ({ table, demands }: SolverContext): boolean =>
+  table.options.length <= BRANCH_MAX || demands.length < COLUMNS_MODELS_MIN;
+
+export function problemOf({ table, targets, ...rest }: SolverContext, goal: Goal): SolverProblem {
+  const none: LatencyTarget = { latencyS: Number.POSITIVE_INFINITY, asked: false };
+  const usable = table.options.map((option) => usableCapacity(option, targets[option.demand] ?? none, rest.settings));
+  return { ...rest, options: table.options, usable, goal };
+}
+
+/** Value of a plan; Infinity if it breaks a condition. */
+export function planValue(problem: SolverProblem, counts: Counts): { value: number; evaluation: Evaluation } {
+  const { options, usable, demands, pools, settings } = problem;
+  const evaluation = evaluatePlan(options, usable, counts, demands);
+  const usd = options.reduce((sum, option, o) => sum + (counts[o] ?? 0) * usdPerHour(option, pools), 0);
+  const within =
+    packs(options, counts, pools) &&
+    usd <= (settings.budget ?? Number.POSITIVE_INFINITY) + 1e-6 &&
+    hasStable(problem, counts);
+  return { value: within ? objectiveOf(problem, counts, evaluation) : Number.POSITIVE_INFINITY, evaluation };
+}
+
+function hasStable({ options, demands, pools }: SolverProblem, counts: Counts): boolean {
+  return demands.every(
+    ({ alwaysOn }, m) =>
+      alwaysOn !== true ||
+      options.some(
+        (option, o) => option.demand === m && (counts[o] ?? 0) > 0 && pools[option.pool]?.tier !== 'volatile',
+      ),
+  );
+}
+
+export const relativeGap = (value: number, bound: number): number =>
+  Number.isFinite(value) && Number.isFinite(bound)
+    ? Math.max(0, (value - bound) / Math.max(1e-9, Math.abs(value), Math.abs(bound)))
+    : 1;
+
+/** GPUs are whole: a bound of 1.3 GPUs is a bound of 2. The added money is less than a half, see `replicaPrice`. */
+export function tightened(bound: number, { goal, settings }: SolverProblem): number {
+  if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;
+  return Math.max(bound, Math.ceil(bound - 0.5));
+}
