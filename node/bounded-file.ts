@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
 /**
- * The text of a file, or of a pipe such as <(pass show token), whose size is unknown before it is read.
+ * The text of a file, or of a pipe such as <(pass show token), which has no known size before it is read.
  * @throws Error if it cannot be read or is longer than `maxBytes`
  */
 export function readBoundedFile(path: string, maxBytes: number): string {

@@ -130,7 +130,7 @@ export class GatewayClient {
   }
 }
 
-/** The cause of a failed `fetch`, whose own message is only "fetch failed". */
+/** The cause of a failed `fetch`. Its own message is only "fetch failed". */
 export function causeText(error: unknown): string {
   const reason = errorText(error instanceof Error && error.cause instanceof Error ? error.cause : error);
   return reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;

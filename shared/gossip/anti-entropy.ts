@@ -22,7 +22,7 @@ const REQUEST_ITEMS_MAX = 1024;
 const DIGEST_FIT_ITEMS = 1800;
 /** Entries per `have`. */
 const HAVE_ITEMS_MAX = 16;
-/** Sessions whose ticket or payload was requested. */
+/** When the ticket or payload of each session was requested. */
 const PULLED_MAX = 1024;
 
 interface Pull {

@@ -1,5 +1,5 @@
 /**
- * Makes an environment work in the directory where it was unpacked instead of where it was packed. Its scripts contain
+ * Makes an environment work in the directory of its unpacking instead of its packing. Its scripts contain
  * their interpreter's path.
  */
 import { execFile } from 'node:child_process';
@@ -15,7 +15,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** Timeout of conda-unpack, which rewrites hundreds of files. */
 const CONDA_UNPACK_MS = 10 * 60_000;
 const OUTPUT_MAX_BYTES = 1024 * 1024;
-/** Maximum size of a script. Those that pip writes have 300 bytes; anything larger is a program. */
+/** Maximum size of a script. Scripts written by pip have 300 bytes; anything larger is a program. */
 const SCRIPT_MAX_BYTES = 256 * 1024;
 
 /** Interpreters of the machine. A script that names one keeps it. */

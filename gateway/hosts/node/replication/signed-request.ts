@@ -33,7 +33,7 @@ export interface GatewayIdentity {
 export class SignatureError extends Error {}
 
 interface Signed {
-  /** What is signed: method and path, or the nonce of the answered request. */
+  /** The signed data: method and path, or the nonce of the answered request. */
   about: string;
   body: Uint8Array;
 }

@@ -30,7 +30,7 @@ export class ReportReads {
     this.#files = files;
   }
 
-  /** Returns hour objects whose reads run on the thread; all other calls go to the objects. */
+  /** Returns hour objects that read on the thread; all other calls go to the objects. */
   hours(objects: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
     return {
       getByName: (name) => {
