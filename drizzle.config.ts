@@ -3,10 +3,10 @@ import { defineConfig } from 'drizzle-kit';
 export default defineConfig({
   dialect: 'sqlite',
   schema: [
-    './gateway/accounts/schema.ts',
-    './gateway/accounts/model-schema.ts',
-    './gateway/files/schema.ts',
-    './gateway/usage/schema.ts',
+    './gateway/accounts/account-tables.ts',
+    './gateway/accounts/model-tables.ts',
+    './gateway/files/file-tables.ts',
+    './gateway/usage/usage-tables.ts',
   ],
   out: './migrations',
 });

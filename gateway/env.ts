@@ -1,20 +1,20 @@
 /** Bindings and environment settings of the gateway. Members with `?` may be missing; all others are always set. */
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
-import type { BatchQueueObject } from './batch/leases/queue-object.ts';
+import type { BatchQueueObject } from './batch/leases/batch-queue-object.ts';
 import type { CircuitObject } from './circuit/circuit-object.ts';
-import type { FactoryObject } from './factory/object.ts';
+import type { FactoryObject } from './factory/factory-object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
-import type { ObserveObject } from './observe/object.ts';
+import type { ObserveObject } from './observe/observe-object.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
-import type { QueueObject } from './queue/object.ts';
-import type { RegistryRelay } from './registry/gossip/snapshot-cache-object.ts';
-import type { RegistryObject } from './registry/object.ts';
-import type { TunnelObject } from './tunnel/object.ts';
+import type { QueueObject } from './queue/queue-object.ts';
+import type { RegistryObject } from './registry/registry-object.ts';
+import type { RegistryRelay } from './registry/snapshot-cache-object.ts';
 import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
-import type { UsageObject } from './usage/object.ts';
+import type { TunnelObject } from './tunnel/tunnel-object.ts';
+import type { UsageObject } from './usage/hour/usage-hour-object.ts';
 
 /** A binding that is called like an HTTP server. */
 interface Fetcher {

@@ -4,7 +4,7 @@
  * the value fails.
  */
 import { isVersion, readReleaseKeys } from '../shared/release/release-manifest.ts';
-import { CommandError } from './command.ts';
+import { CommandError } from './command-error.ts';
 import type { Env } from './env.ts';
 
 /**

@@ -2,21 +2,21 @@
 import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
-import { BatchQueueObject as BatchQueue } from './batch/leases/queue-object.ts';
+import { BatchQueueObject as BatchQueue } from './batch/leases/batch-queue-object.ts';
 import type { Env } from './env.ts';
-import { FactoryObject as Factory } from './factory/object.ts';
-import { isResourcePath } from './files/paths.ts';
+import { FactoryObject as Factory } from './factory/factory-object.ts';
+import { isResourcePath } from './files/is-resource-path.ts';
 import { FileSweepObject as FileSweep } from './files/sweep-object.ts';
-import { toDurableObject } from './hosts/worker/durable.ts';
-import { withFileStore } from './hosts/worker/files.ts';
+import { toDurableObject } from './hosts/worker/to-durable-object.ts';
+import { withFileStore } from './hosts/worker/with-file-store.ts';
 import { responseOf } from './http/http-request.ts';
-import { ObserveObject as Observe } from './observe/object.ts';
-import { handleOpenAI } from './openai/handle.ts';
-import { QueueObject as Queue } from './queue/object.ts';
-import { RegistryRelay as Relay } from './registry/gossip/snapshot-cache-object.ts';
-import { RegistryObject as Registry } from './registry/object.ts';
-import { TunnelObject as Tunnel } from './tunnel/object.ts';
-import { UsageObject as Usage } from './usage/object.ts';
+import { ObserveObject as Observe } from './observe/observe-object.ts';
+import { handleOpenAI } from './openai/handle-openai.ts';
+import { QueueObject as Queue } from './queue/queue-object.ts';
+import { RegistryObject as Registry } from './registry/registry-object.ts';
+import { RegistryRelay as Relay } from './registry/snapshot-cache-object.ts';
+import { TunnelObject as Tunnel } from './tunnel/tunnel-object.ts';
+import { UsageObject as Usage } from './usage/hour/usage-hour-object.ts';
 
 /** The path, without the cost of a URL object. */
 function pathOf(url: string): string {

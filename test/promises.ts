@@ -40,7 +40,7 @@ export const PROMISES: readonly Promised[] = [
     file: 'gateway/admin/usage',
     test: 'an unknown value of the default trust means marked providers, not all',
     breaks: {
-      file: 'gateway/accounts/settings.ts',
+      file: 'gateway/accounts/gateway-settings.ts',
       line: "? 'admitted' : 'marked';",
       broken: "? 'admitted' : word === 'marked' ? 'marked' : 'admitted';",
     },
@@ -153,7 +153,7 @@ export const PROMISES: readonly Promised[] = [
   },
   {
     promise: 'where releases are asked for, a program that is not of one is not let in',
-    file: 'gateway/registry/attest',
+    file: 'gateway/registry/attest-release',
     test: 'each form of the agent is the agent of its release, and no other file of it is',
     breaks: {
       file: 'shared/release/release-manifest.ts',
@@ -176,27 +176,27 @@ export const PROMISES: readonly Promised[] = [
     file: 'gateway/accounts/limiter',
     test: 'grants exactly what a list of all events grants, for any events in any order',
     breaks: {
-      file: 'gateway/accounts/limits/meter.ts',
+      file: 'gateway/accounts/limits/limit-meter.ts',
       line: 'this.#requests.waitFor(1, requests_per_minute, now.ms)',
       broken: 'this.#requests.waitFor(0, requests_per_minute, now.ms)',
     },
   },
   {
     promise: 'a person who is erased is in no table any more',
-    file: 'gateway/admin/erase',
+    file: 'gateway/admin/erase-user',
     test: 'a person is gone from accounts, audit and records, sums stay, and others keep theirs',
     breaks: {
-      file: 'gateway/admin/erase.ts',
+      file: 'gateway/admin/erase-user.ts',
       line: '.set({ ...nobody, role',
       broken: '.set({ role',
     },
   },
   {
     promise: 'the audit log keeps no word of a person who is erased',
-    file: 'gateway/admin/erase',
+    file: 'gateway/admin/erase-user',
     test: 'a person is gone from accounts, audit and records, sums stay, and others keep theirs',
     breaks: {
-      file: 'gateway/admin/erase.ts',
+      file: 'gateway/admin/erase-user.ts',
       line: '.set({ before: null, after: null })',
       broken: '.set({ before: null })',
     },

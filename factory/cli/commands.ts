@@ -12,11 +12,11 @@ import {
 } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { ENGINES } from '../config/schema.ts';
-import { factoryCheckCommand } from './check.ts';
-import { EXIT_BUSY, EXIT_FOUND } from './exit.ts';
-import { recipeCommand } from './recipe.ts';
-import { dryRun, runCommand } from './run.ts';
-import { explainCommand, statusCommand } from './status.ts';
+import { factoryCheckCommand } from './check-command.ts';
+import { EXIT_BUSY, EXIT_FOUND } from './exit-code.ts';
+import { recipeCommand } from './recipe-command.ts';
+import { dryRun, runCommand } from './run-command.ts';
+import { explainCommand, statusCommand } from './status-command.ts';
 
 const CONFIG = {
   config: {

@@ -2,9 +2,9 @@
 /** `otela-factory`: keeps as many jobs on clusters as requests and batches need. */
 import { EXIT_SOFTWARE, runProgram } from '../../shared/command-line/index.ts';
 import { type Io, makeIo } from '../../shared/terminal/command-io.ts';
-import { FactoryError } from '../errors.ts';
+import { FactoryError } from '../factory-error.ts';
 import { FACTORY_PROGRAM } from './commands.ts';
-import { factoryExitCode } from './exit.ts';
+import { factoryExitCode } from './exit-code.ts';
 
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {

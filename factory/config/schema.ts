@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/template-parameters.ts';
 import { LAUNCHERS } from '../../shared/factory/factory-exchange.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
-import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema, timeLimitMs } from './values.ts';
+import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema, timeLimitMs } from './value-schemas.ts';
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];

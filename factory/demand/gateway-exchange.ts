@@ -22,7 +22,7 @@ import {
   parseExchangeAnswer,
 } from '../../shared/factory/factory-exchange.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
-import { errorLine, FactoryError } from '../errors.ts';
+import { errorLine, FactoryError } from '../factory-error.ts';
 import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Timeout of an exchange, above the time for which the gateway may hold it. */

@@ -5,7 +5,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
-import { errorLine } from '../errors.ts';
+import { errorLine } from '../factory-error.ts';
 import {
   type DemandReading,
   type DemandSource,

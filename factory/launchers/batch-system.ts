@@ -1,7 +1,7 @@
 /** The launcher for batch systems that are controlled by command-line programs. */
 import type { ClusterConfig } from '../config/schema.ts';
-import { timeLimitMs } from '../config/values.ts';
-import type { CommandResult, RunCommand } from './command.ts';
+import { timeLimitMs } from '../config/value-schemas.ts';
+import type { CommandResult, RunCommand } from './command-runner.ts';
 import {
   type Capacity,
   type CheckFinding,

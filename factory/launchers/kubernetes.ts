@@ -10,8 +10,8 @@ import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
-import { timeLimitMs } from '../config/values.ts';
-import { errorLine } from '../errors.ts';
+import { timeLimitMs } from '../config/value-schemas.ts';
+import { errorLine } from '../factory-error.ts';
 import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
 
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };

@@ -3,7 +3,7 @@ import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { freeGpus, isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
-import type { CommandResult, RunCommand } from './command.ts';
+import type { CommandResult, RunCommand } from './command-runner.ts';
 import {
   type Capacity,
   type CheckFinding,

@@ -3,19 +3,19 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { readFactoryConfig } from '../config/read.ts';
+import { readFactoryConfig } from '../config/read-config.ts';
 import type { FactoryConfig } from '../config/schema.ts';
-import type { Memory } from '../decisions/memory.ts';
-import { type PlacedModel, placedModels } from '../decisions/world.ts';
+import { type PlacedModel, placedModels } from '../decisions/factory-world.ts';
+import type { Memory } from '../decisions/stored-memory.ts';
 import { type GatewaySource, mergeDemand } from '../demand/demand-source.ts';
 import { PlanFile } from '../demand/plan-file.ts';
-import { errorLine } from '../errors.ts';
+import { errorLine } from '../factory-error.ts';
 import type { Launcher } from '../launchers/launcher.ts';
-import { makeLauncher } from '../launchers/make.ts';
+import { makeLauncher } from '../launchers/make-launcher.ts';
+import { buildDayPoint, buildFactoryReport } from './factory-report.ts';
 import { Journal } from './journal.ts';
 import { HEARTBEAT_MS, Lease } from './lease.ts';
-import { buildDayPoint, buildFactoryReport } from './report.ts';
-import { type RoundResult, runRound } from './round.ts';
+import { type RoundResult, runRound } from './run-round.ts';
 import { StateFiles } from './state-files.ts';
 
 /**

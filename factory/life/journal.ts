@@ -10,7 +10,7 @@ import {
   type DecisionReport,
   TEXT_MAX,
 } from '../../shared/factory/factory-exchange.ts';
-import type { DecisionNote } from '../decisions/world.ts';
+import type { DecisionNote } from '../decisions/factory-world.ts';
 
 const POINT_MS = 300_000;
 /** If a sentence repeats within this time, it stays one entry. */

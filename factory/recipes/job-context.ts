@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Parameters } from '../../shared/deployment/template-parameters.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
-import type { ModelPlacement } from '../config/placements.ts';
+import type { ModelPlacement } from '../config/model-placements.ts';
 import type { EngineConfig, EngineKind } from '../config/schema.ts';
 
 /** How many hex digits of the context's hash are used in names of jobs and labels of nodes. */

@@ -4,9 +4,9 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { DataPolicy } from '../../shared/routing/trusted-providers.ts';
 import type { HttpRequest } from '../http/http-request.ts';
-import type { Limits } from './limits/limits.ts';
-import type { OwnRouting } from './routing-settings.ts';
-import { type AccountScope, ROLES, type Role } from './schema.ts';
+import type { Limits } from '../settings/limits-schema.ts';
+import type { OwnRouting } from '../settings/routing-settings.ts';
+import { type AccountScope, ROLES, type Role } from './account-tables.ts';
 
 /**
  * How long an isolate uses a cached account. Changes reach the snapshot within seconds and stay in it for longer than

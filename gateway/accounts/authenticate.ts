@@ -6,12 +6,12 @@ import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { ACCOUNT_CACHED_MS, type Account, BOOTSTRAP_ACCOUNT, unauthorized } from './account.ts';
 import { findKey, type KeyRefusal } from './find-key.ts';
-import { keyOfSession } from './login/key-session.ts';
+import { type GatewaySettings, isAccountStale, readGatewaySettings } from './gateway-settings.ts';
+import { keyOfSession } from './login/key-cookie.ts';
+import { hasSession, sessionAccount } from './login/login-session.ts';
+import { isToken, tokenAccount } from './login/oidc-bearer-token.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
-import { hasSession, sessionAccount } from './login/session.ts';
-import { isToken, tokenAccount } from './login/token.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
-import { type GatewaySettings, isAccountStale, readGatewaySettings } from './settings.ts';
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 

@@ -1,7 +1,7 @@
 import { drizzle } from 'drizzle-orm/d1';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
-import { storageHealth } from '../platform/storage/health.ts';
+import { storageHealth } from '../platform/storage/storage-health.ts';
 
 export function database(env: Pick<Env, 'DB'>) {
   return drizzle(env.DB);

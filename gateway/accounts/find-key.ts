@@ -2,14 +2,14 @@
 import { and, eq, inArray, max, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import type { Env } from '../env.ts';
+import { type Limits, limitsSchema, USER_LIMITS } from '../settings/limits-schema.ts';
 import { type Account, type AccountLimits, lowerRole, type Restrictions } from './account.ts';
+import { type AccountScope, apiKeys, auditLog, memberLimits, projects, settings, users } from './account-tables.ts';
 import { database, queryOrUnavailable } from './database.ts';
-import { installationSecret } from './installation.ts';
-import { type Limits, limitsSchema, USER_LIMITS } from './limits/limits.ts';
+import { installationSecret } from './installation-secret.ts';
 import { personLimits } from './limits/member-limits.ts';
 import { issuersSchema } from './login/oidc-config.ts';
 import { type ReceiptIdentity, sealIdentity } from './receipt.ts';
-import { type AccountScope, apiKeys, auditLog, memberLimits, projects, settings, users } from './schema.ts';
 
 export type KeyRefusal = 'unknown' | 'revoked' | 'expired' | 'disabled' | 'lapsed';
 const DAY_MS = 86_400_000;

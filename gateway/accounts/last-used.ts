@@ -4,7 +4,7 @@
  */
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { Env } from '../env.ts';
-import { storageHealth } from '../platform/storage/health.ts';
+import { storageHealth } from '../platform/storage/storage-health.ts';
 import type { Account } from './account.ts';
 
 /** An isolate writes at most once in this interval. */

@@ -3,16 +3,16 @@ import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node-record.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
+import { factoryTokens } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { factoryTokens } from '../accounts/schema.ts';
 import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
-import { FACTORY_OBJECT_NAME } from '../factory/name.ts';
-import { displayNameSchema } from '../http/schema-parts.ts';
-import { applyChange, createOnce } from './change.ts';
-import { expiryMs, expirySchema, isoTime, listSchema, readPage } from './fields.ts';
-import { pageSchema, rfc3339 } from './list.ts';
-import { requireProvider } from './references.ts';
-import { type AdminCall, type AdminRoute, route } from './route.ts';
+import { FACTORY_OBJECT_NAME } from '../factory/factory-object-name.ts';
+import { displayNameSchema } from '../http/common-schemas.ts';
+import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
+import { applyChange, createOnce } from './apply-change.ts';
+import { expiryMs, expirySchema, isoTime, listSchema, readPage } from './field-schemas.ts';
+import { pageSchema, rfc3339 } from './pagination.ts';
+import { requireProvider } from './require-existing.ts';
 
 type FactoryToken = typeof factoryTokens.$inferSelect;
 

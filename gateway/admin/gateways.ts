@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { requirePrimary } from '../accounts/database.ts';
-import { type AdminRoute, route } from './route.ts';
+import { type AdminRoute, route } from './admin-route.ts';
 
 const gatewaysSchema = z.object({
   object: z.literal('gateways'),

@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { NodeLoad } from '../../shared/routing/node-load.ts';
-import { listSchema } from './fields.ts';
-import { rfc3339 } from './list.ts';
-import { type AdminCall, type AdminRoute, route } from './route.ts';
-import { askRegistry, SESSION_PARAM, sessionOf } from './session.ts';
+import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
+import { listSchema } from './field-schemas.ts';
+import { rfc3339 } from './pagination.ts';
+import { askRegistry, SESSION_PARAM, sessionOf } from './session-param.ts';
 
 const count = z.number().int().min(0);
 

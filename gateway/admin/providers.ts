@@ -2,16 +2,16 @@
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
+import { joinTokens, providers } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
-import { joinTokens, providers } from '../accounts/schema.ts';
-import { PROVIDERS_MAX, readGatewaySettings } from '../accounts/settings.ts';
+import { PROVIDERS_MAX, readGatewaySettings } from '../accounts/gateway-settings.ts';
 import type { Env } from '../env.ts';
-import { displayNameSchema } from '../http/schema-parts.ts';
+import { displayNameSchema } from '../http/common-schemas.ts';
 import { notifyRegistry } from '../platform/notify-registry.ts';
-import { applyChange, createOnce, notifyIsolates } from './change.ts';
-import { isoTime, listSchema, providerIdSchema, readPage } from './fields.ts';
-import { pageSchema, rfc3339 } from './list.ts';
-import { type AdminCall, type AdminRoute, route } from './route.ts';
+import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
+import { applyChange, createOnce, notifyIsolates } from './apply-change.ts';
+import { isoTime, listSchema, providerIdSchema, readPage } from './field-schemas.ts';
+import { pageSchema, rfc3339 } from './pagination.ts';
 
 type Provider = typeof providers.$inferSelect;
 

@@ -1,7 +1,13 @@
 import { isTerminal } from '../../shared/batch/batch-status.ts';
 import type { Env } from '../env.ts';
-import { BATCH_LINES, BATCH_LINES_NOW, BATCH_REQUEUED, BATCH_WASTED, OPEN_BATCHES } from '../observe/families.ts';
-import { MetricsReporter } from '../observe/report.ts';
+import {
+  BATCH_LINES,
+  BATCH_LINES_NOW,
+  BATCH_REQUEUED,
+  BATCH_WASTED,
+  OPEN_BATCHES,
+} from '../observe/metric-families.ts';
+import { MetricsReporter } from '../observe/metrics-reporter.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import type { BatchRecord } from './batch-record.ts';
 

@@ -14,14 +14,14 @@ import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
-import { discardFiles, writeFiles } from './finish.ts';
-import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/lease.ts';
+import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
-import { notifyQueues, offerOf } from './leases/offer.ts';
-import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, stepGivenUp } from './messages.ts';
-import { isUnavailable, Obstacle, ownerMessage } from './obstacle.ts';
-import { OUTPUT_MAX_BYTES } from './output.ts';
-import { isListed, saveSummary } from './summary.ts';
+import { notifyQueues, offerOf } from './leases/offer-to-queues.ts';
+import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
+import { OUTPUT_MAX_BYTES } from './output-lines.ts';
+import { discardFiles, writeFiles } from './result-files.ts';
+import { isUnavailable, Obstacle, ownerMessage } from './step-failures.ts';
+import { isListed, saveSummary } from './stored-summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
 /**

@@ -3,6 +3,7 @@ import { type BatchStatus, initialTimes, transition } from '../../shared/batch/b
 import { type LeaseRef, Ledger } from '../../shared/batch/lease-ledger.ts';
 import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
+import { Progress } from './batch-progress.ts';
 import { BatchRows } from './batch-rows.ts';
 import {
   type BatchFunction,
@@ -13,9 +14,8 @@ import {
   type StoredBatchState,
   type WrittenFiles,
 } from './batch-spec.ts';
-import { Billing } from './billing.ts';
-import { Progress } from './progress.ts';
-import { lineBytes, lineUsage } from './usage.ts';
+import { Billing } from './batch-usage-outbox.ts';
+import { lineBytes, lineUsage } from './line-usage.ts';
 
 /**
  * A function that failed this many lines and completed none is given up. Otherwise a file of 50,000 lines would be

@@ -1,13 +1,13 @@
 import { type CheckedInput, InputCheck } from '../../shared/batch/batch-input-check.ts';
 import type { BatchError } from '../../shared/batch/batch-line.ts';
 import { mayUseModel } from '../accounts/account.ts';
-import { hasAccess, isRetired } from '../accounts/catalogue.ts';
-import { readGatewaySettings } from '../accounts/settings.ts';
+import { readGatewaySettings } from '../accounts/gateway-settings.ts';
+import { hasAccess, isRetired } from '../accounts/model-access.ts';
 import type { Env } from '../env.ts';
 import { storeOf } from '../files/store-access.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
-import { functionOf } from './functions.ts';
-import { NO_INPUT } from './messages.ts';
+import { NO_INPUT } from './error-messages.ts';
+import { functionOf } from './find-function.ts';
 
 /** Result of the input check: errors with which the batch fails, or lines that may be leased. */
 type CheckOutcome =

@@ -1,6 +1,6 @@
 import type { AccountLimits } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { objectOrUnavailable } from './obstacle.ts';
+import { objectOrUnavailable } from './step-failures.ts';
 
 /**
  * The tokens that a batch may still use this month. Read from the limits object every few seconds. In between, the

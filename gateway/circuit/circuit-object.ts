@@ -13,14 +13,14 @@ import {
   READ_TEXT,
 } from '../../shared/wire/gateway-circuit.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
-import { workerdCrypto } from '../issuer/crypto.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectSocket } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
-import { verifyHello } from '../registry/gossip/handshake.ts';
-import { AUDIENCE_HEADER } from '../registry/gossip/socket-headers.ts';
-import { TICKET_HEADER } from '../registry/tickets.ts';
+import { TICKET_HEADER } from '../registry/read-ticket.ts';
+import { AUDIENCE_HEADER } from '../registry/socket-headers.ts';
+import { verifyHello } from '../registry/verify-hello.ts';
 
 /** Header with the callee's session, sent by the caller. */
 export const CALLEE_HEADER = 'x-otela-callee';

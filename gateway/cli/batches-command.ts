@@ -10,7 +10,7 @@ import {
   printAnswer,
   refuseIgnoredFlags,
   targetAt,
-} from './client.ts';
+} from './api-client.ts';
 import { dateOf, putFile } from './files-command.ts';
 
 const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;

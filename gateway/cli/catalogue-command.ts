@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './api-client.ts';
 
 const entrySchema = z.object({
   id: z.string(),

@@ -7,7 +7,7 @@ import {
   EXIT_USAGE,
   type Program,
 } from '../../shared/command-line/index.ts';
-import { EXIT_FAILED } from '../command.ts';
+import { EXIT_FAILED } from '../command-error.ts';
 
 import { BACKUP_COMMAND } from '../hosts/node/backup/backup-command.ts';
 import { RESTORE_COMMAND } from '../hosts/node/backup/restore-command.ts';

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import { modelReport } from '../../shared/factory/factory-exchange.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './api-client.ts';
 
 /** Number of decisions that are shown per autoscaler; --json shows all. */
 const DECISIONS = 5;

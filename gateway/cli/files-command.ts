@@ -17,7 +17,7 @@ import {
   refuseIgnoredFlags,
   targetAt,
   upload,
-} from './client.ts';
+} from './api-client.ts';
 import { isStdoutClosed, waitForStdout } from './stdout.ts';
 
 const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'];

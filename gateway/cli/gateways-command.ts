@@ -1,7 +1,7 @@
 /** `otela-gateway gateways …`: the gateways of one institution: the primary and its followers. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './api-client.ts';
 
 const followerSchema = z.object({
   key: z.string(),

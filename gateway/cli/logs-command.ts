@@ -3,10 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, download, outlasting, targetAt } from './client.ts';
-import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
-import { textAfter } from './new-since.ts';
+import {
+  type ApiTarget,
+  askGateway,
+  ClientError,
+  CONNECTION_FLAGS,
+  download,
+  outlasting,
+  targetAt,
+} from './api-client.ts';
+import { LISTED_NODE, listedNodes } from './read-nodes.ts';
 import { isStdoutClosed } from './stdout.ts';
+import { textAfter } from './text-after.ts';
 
 const telemetrySchema = z.object({
   log: z.string(),

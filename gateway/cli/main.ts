@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /** The entry point of `otela-gateway`. */
 import { runProgram } from '../../shared/command-line/index.ts';
-import { CommandError, EXIT_FAILED } from '../command.ts';
+import { CommandError, EXIT_FAILED } from '../command-error.ts';
 import { boundYoungGeneration } from '../hosts/node/serve/young-generation.ts';
 import { IssuerError } from '../issuer/issuer.ts';
 import { GATEWAY_PROGRAM } from './commands.ts';

@@ -1,7 +1,7 @@
 /** `otela-gateway peers …`: peer institutions, whose nodes this gateway accepts in addition to its own. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { type ApiTarget, askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './client.ts';
+import { type ApiTarget, askGateway, CONNECTION_FLAGS, targetAt, wasDeleted } from './api-client.ts';
 import { Table } from './table.ts';
 
 const peerSchema = z.object({

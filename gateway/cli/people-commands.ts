@@ -1,7 +1,7 @@
 /** `otela-gateway members …` and `access …`: a project's members, and requests for membership or for a model. */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './api-client.ts';
 import { bodyFromFlags, limitsFromAnswer, mergeLimits } from './resource-command.ts';
 import { LIMIT_FLAGS } from './resources.ts';
 

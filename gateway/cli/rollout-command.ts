@@ -6,8 +6,8 @@ import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../.
 import { isOlder, isVersion } from '../../shared/release/release-manifest.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { durationMs } from '../../shared/text/duration.ts';
-import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, targetAt } from './client.ts';
-import { LISTED_NODE, listedNodes } from './listed-nodes.ts';
+import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, targetAt } from './api-client.ts';
+import { LISTED_NODE, listedNodes } from './read-nodes.ts';
 import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
 const POLL_MS = 1_000;

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { nearestName } from '../../shared/text/nearest-name.ts';
-import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './api-client.ts';
 import { Table } from './table.ts';
 
 export const SETTINGS_COMMAND: Command = {

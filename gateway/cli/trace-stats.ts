@@ -3,7 +3,7 @@
  * lines in any order.
  */
 import * as z from 'zod';
-import { Histogram } from '../usage/histogram.ts';
+import { Histogram } from '../usage/hour/histogram.ts';
 
 /** A trace line of any version. Absent members count as 0. */
 export const traceLineSchema = z.looseObject({

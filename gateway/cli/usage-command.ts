@@ -10,11 +10,11 @@ import {
   parseLine,
   UsageError,
 } from '../../shared/command-line/index.ts';
-import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './api-client.ts';
 import { isStdoutClosed, waitForStdout } from './stdout.ts';
 import { Table } from './table.ts';
-import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot.ts';
-import { readTraceLine } from './trace/read-line.ts';
+import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot-trace.ts';
+import { readTraceLine } from './trace/read-trace-line.ts';
 import { TraceStats } from './trace-stats.ts';
 
 const when = (help: string) => ({ value: 'TIME', help }) as const;

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { askGateway, CONNECTION_FLAGS, targetAt } from './client.ts';
+import { askGateway, CONNECTION_FLAGS, targetAt } from './api-client.ts';
 
 const storiesSchema = z.object({
   data: z.array(

@@ -5,11 +5,11 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
-import { configFor, databaseIdIn, readWranglerConfig, withConfig } from './config.ts';
-import { recordSentSecrets, wantedSecrets, withSecretsFile } from './keys.ts';
-import { DeployRefusedError, secretsOf, workerExists } from './worker.ts';
+import { DeployRefusedError, secretsOf, workerExists } from './deployed-worker.ts';
+import { recordSentSecrets, wantedSecrets, withSecretsFile } from './worker-secrets.ts';
 import type { Wrangler } from './wrangler.ts';
 import { jsonFromOutput } from './wrangler.ts';
+import { configFor, databaseIdIn, readWranglerConfig, withConfig } from './wrangler-config.ts';
 
 /** Output of `wrangler d1 list`. */
 const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));

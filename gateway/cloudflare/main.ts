@@ -15,10 +15,10 @@ import {
 } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { dashboardDirectory } from '../hosts/node/serve/program-files.ts';
-import { databaseIdIn, readWranglerConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
-import { DeployRefusedError, workerExists } from './worker.ts';
+import { DeployRefusedError, workerExists } from './deployed-worker.ts';
 import { wranglerIn } from './wrangler.ts';
+import { databaseIdIn, readWranglerConfig, releaseKeysIn } from './wrangler-config.ts';
 
 /** The options of an installation, which also apply to its upgrades. Stored as `installation.json` next to its keys. */
 const schema = z.object({

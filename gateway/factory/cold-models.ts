@@ -4,12 +4,12 @@ import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trusted-providers.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { Account } from '../accounts/account.ts';
-import { type GatewaySettings, mayPublish } from '../accounts/settings.ts';
+import { type GatewaySettings, mayPublish } from '../accounts/gateway-settings.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
-import { FACTORY_OBJECT_NAME } from './name.ts';
-import type { StartableModel } from './startable.ts';
+import { FACTORY_OBJECT_NAME } from './factory-object-name.ts';
+import type { StartableModel } from './startable-models.ts';
 
 /** Minimum interval between two calls of one isolate to the factory object. */
 const FRESH_MS = 1_000;

@@ -1,7 +1,7 @@
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../env.ts';
 import type { Clock } from '../platform/object-context.ts';
-import { FACTORY_OBJECT_NAME } from './name.ts';
+import { FACTORY_OBJECT_NAME } from './factory-object-name.ts';
 
 /** Interval at which demand is reported again while it lasts. */
 const REPORT_MS = 4_000;

@@ -10,12 +10,12 @@ import {
 } from '../../shared/factory/factory-exchange.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
-import { readFactoryGrant } from '../accounts/factory-grant.ts';
+import { readFactoryGrant } from '../accounts/factory-token-grant.ts';
 import type { Env } from '../env.ts';
 import { readJsonBody } from '../http/parse-body.ts';
-import { FACTORY_OBJECT_NAME } from './name.ts';
-import type { ExchangeReply } from './object.ts';
-import type { FactoryIdentity } from './reports.ts';
+import type { ExchangeReply } from './factory-object.ts';
+import { FACTORY_OBJECT_NAME } from './factory-object-name.ts';
+import type { FactoryIdentity } from './factory-reports.ts';
 
 export const factoryRoutes = new Hono<{ Bindings: Env }>();
 

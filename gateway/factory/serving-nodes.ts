@@ -13,7 +13,7 @@ import {
 } from '../../shared/factory/factory-exchange.ts';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
-import type { FactoryIdentity } from './reports.ts';
+import type { FactoryIdentity } from './factory-reports.ts';
 
 /** The labels that an autoscaler's job gives its agent. Other labels are omitted, because they could be megabytes. */
 const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL, DEPLOYMENT_LABEL];

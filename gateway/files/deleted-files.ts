@@ -5,7 +5,7 @@
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
-import { deletedFiles, files } from './schema.ts';
+import { deletedFiles, files } from './file-tables.ts';
 
 /** How long a position is kept. Reading a list takes less. */
 const RETENTION_MS = 86_400_000;

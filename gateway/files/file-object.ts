@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { files } from './schema.ts';
+import type { files } from './file-tables.ts';
 
 /** Maximum bytes of a file, as at OpenAI. Files for a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;

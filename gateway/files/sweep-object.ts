@@ -3,12 +3,12 @@ import { and, count, eq, gt, inArray, lt, lte, ne, notInArray, or, sql, sum } fr
 import { errorText } from '../../shared/text/error-text.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
-import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
-import { MetricsReporter } from '../observe/report.ts';
+import { FILES_BYTES, FILES_STORED } from '../observe/metric-families.ts';
+import { MetricsReporter } from '../observe/metrics-reporter.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import { deleteRows, forgetPlaces } from './deleted-files.ts';
 import type { FileStore } from './file-store.ts';
-import { batches, files, uploadParts, uploads } from './schema.ts';
+import { batches, files, uploadParts, uploads } from './file-tables.ts';
 
 /** Name of the only sweep object. */
 export const FILE_SWEEP_NAME = 'sweep';

@@ -20,9 +20,7 @@ import {
   newFileId,
   PURPOSES,
 } from './file-object.ts';
-import type { FileStore } from './file-store.ts';
-import { readMultipartForm } from './multipart.ts';
-import { fileCaller } from './owner.ts';
+import { fileCaller } from './file-owner.ts';
 import {
   bytesIfBelowQuota,
   bytesIfUploadOpen,
@@ -30,8 +28,10 @@ import {
   requireFileCount,
   requireFileQuota,
   requireUploadSpace,
-} from './quota.ts';
-import { files, uploadParts, uploads } from './schema.ts';
+} from './file-quota.ts';
+import type { FileStore } from './file-store.ts';
+import { files, uploadParts, uploads } from './file-tables.ts';
+import { readMultipartForm } from './multipart.ts';
 import { storeOf, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 

@@ -27,7 +27,7 @@ import {
 } from '../../shared/lattice/issuer-statements.ts';
 import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
-import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
+import { newSeed, workerdCrypto, workerdSigner } from './ed25519.ts';
 
 /** A gateway's key and its certificate, base64url: as in the environment, in files and in storage. */
 export interface GatewayKey {

@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
-import { storageHealth } from '../platform/storage/health.ts';
-import { releaseRules } from '../registry/attest.ts';
+import { storageHealth } from '../platform/storage/storage-health.ts';
+import { releaseRules } from '../registry/attest-release.ts';
 
 export const healthRoutes = new Hono<{ Bindings: Env }>();
 

@@ -1,5 +1,5 @@
 import type { MetricStore } from '../../shared/metrics/metric-store.ts';
-import { CLOCK_TIMESTAMP, TLS_CERTIFICATE_END } from './families.ts';
+import { CLOCK_TIMESTAMP, TLS_CERTIFICATE_END } from './metric-families.ts';
 
 let tlsEndsS: number | undefined;
 

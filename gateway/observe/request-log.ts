@@ -12,8 +12,9 @@ import type { AttemptTimings, RequestInfo, RequestRecorder } from '../../shared/
 import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { storageHealth } from '../platform/storage/health.ts';
+import { storageHealth } from '../platform/storage/storage-health.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
+import { logLine } from './log-line.ts';
 import {
   ATTEMPTS,
   BROKEN_STREAMS,
@@ -31,10 +32,9 @@ import {
   STORAGE_FAILING,
   SUSPICIONS,
   USAGE_HELD,
-} from './families.ts';
-import { logLine } from './log.ts';
-import { endpointLabel, operationLabel } from './names.ts';
-import { MetricsReporter } from './report.ts';
+} from './metric-families.ts';
+import { endpointLabel, operationLabel } from './metric-labels.ts';
+import { MetricsReporter } from './metrics-reporter.ts';
 import { needsTimeline, type RequestTimeline, TIMELINE_STEPS_MAX, type TimelineStep } from './request-timeline.ts';
 
 interface Context {

@@ -6,9 +6,9 @@ import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/attem
 import type { ResponseStream } from '../../shared/attempts/started-response.ts';
 import { tokenBound } from '../../shared/attempts/token-bound.ts';
 import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
-import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
-import { signOpening } from '../accounts/opening.ts';
-import { takesBudget } from '../accounts/reasoning.ts';
+import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
+import { signOpening } from '../accounts/opening-proof.ts';
+import { takesBudget } from '../accounts/reasoning-budget.ts';
 import type { RequestScope } from '../tunnel/call/call-tunnel.ts';
 import type { GatewayRoute, ModelCaller } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';

@@ -3,17 +3,17 @@ import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { noCapacityError } from '../../shared/proxy/filter-nodes.ts';
 import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates-route.ts';
-import { lifecycleHeaders } from '../accounts/catalogue.ts';
+import { lifecycleHeaders } from '../accounts/model-access.ts';
 import type { Env } from '../env.ts';
 import { coldModels } from '../factory/cold-models.ts';
-import type { StartableModel } from '../factory/startable.ts';
+import type { StartableModel } from '../factory/startable-models.ts';
 import { requestIdOf } from '../http/request-id.ts';
 import { modelParam } from '../http/route-description.ts';
-import { type ReadContext, readModels } from '../registry/access.ts';
-import { registryRoutes } from '../registry/routes.ts';
+import { type ReadContext, readModels } from '../registry/authenticated-view.ts';
+import { registryRoutes } from '../registry/registry-routes.ts';
 import type { RegistrySnapshot } from '../registry/snapshot.ts';
 import { hostClock } from './gateway-host.ts';
-import { listModels, retrieveModel } from './models.ts';
+import { listModels, retrieveModel } from './list-models.ts';
 import { resolveModelRoute } from './resolve-route.ts';
 
 /** `GET /v1/otela/seal`: the nodes to which a client may seal a request. */

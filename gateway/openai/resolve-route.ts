@@ -16,10 +16,10 @@ import type { RoutingQuery } from '../../shared/routing/choose-node.ts';
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trusted-providers.ts';
 import type { Account } from '../accounts/account.ts';
-import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/catalogue.ts';
-import { budgetDemand, reasoningBudget } from '../accounts/reasoning.ts';
+import { type GatewaySettings, settingsOf, timeoutsOf } from '../accounts/gateway-settings.ts';
+import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/model-access.ts';
+import { budgetDemand, reasoningBudget } from '../accounts/reasoning-budget.ts';
 import { receiptOf } from '../accounts/receipt.ts';
-import { type GatewaySettings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
   knowsAllProviders,
   type RequestedTrust,
@@ -27,16 +27,16 @@ import {
   requireTrust,
   TRUST_METADATA,
   trustOf,
-} from '../accounts/trust.ts';
+} from '../accounts/trusted-providers.ts';
 import type { Env } from '../env.ts';
 import { coldModelFor, coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
 import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
-import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/alias.ts';
+import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/aliases-and-fallbacks.ts';
 import { Policies } from '../routing/policies.ts';
-import { kindAtArrival } from '../routing/request-kinds.ts';
+import { kindAtArrival } from '../routing/predict-request-kind.ts';
 
 /** The caller of a request, and the settings when the request began. */
 export interface ModelCaller {

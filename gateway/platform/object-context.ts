@@ -9,7 +9,7 @@
  * - If an object cannot be constructed, its callers fail, and the next call constructs it again.
  * - An object has one alarm. It is stored, fires at least once, and needs no caller after a restart.
  */
-import type { StorageHealth } from './storage/health.ts';
+import type { StorageHealth } from './storage/storage-health.ts';
 
 export interface ObjectContext {
   /** The name by which callers address the object; unique within its class. */

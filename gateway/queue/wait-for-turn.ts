@@ -5,12 +5,12 @@ import { findColdModel } from '../../shared/proxy/cold-model.ts';
 import type { QueueRequest } from '../../shared/proxy/proxy-host.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import type { Account } from '../accounts/account.ts';
-import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
+import type { QueueSettings } from '../settings/queue-settings.ts';
 import { abandonedRowDraft } from '../usage/refusal-writer.ts';
 import { localWaiters } from './local-waiters.ts';
-import type { QueuedTurnRequest } from './object.ts';
+import type { QueuedTurnRequest } from './queue-object.ts';
 
 /** Largest share of a starting model's queue slots for one key, because a start takes minutes. */
 const KEY_SHARE = 0.5;

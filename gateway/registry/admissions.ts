@@ -1,9 +1,9 @@
 import { decodeTicket } from '../../shared/lattice/ticket.ts';
-import { workerdCrypto } from '../issuer/crypto.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
 import { PARTITION_WINDOW_S } from '../issuer/issuer.ts';
 import type { ObjectStorage, Sql } from '../platform/object-context.ts';
-import { writeIfPossible } from '../platform/storage/health.ts';
-import { buffer } from './archive.ts';
+import { writeIfPossible } from '../platform/storage/storage-health.ts';
+import { buffer } from './registry-storage.ts';
 
 /**
  * Bounds the stored admissions; those that expire first are dropped first. Revoking a token ends the sessions that are

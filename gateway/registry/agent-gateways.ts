@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
 import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { Env } from '../env.ts';
-import type { ListedIssuer } from './issuers.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+import type { ListedIssuer } from './listed-issuers.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /** An agent serves some tens of gateways at most. */

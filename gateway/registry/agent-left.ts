@@ -10,9 +10,9 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { readBodyBytes } from '../http/read-body.ts';
-import { workerdCrypto } from '../issuer/crypto.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /**

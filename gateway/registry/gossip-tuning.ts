@@ -2,7 +2,7 @@
  * The membership settings as the registry object stores them: it wakes without asking D1 and needs them to judge nodes.
  */
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
-import type { RegistryMeta } from './meta.ts';
+import type { RegistryMeta } from './registry-meta.ts';
 
 const KEY = 'membership';
 

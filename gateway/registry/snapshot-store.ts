@@ -1,8 +1,8 @@
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
-import type { GatewaySettings } from '../accounts/settings.ts';
+import type { GatewaySettings } from '../accounts/gateway-settings.ts';
 import { ChangeLog } from './change-log.ts';
-import type { ListedIssuer } from './issuers.ts';
+import type { ListedIssuer } from './listed-issuers.ts';
 
 /**
  * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and

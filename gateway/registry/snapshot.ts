@@ -3,12 +3,12 @@ import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/node-index.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/settings.ts';
+import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/gateway-settings.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
-import type { ListedIssuer } from './issuers.ts';
+import type { ListedIssuer } from './listed-issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
 /** A view that is younger than this is used without a refresh. */

@@ -16,8 +16,8 @@ import { weighted } from '../../shared/routing/policies/weighted.ts';
 import { modelShares } from '../../shared/routing/region-shares.ts';
 import type { Policy, RoutedRequest } from '../../shared/routing/routing-policy.ts';
 import type { Account } from '../accounts/account.ts';
-import { type GatewaySettings, settingsOf } from '../accounts/settings.ts';
-import { customPolicies, loadedPolicies } from './custom.ts';
+import { type GatewaySettings, settingsOf } from '../accounts/gateway-settings.ts';
+import { customPolicies, loadedPolicies } from './custom-policies.ts';
 
 /** The names of the shipped policies, then those that an operator added. */
 export function policyNames(): string[] {

@@ -4,15 +4,15 @@ import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { startTimer } from '../platform/start-timer.ts';
-import { RETRY_MS } from '../platform/storage/health.ts';
+import { RETRY_MS } from '../platform/storage/storage-health.ts';
 import { waitClock } from '../platform/wait-clock.ts';
-import type { UsageAnomalies, UsageAnomaly } from '../usage/anomalies.ts';
-import { storeIngressUsage } from '../usage/ingress-usage-table.ts';
-import type { Outbox } from '../usage/outbox.ts';
+import { storeIngressUsage } from '../usage/node/ingress-usage-table.ts';
+import type { Outbox } from '../usage/node/usage-outbox.ts';
+import type { UsageAnomalies, UsageAnomaly } from '../usage/usage-anomalies.ts';
+import type { AgentSocket } from './agent-socket.ts';
 import { PendingProbes } from './pending-probes.ts';
 import type { RegistryNotifier } from './registry-notifier.ts';
 import { ReportedLoad } from './reported-load.ts';
-import type { AgentSocket } from './socket.ts';
 
 /** An agent decides quickly. After this time the operator sees that the outcome is unknown. */
 const ANSWER = { leastMs: 10_000, mostMs: 60_000 };

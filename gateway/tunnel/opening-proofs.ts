@@ -2,8 +2,8 @@ import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts'
 import type { ReportFrame } from '../../shared/sessions/session-attempts.ts';
 import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
-import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
-import { verifyOpening } from '../accounts/opening.ts';
+import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
+import { verifyOpening } from '../accounts/opening-proof.ts';
 import type { Env } from '../env.ts';
 
 /**
@@ -22,7 +22,7 @@ interface ProofsOptions {
   waitUntil(work: Promise<void>): void;
 }
 
-/** Checks reports of attempts that this object has forgotten: see accounts/opening.ts. */
+/** Checks reports of attempts that this object has forgotten: see accounts/opening-proof.ts. */
 export class OpeningProofs implements LateReports {
   readonly #options: ProofsOptions;
   /** Reports from the agent's active socket; at most WAITING_MAX. */

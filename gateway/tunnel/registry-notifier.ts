@@ -5,8 +5,8 @@ import type { Env } from '../env.ts';
 import type { ObjectStub } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
-import type { RegistryObject } from '../registry/object.ts';
-import type { AgentSocket } from './socket.ts';
+import type { RegistryObject } from '../registry/registry-object.ts';
+import type { AgentSocket } from './agent-socket.ts';
 
 /** Rate at which one session may send records to the registry: a burst of this many, then one per this many ms. */
 const RECORD_BURST = 20;

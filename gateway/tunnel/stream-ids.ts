@@ -1,5 +1,5 @@
 import type { KeyValue, ObjectContext } from '../platform/object-context.ts';
-import type { StorageHealth } from '../platform/storage/health.ts';
+import type { StorageHealth } from '../platform/storage/storage-health.ts';
 
 /** Stream numbers reserved together: one row is written per this many streams. */
 const BLOCK = 4096;

@@ -1,11 +1,11 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
-import { createIngressUsageTable } from '../usage/ingress-usage-table.ts';
-import { Outbox } from '../usage/outbox.ts';
-import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
-import { countPendingUsage, createUsageTable, newestUsage } from '../usage/usage-table.ts';
+import { createIngressUsageTable } from '../usage/node/ingress-usage-table.ts';
+import { Outbox } from '../usage/node/usage-outbox.ts';
+import { countPendingUsage, createUsageTable, newestUsage } from '../usage/node/usage-record-table.ts';
+import { type UsageBatch, UsageStore } from '../usage/node/usage-write-buffer.ts';
+import { UsageAnomalies, type UsageAnomaly } from '../usage/usage-anomalies.ts';
 import type { TunnelAttempts } from './tunnel-attempts.ts';
 
 interface TunnelUsageOptions {

@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
-import { FAMILIES } from '../../gateway/observe/families.ts';
+import { FAMILIES } from '../../gateway/observe/metric-families.ts';
 import type { Family } from '../../shared/metrics/metric-family.ts';
 import { apiPage } from './api.ts';
 import { errorsPage } from './errors.ts';

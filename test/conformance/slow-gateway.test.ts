@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { askGateway } from '../../gateway/cli/client.ts';
+import { askGateway } from '../../gateway/cli/api-client.ts';
 
 afterEach(() => {
   vi.useRealTimers();

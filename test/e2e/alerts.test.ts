@@ -13,7 +13,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
 import { overviewJson } from '../../deploy/grafana/overview.ts';
-import { FAMILIES } from '../../gateway/observe/families.ts';
+import { FAMILIES } from '../../gateway/observe/metric-families.ts';
 import { fileOf } from '../docs/page.ts';
 import { which } from '../support/abilities.ts';
 import { startAgent } from '../support/agent.ts';

@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { AGENT_FAMILIES } from '../../agent/observe/metric-families.ts';
-import { FAMILIES } from '../../gateway/observe/families.ts';
+import { FAMILIES } from '../../gateway/observe/metric-families.ts';
 import { pythonWith } from '../support/abilities.ts';
 import { endAll, eventually, Managed } from '../support/processes.ts';
 import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';

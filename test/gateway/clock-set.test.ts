@@ -2,12 +2,12 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test, vi } from 'vitest';
 import { authenticate } from '../../gateway/accounts/authenticate.ts';
-import { installationSecret } from '../../gateway/accounts/installation.ts';
-import { NO_SETTINGS } from '../../gateway/accounts/settings.ts';
+import { NO_SETTINGS } from '../../gateway/accounts/gateway-settings.ts';
+import { installationSecret } from '../../gateway/accounts/installation-secret.ts';
 import type { Env } from '../../gateway/env.ts';
-import { StorageFailingError, StorageHealth } from '../../gateway/platform/storage/health.ts';
+import { StorageFailingError, StorageHealth } from '../../gateway/platform/storage/storage-health.ts';
 import { snapshotCache } from '../../gateway/registry/snapshot.ts';
-import { LogTails } from '../../gateway/registry/views/log-tails.ts';
+import { LogTails } from '../../gateway/registry/views/engine-log-tails.ts';
 import { ReportedLoad } from '../../gateway/tunnel/reported-load.ts';
 import { seedKey, watchedDb, withKey } from './accounts/seed.ts';
 import { runInDurableObject } from './support/durable.ts';

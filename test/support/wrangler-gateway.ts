@@ -1,7 +1,7 @@
 /** A gateway on Cloudflare's own runtime: `wrangler dev`, with D1 and Durable Objects in a directory. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { wantedSecrets } from '../../gateway/cloudflare/keys.ts';
+import { wantedSecrets } from '../../gateway/cloudflare/worker-secrets.ts';
 import { wranglerIn } from '../../gateway/cloudflare/wrangler.ts';
 import { GatewayClient } from './gateway-client.ts';
 import { eventually, freePort, Managed, temporaryDirectory } from './processes.ts';

@@ -11,9 +11,9 @@ import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.t
 import type { RequestResult, HeldReservation as Reservation } from '../../../shared/proxy/proxy-host.ts';
 import type { Env } from '../../env.ts';
 import type { HttpRequest } from '../../http/http-request.ts';
+import { limitsConcurrency } from '../../settings/limits-schema.ts';
 import type { AccountLimits } from '../account.ts';
 import type { LimitRefusal, LimitVerdict } from './limiter.ts';
-import { limitsConcurrency } from './limits.ts';
 import type { TokenForecast } from './token-estimator.ts';
 
 /** Header with the maximum number of tokens of the response, for a body that the gateway does not read. */

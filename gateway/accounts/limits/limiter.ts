@@ -4,8 +4,9 @@
  * estimate. `correct` replaces the estimate by an attempt's usage as soon as it is known, `settle` adds the usage to
  * the month's sum, and `release` ends the request's place among the concurrent ones.
  */
+
+import { limitsConcurrency } from '../../settings/limits-schema.ts';
 import { GrantedRequest } from './granted-request.ts';
-import { limitsConcurrency } from './limits.ts';
 import {
   LimitMeter,
   type LimitShortage,
@@ -13,7 +14,7 @@ import {
   type MeterTime,
   type MonthLedger,
   rateLimitHeaders,
-} from './meter.ts';
+} from './limit-meter.ts';
 import {
   GPU_METER_PREFIX,
   type LimitScope,
@@ -24,7 +25,7 @@ import {
   meterIds,
   modelMeter,
   PROJECT_METER,
-} from './parties.ts';
+} from './limit-subjects.ts';
 import { TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
 export interface Reservation extends TokenForecast, LimitSet {

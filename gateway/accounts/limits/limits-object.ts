@@ -2,10 +2,10 @@ import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';
+import type { MeterTime } from './limit-meter.ts';
+import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './limit-subjects.ts';
 import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
-import type { MeterTime } from './meter.ts';
-import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './parties.ts';
-import { StoredLimits } from './stored-limits.ts';
+import { StoredLimits } from './limiter-storage.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
 /** The usage of one attempt, as the tunnel object of its node, or the object of its batch, settles it. */

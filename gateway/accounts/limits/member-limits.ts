@@ -1,5 +1,5 @@
 /** Computes what a user may use in one project from the limits that operators and the project's leads set. Pure. */
-import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from './limits.ts';
+import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from '../../settings/limits-schema.ts';
 
 type Counted = Omit<Limits, 'models'>;
 type Name = keyof Counted;

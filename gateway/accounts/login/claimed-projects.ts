@@ -5,9 +5,9 @@
 import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../../env.ts';
+import { auditLog, projectMembers, projects, type users } from '../account-tables.ts';
 import { database, queryOrUnavailable } from '../database.ts';
-import { leaveProject } from '../own-keys.ts';
-import { auditLog, projectMembers, projects, type users } from '../schema.ts';
+import { leaveProject } from '../user-keys.ts';
 import type { MappedProjects } from './oidc-config.ts';
 
 type User = Pick<typeof users.$inferSelect, 'id' | 'projectId'>;

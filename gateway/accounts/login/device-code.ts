@@ -3,7 +3,7 @@
  * gateway must remember, so a flood of started logins does not fill a store. Only an approval is stored.
  */
 import * as z from 'zod';
-import { CONTROL_FREE } from '../../http/schema-parts.ts';
+import { CONTROL_FREE } from '../../http/common-schemas.ts';
 import { decryptText, encryptText } from '../encrypt-text.ts';
 import { sha256Hex } from '../secrets.ts';
 

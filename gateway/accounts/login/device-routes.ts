@@ -10,14 +10,14 @@ import { isRecent } from '../../../shared/collections/is-recent.ts';
 import type { Env } from '../../env.ts';
 import { readFormFields } from '../../http/parse-body.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
+import { isLimited } from '../../settings/limits-schema.ts';
+import { type AccountScope, apiKeys, auditLog, deviceLogins } from '../account-tables.ts';
 import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../database.ts';
 import { findUser } from '../find-key.ts';
-import { installationSecret } from '../installation.ts';
-import { isLimited } from '../limits/limits.ts';
-import { isMemberOf, isUnchanged, nameIfBelowLimit } from '../own-keys.ts';
-import { type AccountScope, apiKeys, auditLog, deviceLogins } from '../schema.ts';
+import { readGatewaySettings } from '../gateway-settings.ts';
+import { installationSecret } from '../installation-secret.ts';
 import { KEY_PREFIX, newId, newSecret, sha256Hex } from '../secrets.ts';
-import { readGatewaySettings } from '../settings.ts';
+import { isMemberOf, isUnchanged, nameIfBelowLimit } from '../user-keys.ts';
 import {
   DEVICE_MS,
   deviceNameSchema,

@@ -12,12 +12,10 @@ import { requestIdOf } from '../../http/request-id.ts';
 import { unauthorized } from '../account.ts';
 import { keyAccount } from '../authenticate.ts';
 import { decryptText, encryptText } from '../encrypt-text.ts';
-import { installationSecret } from '../installation.ts';
+import { readGatewaySettings } from '../gateway-settings.ts';
+import { installationSecret } from '../installation-secret.ts';
 import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from '../secrets.ts';
-import { readGatewaySettings } from '../settings.ts';
-import { sealKey } from './key-session.ts';
-import { discover, exchangeCode, verifyToken } from './oidc.ts';
-import type { OidcIssuer } from './oidc-config.ts';
+import { sealKey } from './key-cookie.ts';
 import {
   closeSession,
   cookieOf,
@@ -26,7 +24,9 @@ import {
   requireSameOrigin,
   SESSION_MS,
   sessionCookieText,
-} from './session.ts';
+} from './login-session.ts';
+import { discover, exchangeCode, verifyToken } from './oidc.ts';
+import type { OidcIssuer } from './oidc-config.ts';
 import { findOrCreateUser } from './sign-in.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;

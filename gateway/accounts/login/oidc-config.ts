@@ -6,8 +6,8 @@ import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { quoteForMessage } from '../../../shared/openai/quote-for-message.ts';
-import { boundedRecord, secureUrlSchema } from '../../http/schema-parts.ts';
-import { ROLES, type Role } from '../schema.ts';
+import { boundedRecord, secureUrlSchema } from '../../http/common-schemas.ts';
+import { ROLES, type Role } from '../account-tables.ts';
 
 const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;

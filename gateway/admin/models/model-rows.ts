@@ -5,8 +5,8 @@ import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
-import { applyChange, notifyIsolates } from '../change.ts';
-import type { AdminCall } from '../route.ts';
+import type { AdminCall } from '../admin-route.ts';
+import { applyChange, notifyIsolates } from '../apply-change.ts';
 
 export const modelRowSchema = z.string().min(1).max(256);
 

@@ -12,17 +12,17 @@ import {
 } from '../../../shared/deployment/order-reply.ts';
 import { parametersSchema, templateNameSchema } from '../../../shared/deployment/template-parameters.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
-import type { OrderReply } from '../../registry/orders.ts';
-import { recordIntent } from '../change.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { SESSION_PARAM, sessionOf } from '../session.ts';
+import type { OrderReply } from '../../registry/sign-order.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { recordIntent } from '../apply-change.ts';
+import { SESSION_PARAM, sessionOf } from '../session-param.ts';
 import {
   type AcceptedAnswer,
   answerNotUnderstoodError,
   sendOrder,
   signOrderFor,
   type UnsignedReply,
-} from './orders.ts';
+} from './send-order.ts';
 
 const PATH = '/nodes/:session/deployment';
 

@@ -1,11 +1,11 @@
 /** Joins and losses of nodes, as the registry object recorded them. */
 import * as z from 'zod';
 import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/departure-cause.ts';
-import { NODE_EVENTS } from '../../registry/views/history.ts';
-import { listSchema } from '../fields.ts';
-import { listPage, rfc3339 } from '../list.ts';
-import { type AdminRoute, route } from '../route.ts';
-import { askRegistry } from '../session.ts';
+import { NODE_EVENTS } from '../../registry/views/node-event-log.ts';
+import { type AdminRoute, route } from '../admin-route.ts';
+import { listSchema } from '../field-schemas.ts';
+import { listPage, rfc3339 } from '../pagination.ts';
+import { askRegistry } from '../session-param.ts';
 
 const querySchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(1_000).default(100),

@@ -7,11 +7,11 @@ import { DEPARTURE_CAUSES, departureCause } from '../../../shared/lattice/depart
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
-import type { TunnelStatus } from '../../tunnel/object.ts';
-import { rfc3339 } from '../list.ts';
-import type { AdminCall } from '../route.ts';
-import { askRegistry, sessionOf } from '../session.ts';
-import { DRAIN_FRAMES_MIN } from './drain.ts';
+import type { TunnelStatus } from '../../tunnel/tunnel-object.ts';
+import type { AdminCall } from '../admin-route.ts';
+import { rfc3339 } from '../pagination.ts';
+import { askRegistry, sessionOf } from '../session-param.ts';
+import { DRAIN_FRAMES_MIN } from './drain-node.ts';
 
 const count = z.number().int().min(0);
 

@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER } from '../../../shared/routing/trusted-providers.ts';
-import { recordIntent } from '../change.ts';
-import { listSchema } from '../fields.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { askRegistry, SESSION_PARAM, sessionOf } from '../session.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { recordIntent } from '../apply-change.ts';
+import { listSchema } from '../field-schemas.ts';
+import { askRegistry, SESSION_PARAM, sessionOf } from '../session-param.ts';
 import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
 
 export const nodeRoutes: readonly AdminRoute[] = [

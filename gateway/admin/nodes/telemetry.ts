@@ -2,10 +2,10 @@
 import * as z from 'zod';
 import { inspectedSchema } from '../../../shared/deployment/order-reply.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
-import { SESSION_PARAM, sessionOf } from '../session.ts';
-import { acceptsOrders, orderRefusal } from './drain.ts';
-import { answerNotUnderstoodError, sendOrder, signOrderFor } from './orders.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { SESSION_PARAM, sessionOf } from '../session-param.ts';
+import { acceptsOrders, orderRefusal } from './drain-node.ts';
+import { answerNotUnderstoodError, sendOrder, signOrderFor } from './send-order.ts';
 
 const telemetrySchema = inspectedSchema.omit({ kind: true }).extend({
   object: z.literal('node_telemetry'),

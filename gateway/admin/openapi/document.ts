@@ -2,14 +2,14 @@
 import { Hono } from 'hono';
 import { ApiError, ERROR_KINDS } from '../../../shared/openai/api-errors.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
-import { BATCH_ROUTES } from '../../batch/api.ts';
+import { BATCH_ROUTES } from '../../batch/batch-openapi.ts';
 import type { Env } from '../../env.ts';
-import { FACTORY_ROUTES } from '../../factory/api.ts';
-import { FILE_ROUTES } from '../../files/api.ts';
+import { FACTORY_ROUTES } from '../../factory/factory-openapi.ts';
+import { FILE_ROUTES } from '../../files/file-openapi.ts';
 import { dashboardPage } from '../../http/dashboard-routes.ts';
-import { IDEMPOTENCY_KEY } from '../change.ts';
-import type { AdminRoute } from '../route.ts';
-import { ADMIN_ROUTES } from '../routes.ts';
+import type { AdminRoute } from '../admin-route.ts';
+import { ADMIN_ROUTES } from '../admin-routes.ts';
+import { IDEMPOTENCY_KEY } from '../apply-change.ts';
 import {
   contentOf,
   describedOperation,

@@ -1,7 +1,7 @@
 /** Builds parts of an OpenAPI document from zod schemas. */
 import * as z from 'zod';
 import type { RouteDescription } from '../../http/route-description.ts';
-import type { AdminRoute } from '../route.ts';
+import type { AdminRoute } from '../admin-route.ts';
 
 export interface Operation {
   method: string;

@@ -5,16 +5,16 @@
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { accessRequests, projectMembers, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { catalogue } from '../../accounts/model-schema.ts';
-import { accessRequests, projectMembers, users } from '../../accounts/schema.ts';
+import { catalogue } from '../../accounts/model-tables.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { CONTROL_FREE } from '../../http/schema-parts.ts';
-import { applyChange, createOnce } from '../change.ts';
-import { isoTime, listSchema, readPage } from '../fields.ts';
-import { pageSchema, rfc3339 } from '../list.ts';
-import { requireProject } from '../references.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { CONTROL_FREE } from '../../http/common-schemas.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange, createOnce } from '../apply-change.ts';
+import { isoTime, listSchema, readPage } from '../field-schemas.ts';
+import { pageSchema, rfc3339 } from '../pagination.ts';
+import { requireProject } from '../require-existing.ts';
 import { memberId } from './member-view.ts';
 import { isProjectLead } from './members.ts';
 

@@ -2,16 +2,16 @@
 import { and, count, eq, gt, isNull, lt, ne, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { apiKeys, deviceLogins } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { installationSecret } from '../../accounts/installation.ts';
+import { installationSecret } from '../../accounts/installation-secret.ts';
 import { DEVICE_MS, deviceOf, readUserCode } from '../../accounts/login/device-code.ts';
-import { apiKeys, deviceLogins } from '../../accounts/schema.ts';
 import { sha256Hex } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { applyChange } from '../change.ts';
-import { rfc3339 } from '../list.ts';
-import { requireProject } from '../references.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange } from '../apply-change.ts';
+import { rfc3339 } from '../pagination.ts';
+import { requireProject } from '../require-existing.ts';
 import { requireKeysBelowLimit } from './keys.ts';
 import { findMember } from './members.ts';
 

@@ -6,18 +6,18 @@ import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { joinTokens, providers } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { joinTokens, providers } from '../../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
-import { displayNameSchema } from '../../http/schema-parts.ts';
+import { displayNameSchema } from '../../http/common-schemas.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
-import { applyChange, createOnce } from '../change.ts';
-import { expiryMs, expirySchema, isoTime, listSchema, readPage } from '../fields.ts';
-import { type PageQuery, pageSchema, rfc3339 } from '../list.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange, createOnce } from '../apply-change.ts';
+import { expiryMs, expirySchema, isoTime, listSchema, readPage } from '../field-schemas.ts';
+import { type PageQuery, pageSchema, rfc3339 } from '../pagination.ts';
 import { findProvider, marksNewProviders, requireProviderLimit } from '../providers.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { ACCOUNT_SCOPES, type apiKeys, ROLES } from '../../accounts/schema.ts';
-import { isoTime, restrictionsView, restrictionView } from '../fields.ts';
-import { rfc3339 } from '../list.ts';
+import { ACCOUNT_SCOPES, type apiKeys, ROLES } from '../../accounts/account-tables.ts';
+import { isoTime, restrictionsView, restrictionView } from '../field-schemas.ts';
+import { rfc3339 } from '../pagination.ts';
 
 /** The key's row in D1. */
 export type KeyRow = typeof apiKeys.$inferSelect;

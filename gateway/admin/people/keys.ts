@@ -8,14 +8,15 @@ import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { isRoleAtLeast } from '../../accounts/account.ts';
+import { ACCOUNT_SCOPES, apiKeys, ROLES } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { isLimited } from '../../accounts/limits/limits.ts';
-import { isBelowKeyLimit, nameIfBelowLimit, nameIfUnchanged, OWN_KEYS_MAX } from '../../accounts/own-keys.ts';
-import { ACCOUNT_SCOPES, apiKeys, ROLES } from '../../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
+import { isBelowKeyLimit, nameIfBelowLimit, nameIfUnchanged, OWN_KEYS_MAX } from '../../accounts/user-keys.ts';
 import type { Env } from '../../env.ts';
-import { displayNameSchema } from '../../http/schema-parts.ts';
-import { applyChange, createOnce, notifyIsolates } from '../change.ts';
+import { displayNameSchema } from '../../http/common-schemas.ts';
+import { isLimited } from '../../settings/limits-schema.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange, createOnce, notifyIsolates } from '../apply-change.ts';
 import {
   expiryMs,
   expirySchema,
@@ -26,11 +27,10 @@ import {
   restrictionColumns,
   restrictionsSchema,
   servingOptionsSchema,
-} from '../fields.ts';
-import { pageSchema } from '../list.ts';
+} from '../field-schemas.ts';
 import { extendAccessLists } from '../models/catalogue.ts';
-import { requireProject, requireProvider, requireUser } from '../references.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { pageSchema } from '../pagination.ts';
+import { requireProject, requireProvider, requireUser } from '../require-existing.ts';
 import { type KeyRow, keySchema, keyView } from './key-view.ts';
 import { findMember } from './members.ts';
 

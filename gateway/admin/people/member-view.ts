@@ -2,11 +2,11 @@
 import { and, asc, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { memberLimits, projectMembers, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
-import { memberLimits, projectMembers, users } from '../../accounts/schema.ts';
 import type { Env } from '../../env.ts';
-import { rfc3339 } from '../list.ts';
+import { type Limits, limitsSchema } from '../../settings/limits-schema.ts';
+import { rfc3339 } from '../pagination.ts';
 
 export type MemberRow = typeof projectMembers.$inferSelect;
 type Store = Pick<Env, 'DB'>;

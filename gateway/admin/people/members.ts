@@ -5,16 +5,16 @@
 import { and, count, eq, inArray, isNull, or } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { memberLimits, projectMembers, projects, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { type Limits, limitsSchema } from '../../accounts/limits/limits.ts';
 import { limitAboveProject } from '../../accounts/limits/member-limits.ts';
-import { leaveProject } from '../../accounts/own-keys.ts';
-import { memberLimits, projectMembers, projects, users } from '../../accounts/schema.ts';
+import { leaveProject } from '../../accounts/user-keys.ts';
 import type { Env } from '../../env.ts';
-import { applyChange } from '../change.ts';
-import { listSchema } from '../fields.ts';
-import { requireProject, requireUser } from '../references.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { type Limits, limitsSchema } from '../../settings/limits-schema.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange } from '../apply-change.ts';
+import { listSchema } from '../field-schemas.ts';
+import { requireProject, requireUser } from '../require-existing.ts';
 import {
   MEMBERS_MAX,
   type MemberRow,

@@ -4,16 +4,16 @@
 import * as z from 'zod';
 import type { Account } from '../../accounts/account.ts';
 import { queryOrUnavailable } from '../../accounts/database.ts';
-import { LIMIT_NAMES } from '../../accounts/limits/meter.ts';
-import { readGatewaySettings } from '../../accounts/settings.ts';
-import { countOpenBatches } from '../../batch/quota.ts';
+import { readGatewaySettings } from '../../accounts/gateway-settings.ts';
+import { LIMIT_NAMES } from '../../accounts/limits/limit-meter.ts';
+import { countOpenBatches } from '../../batch/open-batch-quota.ts';
 import type { Env } from '../../env.ts';
-import { ownerOf } from '../../files/owner.ts';
-import { quotaUse } from '../../files/quota.ts';
+import { ownerOf } from '../../files/file-owner.ts';
+import { quotaUse } from '../../files/file-quota.ts';
 import { shardsBetween, type UsageRow } from '../../usage/usage-row.ts';
-import { listSchema } from '../fields.ts';
-import { rfc3339 } from '../list.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { listSchema } from '../field-schemas.ts';
+import { rfc3339 } from '../pagination.ts';
 
 const HOUR_MS = 3_600_000;
 /** Maximum hours of records that are read. Each hour is an object that must be called. */

@@ -1,11 +1,12 @@
 import { eq } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { projects } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
-import { projects } from '../../accounts/schema.ts';
 import { newId } from '../../accounts/secrets.ts';
-import { displayNameSchema } from '../../http/schema-parts.ts';
-import { applyChange, createOnce } from '../change.ts';
+import { displayNameSchema } from '../../http/common-schemas.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { applyChange, createOnce } from '../apply-change.ts';
 import {
   grantsSchema,
   isoTime,
@@ -17,9 +18,8 @@ import {
   restrictionsView,
   restrictionView,
   servingOptionsSchema,
-} from '../fields.ts';
-import { pageSchema, rfc3339 } from '../list.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+} from '../field-schemas.ts';
+import { pageSchema, rfc3339 } from '../pagination.ts';
 
 type Project = typeof projects.$inferSelect;
 

@@ -3,13 +3,13 @@
  */
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { apiKeys } from '../../accounts/account-tables.ts';
 import { queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
-import { apiKeys } from '../../accounts/schema.ts';
-import { ownerOf } from '../../files/owner.ts';
-import { batches } from '../../files/schema.ts';
-import { listSchema } from '../fields.ts';
-import { listPage, olderThan, pageSchema, requireAfter } from '../list.ts';
-import { type AdminCall, type AdminRoute, route } from '../route.ts';
+import { ownerOf } from '../../files/file-owner.ts';
+import { batches } from '../../files/file-tables.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+import { listSchema } from '../field-schemas.ts';
+import { listPage, olderThan, pageSchema, requireAfter } from '../pagination.ts';
 
 const DAY_MS = 86_400_000;
 const daySchema = z.iso.date();

@@ -25,15 +25,15 @@ import { parseJson } from '../../../shared/text/parse-json.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
-import { batches } from '../../files/schema.ts';
+import { batches } from '../../files/file-tables.ts';
 import { STORE_MESSAGES, storeOf, toReadableStream, withStoreErrors } from '../../files/store-access.ts';
 import { readBodyBytes } from '../../http/read-body.ts';
-import { workerdCrypto } from '../../issuer/crypto.ts';
+import { workerdCrypto } from '../../issuer/ed25519.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/read-ticket.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/tickets.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
-import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './leasing.ts';
+import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 
 /** Maximum batch ids that this isolate remembers to exist. */
 const KNOWN_MAX = 10_000;

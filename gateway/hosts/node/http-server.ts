@@ -15,21 +15,18 @@ import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
-import { isResourcePath } from '../../files/paths.ts';
+import { isResourcePath } from '../../files/is-resource-path.ts';
 import { bodyStallMs } from '../../http/read-body.ts';
 import { setCertificateEnd } from '../../observe/process-metrics.ts';
-import { handleOpenAI } from '../../openai/handle.ts';
+import { handleOpenAI } from '../../openai/handle-openai.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
-import { type ClientConnection, ClientConnections } from './connections.ts';
+import { type ClientConnection, ClientConnections } from './client-connections.ts';
 import { type ConnectionTakeover, FastPathConnection } from './fast-path/fast-path-connection.ts';
 import { FastPathRequest } from './fast-path/fast-path-request.ts';
 import { type FastPathResponse, KEEP_ALIVE_HINT_MS, KEEP_ALIVE_MS } from './fast-path/fast-path-response.ts';
 import type { FastPathHead } from './fast-path/read-head.ts';
 import type { LocalOffloads } from './local-offload.ts';
-import { NodeRequest, wholeBody } from './node-request.ts';
-import { PRIMARY_PATH } from './replication/primary-server.ts';
-import type { Replication } from './replication/replication.ts';
 import {
   answerUnreadable,
   BAD_REQUEST,
@@ -40,10 +37,13 @@ import {
   REQUEST_TIMEOUT,
   refuseAmbiguous,
   refuseUnreadable,
-} from './request-faults.ts';
+} from './malformed-requests.ts';
+import { NodeRequest, wholeBody } from './node-request.ts';
+import { PRIMARY_PATH } from './replication/primary-server.ts';
+import type { Replication } from './replication/replication.ts';
 import type { ResponseWriter } from './response-writer.ts';
-import { Upgrades } from './upgrades.ts';
-import { writeAnswer } from './write-answer.ts';
+import { Upgrades } from './websocket-upgrades.ts';
+import { writeAnswer } from './write-response.ts';
 
 /** TCP probes an idle connection after this time, so that a peer that disappeared (power, cable) is detected. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
@@ -331,7 +331,7 @@ function createNodeServer(
 ): Server {
   const http = {
     insecureHTTPParser: false,
-    requireHostHeader: false, // node:http's own refusal would be a response that is not tracked here; see request-faults.ts.
+    requireHostHeader: false, // node:http's own refusal would be a response that is not tracked here; see malformed-requests.ts.
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,

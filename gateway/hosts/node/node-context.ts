@@ -1,10 +1,10 @@
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../../platform/object-context.ts';
-import { storageHealth } from '../../platform/storage/health.ts';
-import { ResilientStorage } from '../../platform/storage/resilient.ts';
-import type { ObjectAlarm } from './alarms.ts';
+import { ResilientStorage } from '../../platform/storage/resilient-storage.ts';
+import { storageHealth } from '../../platform/storage/storage-health.ts';
 import { NodeSockets } from './node-sockets.ts';
+import type { ObjectAlarm } from './object-alarms.ts';
 import { NodeStorage } from './object-storage.ts';
 import { OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';

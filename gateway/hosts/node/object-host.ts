@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import type { Env } from '../../env.ts';
 import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../platform/object-context.ts';
-import { storageHealth } from '../../platform/storage/health.ts';
-import { Alarms } from './alarms.ts';
+import { storageHealth } from '../../platform/storage/storage-health.ts';
 import { clonePlain } from './clone-plain.ts';
 import { NodeContext } from './node-context.ts';
-import { fileName } from './object-file.ts';
+import { Alarms } from './object-alarms.ts';
+import { fileName } from './object-file-name.ts';
 import { Database } from './sqlite.ts';
 
 /** An object that is not used for this time closes its file. */

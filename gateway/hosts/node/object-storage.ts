@@ -1,6 +1,6 @@
 import { deserialize, serialize } from 'node:v8';
 import type { KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../../platform/object-context.ts';
-import type { ObjectAlarm } from './alarms.ts';
+import type { ObjectAlarm } from './object-alarms.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 

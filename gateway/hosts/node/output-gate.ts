@@ -1,4 +1,4 @@
-import { storageHealth } from '../../platform/storage/health.ts';
+import { storageHealth } from '../../platform/storage/storage-health.ts';
 import type { Database } from './sqlite.ts';
 
 /**

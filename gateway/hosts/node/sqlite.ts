@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import { storageHealth } from '../../platform/storage/health.ts';
+import { storageHealth } from '../../platform/storage/storage-health.ts';
 
 /** Maximum prepared statements per database. Each object has a few dozen; beyond the maximum the oldest is dropped. */
 const STATEMENTS_MAX = 128;

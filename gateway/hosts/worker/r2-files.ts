@@ -1,5 +1,5 @@
 import { type FileStore, FileStoreError, type StoredFile } from '../../files/file-store.ts';
-import { splitIntoParts } from '../../files/parts.ts';
+import { splitIntoParts } from '../../files/split-into-parts.ts';
 
 /**
  * Bytes of a part. R2 requires all parts of an upload but the last to have the same size, at least 5 MiB. One part is

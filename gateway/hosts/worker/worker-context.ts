@@ -1,8 +1,8 @@
 import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../platform/object-context.ts';
 import { startTimer } from '../../platform/start-timer.ts';
-import { type StorageHealth, storageHealth } from '../../platform/storage/health.ts';
-import { ResilientStorage } from '../../platform/storage/resilient.ts';
-import { HibernatingSockets } from './sockets.ts';
+import { ResilientStorage } from '../../platform/storage/resilient-storage.ts';
+import { type StorageHealth, storageHealth } from '../../platform/storage/storage-health.ts';
+import { HibernatingSockets } from './hibernating-sockets.ts';
 
 const clock: Clock = {
   now: () => Date.now(),

@@ -13,7 +13,7 @@ import { StepQueue } from '../../../shared/gossip/step-queue.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
-import { workerdCrypto } from '../../issuer/crypto.ts';
+import { workerdCrypto } from '../../issuer/ed25519.ts';
 import type { Clock } from '../../platform/object-context.ts';
 import { steadyNow } from '../../platform/steady-clock.ts';
 import { telemetrySink } from '../../platform/telemetry-sink.ts';

@@ -7,10 +7,10 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { ReadReceipts } from '../../../shared/wire/read-receipts.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
-import { workerdCrypto } from '../../issuer/crypto.ts';
+import { workerdCrypto } from '../../issuer/ed25519.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 import { steadyNow } from '../../platform/steady-clock.ts';
-import { verifyHello } from './handshake.ts';
+import { verifyHello } from '../verify-hello.ts';
 
 /** Bounds the delegates: three per cluster, and a few more while a cluster is split. */
 const SOCKETS_MAX = 1024;

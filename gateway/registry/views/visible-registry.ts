@@ -3,8 +3,8 @@ import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { ModelNodes, NodeIndex } from '../../../shared/routing/node-index.ts';
 import type { ViewedNodes } from '../../../shared/routing/registry-view.ts';
 import type { Account } from '../../accounts/account.ts';
-import { hasAccess } from '../../accounts/catalogue.ts';
-import type { GatewaySettings } from '../../accounts/settings.ts';
+import type { GatewaySettings } from '../../accounts/gateway-settings.ts';
+import { hasAccess } from '../../accounts/model-access.ts';
 
 interface Shown {
   tag: string;

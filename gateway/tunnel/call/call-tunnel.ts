@@ -8,7 +8,7 @@ import {
   type EncodedCallResult,
   headerJson,
   OPEN_HEADER,
-} from './attempt-call.ts';
+} from './call-encoding.ts';
 import { LocalCall, type LocalCallResult, type LocalTunnel, localTunnelOf } from './local-calls.ts';
 
 /** Larger request bodies are sent with `fetch`, which streams them. */

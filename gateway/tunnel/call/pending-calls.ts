@@ -4,7 +4,7 @@ import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 import { RESUME_WINDOW_MS } from '../../../shared/wire/protocol-constants.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
-import type { CallResult } from './attempt-call.ts';
+import type { CallResult } from './call-encoding.ts';
 
 /** A call waits this long for its response. After that its Worker must fetch the response. */
 const CALL_MS = 200;

@@ -5,7 +5,7 @@
 import { rename, truncate } from 'node:fs/promises';
 import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
-import { StorageFailingError } from '../../../gateway/platform/storage/health.ts';
+import { StorageFailingError } from '../../../gateway/platform/storage/storage-health.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { patience } from '../../support/patience.ts';
 import { endAll } from '../../support/processes.ts';

@@ -6,7 +6,7 @@ import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { GatewayLink } from '../../../gateway/hosts/node/replication/link.ts';
+import { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import { epochAnswerSchema, recordsAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
 import {
   type GatewayIdentity,

@@ -10,12 +10,12 @@ import { migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
 import { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
 import { readEpoch, signEpoch } from '../../../gateway/hosts/node/replication/epoch.ts';
-import { GatewayLink } from '../../../gateway/hosts/node/replication/link.ts';
+import { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import { epochAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { shareOfLimit, shareReservation } from '../../../gateway/hosts/node/replication/quota-shares.ts';
 import { REPLICATED_TABLES } from '../../../gateway/hosts/node/replication/replicated-tables.ts';
-import { readRole, writeRole } from '../../../gateway/hosts/node/replication/role.ts';
+import { readRole, writeRole } from '../../../gateway/hosts/node/replication/role-file.ts';
 import {
   type GatewayIdentity,
   SIGNED_HEADER,
@@ -25,7 +25,7 @@ import {
 import { takeRole } from '../../../gateway/hosts/node/replication/take-role.ts';
 import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
-import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { certifyKey, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { nowS } from '../../../gateway/platform/unix-time.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';

@@ -1,7 +1,7 @@
 /** The queue of records that a follower sends to the primary. */
 import { expect, test } from 'vitest';
-import { RecordQueue } from '../../../gateway/hosts/node/replication/record-queue.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';
+import { RecordQueue } from '../../../gateway/hosts/node/replication/usage-record-queue.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
 const MIB = 1024 * 1024;

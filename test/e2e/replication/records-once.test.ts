@@ -7,32 +7,32 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { deserialize, serialize } from 'node:v8';
 import { afterEach, expect, it } from 'vitest';
+import { GPU_METER_PREFIX, modelMeter, userMeter } from '../../../gateway/accounts/limits/limit-subjects.ts';
 import type { LimitsObject, MonthCount } from '../../../gateway/accounts/limits/limits-object.ts';
-import { GPU_METER_PREFIX, modelMeter, userMeter } from '../../../gateway/accounts/limits/parties.ts';
 import { advanceCounters } from '../../../gateway/hosts/node/backup/advance-counters.ts';
 import { ACCOUNTS_FILE } from '../../../gateway/hosts/node/data/schema-version.ts';
-import { Budgets } from '../../../gateway/hosts/node/replication/budgets.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
-import { GatewayLink, LINK_ANSWER_MAX_BYTES } from '../../../gateway/hosts/node/replication/link.ts';
+import { GatewayLink, LINK_ANSWER_MAX_BYTES } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import {
   budgetsPageSchema,
   recordsAnswerSchema,
   recordsSchema,
   subjectCountsSchema,
 } from '../../../gateway/hosts/node/replication/messages.ts';
+import { Budgets } from '../../../gateway/hosts/node/replication/month-counts.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
-import { RecordQueue } from '../../../gateway/hosts/node/replication/record-queue.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';
-import { REPLICATION_FILE } from '../../../gateway/hosts/node/replication/role.ts';
+import { REPLICATION_FILE } from '../../../gateway/hosts/node/replication/role-file.ts';
 import {
   type GatewayIdentity,
   SIGNED_HEADER,
   signRequest,
 } from '../../../gateway/hosts/node/replication/signed-request.ts';
+import { RecordQueue } from '../../../gateway/hosts/node/replication/usage-record-queue.ts';
 import { certifyKey, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import type { ObjectNamespace } from '../../../gateway/platform/object-context.ts';
-import type { UsageObject } from '../../../gateway/usage/object.ts';
+import type { UsageObject } from '../../../gateway/usage/hour/usage-hour-object.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { dial } from '../../support/raw.ts';

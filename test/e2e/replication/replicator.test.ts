@@ -2,9 +2,9 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
-import type { GatewayLink } from '../../../gateway/hosts/node/replication/link.ts';
-import type { QueuedRecord, RecordQueue } from '../../../gateway/hosts/node/replication/record-queue.ts';
+import type { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import { Replicator } from '../../../gateway/hosts/node/replication/replicator.ts';
+import type { QueuedRecord, RecordQueue } from '../../../gateway/hosts/node/replication/usage-record-queue.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import type { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 

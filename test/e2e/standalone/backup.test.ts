@@ -8,7 +8,7 @@ import { deserialize } from 'node:v8';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
+import { newestLayout } from '../../../gateway/hosts/node/data/directory-version.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
+import { newestLayout } from '../../../gateway/hosts/node/data/directory-version.ts';
 import { checkTls } from '../../../gateway/hosts/node/doctor/tls-checks.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';

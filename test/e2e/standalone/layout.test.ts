@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { scheduleAllAlarms } from '../../../gateway/hosts/node/backup/restore-command.ts';
-import { layoutOf, migrateLayout } from '../../../gateway/hosts/node/data/layout.ts';
+import { layoutOf, migrateLayout } from '../../../gateway/hosts/node/data/directory-version.ts';
 import { makeDirectory } from '../../../gateway/hosts/node/data/make-directory.ts';
-import { fileName, objectName } from '../../../gateway/hosts/node/object-file.ts';
+import { fileName, objectName } from '../../../gateway/hosts/node/object-file-name.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
 const versionIn = (data: string): unknown => JSON.parse(readFileSync(join(data, 'layout.json'), 'utf8')).version;

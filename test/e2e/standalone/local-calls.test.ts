@@ -1,6 +1,6 @@
 /** Calls of tunnel objects in one process. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
+import type { CallResult } from '../../../gateway/tunnel/call/call-encoding.ts';
 import { LocalCall, LocalTunnel, localTunnelOf } from '../../../gateway/tunnel/call/local-calls.ts';
 import type { AttemptRequest } from '../../../shared/attempts/attempt-request.ts';
 

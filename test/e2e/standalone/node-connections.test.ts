@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { ClientConnections, networkOf } from '../../../gateway/hosts/node/connections.ts';
+import { ClientConnections, networkOf } from '../../../gateway/hosts/node/client-connections.ts';
 
 let server: Server;
 let connections: ClientConnections;

@@ -4,10 +4,10 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
-import { ClientConnections } from '../../../gateway/hosts/node/connections.ts';
+import { ClientConnections } from '../../../gateway/hosts/node/client-connections.ts';
 import { NodeSockets } from '../../../gateway/hosts/node/node-sockets.ts';
 import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
-import { Upgrades } from '../../../gateway/hosts/node/upgrades.ts';
+import { Upgrades } from '../../../gateway/hosts/node/websocket-upgrades.ts';
 import { eventually } from '../../support/processes.ts';
 
 const answer = vi.hoisted(() => ({ fetch: (): Promise<Response> => Promise.reject(new Error('not set')) }));

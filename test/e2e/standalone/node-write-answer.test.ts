@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, request, type Server } from 'node:h
 import { afterEach, expect, test } from 'vitest';
 import { LocalOffloads, type ResponseSocket } from '../../../gateway/hosts/node/local-offload.ts';
 import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
-import { writeAnswer } from '../../../gateway/hosts/node/write-answer.ts';
+import { writeAnswer } from '../../../gateway/hosts/node/write-response.ts';
 import type { OffloadedStream } from '../../../gateway/tunnel/offload/offloaded-stream.ts';
 import { eventually } from '../../support/processes.ts';
 

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { askGateway, outlasting, targetAt } from '../../../gateway/cli/client.ts';
+import { askGateway, outlasting, targetAt } from '../../../gateway/cli/api-client.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);

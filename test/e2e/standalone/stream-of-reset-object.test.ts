@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, it, vi } from 'vitest';
 import { serve } from '../../../gateway/hosts/node/serve/serve.ts';
-import { TunnelObject } from '../../../gateway/tunnel/object.ts';
+import { TunnelObject } from '../../../gateway/tunnel/tunnel-object.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
 import { GatewayClient } from '../../support/gateway-client.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
+import { newestLayout } from '../../../gateway/hosts/node/data/directory-version.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { main } from '../../../factory/cli/main.ts';
-import { recipeCommand } from '../../../factory/cli/recipe.ts';
-import { parseConfig } from '../../../factory/config/read.ts';
+import { recipeCommand } from '../../../factory/cli/recipe-command.ts';
+import { parseConfig } from '../../../factory/config/read-config.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { ROOT } from '../../support/where.ts';
 

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Job as PublishedJob } from 'kubernetes-models/batch/v1/Job';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { afterEach, expect, it } from 'vitest';
-import { parseConfig } from '../../../factory/config/read.ts';
+import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { PoolConfig } from '../../../factory/config/schema.ts';
 import { kubernetesLauncher } from '../../../factory/launchers/kubernetes.ts';
 import { type Launcher, LauncherError, type Submission } from '../../../factory/launchers/launcher.ts';

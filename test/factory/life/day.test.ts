@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import type { Memory } from '../../../factory/decisions/memory.ts';
+import type { Memory } from '../../../factory/decisions/stored-memory.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
-import type { RoundDependencies } from '../../../factory/life/round.ts';
+import type { RoundDependencies } from '../../../factory/life/run-round.ts';
 import { simulateDay } from '../../support/factory/simulated-day.ts';
 
 /** The long form in test/soak has more. */

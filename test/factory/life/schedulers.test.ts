@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
-import type { RoundDependencies } from '../../../factory/life/round.ts';
+import type { RoundDependencies } from '../../../factory/life/run-round.ts';
 import { hostileHours } from '../../support/factory/hostile-hours.ts';
 
 /** Different hours each time. The name of a failed test contains the seed that repeats its hours. */

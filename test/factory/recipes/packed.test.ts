@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { placementsOf } from '../../../factory/config/placements.ts';
-import { parseConfig } from '../../../factory/config/read.ts';
+import { placementsOf } from '../../../factory/config/model-placements.ts';
+import { parseConfig } from '../../../factory/config/read-config.ts';
 import { jobContext } from '../../../factory/recipes/job-context.ts';
-import { scriptBody } from '../../../factory/recipes/script.ts';
+import { scriptBody } from '../../../factory/recipes/job-script.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
 const QWEN = 'engine = "sglang"';

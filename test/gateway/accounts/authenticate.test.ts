@@ -1,13 +1,13 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
+import { apiKeys, auditLog, users } from '../../../gateway/accounts/account-tables.ts';
 import { authenticate, authenticateUncached } from '../../../gateway/accounts/authenticate.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { installationSecret } from '../../../gateway/accounts/installation.ts';
-import { openSession, SESSION_COOKIE, sessionAccount } from '../../../gateway/accounts/login/session.ts';
-import { apiKeys, auditLog, users } from '../../../gateway/accounts/schema.ts';
+import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
+import { installationSecret } from '../../../gateway/accounts/installation-secret.ts';
+import { openSession, SESSION_COOKIE, sessionAccount } from '../../../gateway/accounts/login/login-session.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
-import { type GatewaySettings, NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import { seedKey, watchedDb, withKey } from './seed.ts';
 
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 /** Uses D1 in every way that the gateway may. The result is D1_EXPECTED if a runtime keeps D1's interface. */
 import { eq } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/d1';
-import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { apiKeys } from '../../../gateway/accounts/account-tables.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 
 export async function d1Contract(db: D1Database) {

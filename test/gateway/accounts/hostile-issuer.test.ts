@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto';
 import { exportSPKI, importJWK } from 'jose';
 import { expect, test } from 'vitest';
 import { discover, exchangeCode, verifyToken } from '../../../gateway/accounts/login/oidc.ts';
-import { tokenAccount } from '../../../gateway/accounts/login/token.ts';
+import { tokenAccount } from '../../../gateway/accounts/login/oidc-bearer-token.ts';
 import { AUDIENCE, HostileIssuer, json, newKey, part, seconds } from './hostile-issuer.ts';
 
 const verify = (one: HostileIssuer, token: string) => verifyToken(one.config, token, AUDIENCE, Date.now());

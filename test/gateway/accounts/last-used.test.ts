@@ -1,8 +1,8 @@
 import { env, exports } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test, vi } from 'vitest';
+import { apiKeys } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { patience } from '../../support/patience.ts';
 import { seedKey } from './seed.ts';
 

@@ -3,10 +3,10 @@
  * list has only plain facts: which key asked when, what each attempt used and reported, and the sums of the months.
  */
 import fc from 'fast-check';
+import type { MeterTime } from '../../../gateway/accounts/limits/limit-meter.ts';
 import { Limiter, type LimiterStore, type Reservation } from '../../../gateway/accounts/limits/limiter.ts';
-import { type Limits, limitsConcurrency } from '../../../gateway/accounts/limits/limits.ts';
-import type { MeterTime } from '../../../gateway/accounts/limits/meter.ts';
 import { TokenEstimator } from '../../../gateway/accounts/limits/token-estimator.ts';
+import { type Limits, limitsConcurrency } from '../../../gateway/settings/limits-schema.ts';
 
 /** One slot of the windows: at its multiples they are exact. */
 export const TICK_MS = 250;

@@ -1,7 +1,7 @@
 /** Limits per user, per model and of GPU time, in addition to those of key and project. */
 import { expect, test } from 'vitest';
+import { GPU_METER_PREFIX, type LimitSet } from '../../../gateway/accounts/limits/limit-subjects.ts';
 import { Limiter, type LimiterStore, type SettledUse } from '../../../gateway/accounts/limits/limiter.ts';
-import { GPU_METER_PREFIX, type LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;

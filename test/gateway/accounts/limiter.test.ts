@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { MeterTime } from '../../../gateway/accounts/limits/limit-meter.ts';
 import {
   Limiter,
   type LimiterStore,
   type Reservation,
   type SettledUse,
 } from '../../../gateway/accounts/limits/limiter.ts';
-import type { MeterTime } from '../../../gateway/accounts/limits/meter.ts';
 import { History, limitsOf, MemoryStore, START, step } from './limit-model.ts';
 
 const at = (ms: number): MeterTime => ({ ms, month: new Date(ms).toISOString().slice(0, 7) });

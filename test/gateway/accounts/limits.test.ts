@@ -2,9 +2,9 @@ import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import { forecastTokens } from '../../../gateway/accounts/limits/limit-reservation.ts';
 import type { LimitVerdict, Reservation } from '../../../gateway/accounts/limits/limiter.ts';
-import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { ObjectStub } from '../../../gateway/platform/object-context.ts';
+import type { Limits } from '../../../gateway/settings/limits-schema.ts';
 import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
 
 afterEach(() => {

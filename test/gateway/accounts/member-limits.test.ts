@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Limits } from '../../../gateway/accounts/limits/limits.ts';
 import { limitAboveProject, personLimits } from '../../../gateway/accounts/limits/member-limits.ts';
+import type { Limits } from '../../../gateway/settings/limits-schema.ts';
 
 const NONE = { own: null, ofAll: undefined, ofMember: null, project: null };
 const rpm = (requests_per_minute: number): Limits => ({ requests_per_minute });

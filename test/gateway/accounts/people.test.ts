@@ -1,12 +1,12 @@
 import { env } from 'cloudflare:workers';
 import { and, eq, isNull } from 'drizzle-orm';
 import { expect, test } from 'vitest';
-import { hasAccess } from '../../../gateway/accounts/catalogue.ts';
+import { apiKeys, projectMembers, projects, settings, users } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { findKey } from '../../../gateway/accounts/find-key.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
 import { findOrCreateUser } from '../../../gateway/accounts/login/sign-in.ts';
-import { apiKeys, projectMembers, projects, settings, users } from '../../../gateway/accounts/schema.ts';
+import { hasAccess } from '../../../gateway/accounts/model-access.ts';
 import { watchedDb } from './seed.ts';
 
 const [config] = issuersSchema.parse([

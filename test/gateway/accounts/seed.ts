@@ -1,7 +1,7 @@
 /** Rows that tests need before any request is possible. */
 import { env } from 'cloudflare:workers';
+import { apiKeys, type Role } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys, type Role } from '../../../gateway/accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../../gateway/accounts/secrets.ts';
 
 export async function seedKey(role: Role): Promise<{ id: string; key: string; hash: string }> {

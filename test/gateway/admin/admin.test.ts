@@ -3,9 +3,9 @@ import { env, exports } from 'cloudflare:workers';
 import { Hono } from 'hono';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { readGatewaySettings } from '../../../gateway/accounts/gateway-settings.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
-import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
-import { adminRoutes } from '../../../gateway/admin/routes.ts';
+import { adminRoutes } from '../../../gateway/admin/admin-routes.ts';
 import { errorBody, toApiError } from '../../../shared/openai/api-errors.ts';
 import { seedKey } from '../accounts/seed.ts';
 

@@ -3,9 +3,9 @@ import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
+import { apiKeys, users } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys, users } from '../../../gateway/accounts/schema.ts';
-import { batches } from '../../../gateway/files/schema.ts';
+import { batches } from '../../../gateway/files/file-tables.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

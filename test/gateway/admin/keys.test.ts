@@ -2,11 +2,11 @@ import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { apiKeys, auditLog } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
-import { nameIfUnchanged } from '../../../gateway/accounts/own-keys.ts';
-import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/login-session.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { nameIfUnchanged } from '../../../gateway/accounts/user-keys.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

@@ -2,9 +2,9 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { projectMembers, projects } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/session.ts';
-import { projectMembers, projects } from '../../../gateway/accounts/schema.ts';
+import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/login-session.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { findKey } from '../../../gateway/accounts/find-key.ts';
-import { files } from '../../../gateway/files/schema.ts';
+import { files } from '../../../gateway/files/file-tables.ts';
 import { type UsageRow, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';

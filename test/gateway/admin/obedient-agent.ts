@@ -1,7 +1,7 @@
 /** An agent with an open tunnel that answers every order in the same way. */
 import { exports } from 'cloudflare:workers';
 import { onTestFinished } from 'vitest';
-import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
+import { workerdCrypto } from '../../../gateway/issuer/ed25519.ts';
 import { type DeploymentRequest, openOrder } from '../../../shared/deployment/deployment-order.ts';
 import type { DeploymentAnswer } from '../../../shared/deployment/order-reply.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';

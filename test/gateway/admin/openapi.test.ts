@@ -1,10 +1,10 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
+import { ADMIN_ROUTES } from '../../../gateway/admin/admin-routes.ts';
 import { app } from '../../../gateway/app.ts';
-import { BATCH_ROUTES } from '../../../gateway/batch/api.ts';
-import { FILE_ROUTES } from '../../../gateway/files/api.ts';
+import { BATCH_ROUTES } from '../../../gateway/batch/batch-openapi.ts';
+import { FILE_ROUTES } from '../../../gateway/files/file-openapi.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';

@@ -1,10 +1,10 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
+import { auditLog, settings } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { auditLog, settings } from '../../../gateway/accounts/schema.ts';
-import { readGatewaySettings } from '../../../gateway/accounts/settings.ts';
-import { priceAt } from '../../../gateway/admin/regions/facts.ts';
+import { readGatewaySettings } from '../../../gateway/accounts/gateway-settings.ts';
+import { priceAt } from '../../../gateway/admin/regions/regions.ts';
 import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { entry } from '../../shared/routing/support.ts';

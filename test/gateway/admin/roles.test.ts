@@ -1,9 +1,9 @@
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { isRoleAtLeast } from '../../../gateway/accounts/account.ts';
-import { ROLES, type Role } from '../../../gateway/accounts/schema.ts';
-import type { AdminRoute } from '../../../gateway/admin/route.ts';
-import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
+import { ROLES, type Role } from '../../../gateway/accounts/account-tables.ts';
+import type { AdminRoute } from '../../../gateway/admin/admin-route.ts';
+import { ADMIN_ROUTES } from '../../../gateway/admin/admin-routes.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 

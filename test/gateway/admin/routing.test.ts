@@ -1,9 +1,9 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { settings } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { settings } from '../../../gateway/accounts/schema.ts';
-import { readGatewaySettings, timeoutsOf } from '../../../gateway/accounts/settings.ts';
+import { readGatewaySettings, timeoutsOf } from '../../../gateway/accounts/gateway-settings.ts';
 import { Policies } from '../../../gateway/routing/policies.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';

@@ -1,7 +1,7 @@
 /** Tickets are public: only the signature makes a request for work of batches a session's own. */
 import { exports } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
+import { workerdCrypto } from '../../../gateway/issuer/ed25519.ts';
 import {
   BATCH_SIGNATURE_HEADER,
   batchRequestMessage,

@@ -11,7 +11,7 @@ import { BatchObject } from '../../../gateway/batch/batch-object.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { type FileStore, FileStoreError } from '../../../gateway/files/file-store.ts';
-import { files } from '../../../gateway/files/schema.ts';
+import { files } from '../../../gateway/files/file-tables.ts';
 import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';

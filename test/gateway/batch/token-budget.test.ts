@@ -1,10 +1,10 @@
 /** Lines of batches count for the month's tokens, of all models and of each, and wait if these are used up. */
 import { expect, test } from 'vitest';
 import { type AccountLimits, BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
+import type { LimitSet } from '../../../gateway/accounts/limits/limit-subjects.ts';
 import { Limiter } from '../../../gateway/accounts/limits/limiter.ts';
-import type { LimitSet } from '../../../gateway/accounts/limits/parties.ts';
 import type { BatchSpec } from '../../../gateway/batch/batch-spec.ts';
-import { settlementOf } from '../../../gateway/batch/billing.ts';
+import { settlementOf } from '../../../gateway/batch/batch-usage-outbox.ts';
 import { TokenBudget } from '../../../gateway/batch/token-budget.ts';
 import type { Env } from '../../../gateway/env.ts';
 import type { UsageRow } from '../../../gateway/usage/usage-row.ts';

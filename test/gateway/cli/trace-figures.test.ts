@@ -1,7 +1,7 @@
 /** Figures from lines of a trace: numbers that can be counted by hand. */
 import { expect, test } from 'vitest';
-import { TraceFigures } from '../../../gateway/cli/trace/figures.ts';
-import { readTraceLine } from '../../../gateway/cli/trace/read-line.ts';
+import { readTraceLine } from '../../../gateway/cli/trace/read-trace-line.ts';
+import { TraceFigures } from '../../../gateway/cli/trace/trace-figures.ts';
 
 const DAY = Date.parse('2026-11-20T00:00:00Z');
 const line = (more: object, minute = 0) =>

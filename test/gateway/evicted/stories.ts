@@ -5,8 +5,8 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { z } from 'zod';
+import { apiKeys } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from '../admin/support.ts';

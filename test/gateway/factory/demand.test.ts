@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { DemandSignals } from '../../../gateway/factory/demand-signals.ts';
-import { isFactorySilent, type KnownReport } from '../../../gateway/factory/reports.ts';
-import { startableModels } from '../../../gateway/factory/startable.ts';
+import { isFactorySilent, type KnownReport } from '../../../gateway/factory/factory-reports.ts';
+import { startableModels } from '../../../gateway/factory/startable-models.ts';
 import { LAUNCHERS } from '../../../shared/factory/factory-exchange.ts';
 
 const report = (more: Partial<KnownReport>): KnownReport => ({

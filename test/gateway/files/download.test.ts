@@ -3,7 +3,7 @@ import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
-import { deletedFiles } from '../../../gateway/files/schema.ts';
+import { deletedFiles } from '../../../gateway/files/file-tables.ts';
 import { FILE_SWEEP_NAME } from '../../../gateway/files/sweep-object.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from '../admin/support.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { certifyKey, createIssuer, GatewayIssuer, IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';

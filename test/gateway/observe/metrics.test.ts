@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { REQUESTS, REQUESTS_IN_FLIGHT, SERVER_DURATION } from '../../../gateway/observe/families.ts';
-import { type MetricsReport, OBSERVE_NAME } from '../../../gateway/observe/report.ts';
+import { REQUESTS, REQUESTS_IN_FLIGHT, SERVER_DURATION } from '../../../gateway/observe/metric-families.ts';
+import { type MetricsReport, OBSERVE_NAME } from '../../../gateway/observe/metrics-reporter.ts';
 import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { patience } from '../../support/patience.ts';
 import { seedKey } from '../accounts/seed.ts';

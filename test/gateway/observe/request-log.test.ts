@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { CLIENTS_LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/families.ts';
+import { CLIENTS_LEFT, QUEUE_WAIT, REGION_SERVICE } from '../../../gateway/observe/metric-families.ts';
 import { metricsReporter, RequestLog } from '../../../gateway/observe/request-log.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 

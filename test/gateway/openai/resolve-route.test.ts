@@ -4,7 +4,7 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
-import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { resolveModelRoute } from '../../../gateway/openai/resolve-route.ts';
 import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';

@@ -1,11 +1,11 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
+import { providers } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { providers } from '../../../gateway/accounts/schema.ts';
-import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { AdmissionQuota } from '../../../gateway/registry/admission-quota.ts';
 import { Admissions } from '../../../gateway/registry/admissions.ts';
-import { buffer } from '../../../gateway/registry/archive.ts';
+import { buffer } from '../../../gateway/registry/registry-storage.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { runInDurableObject } from '../support/durable.ts';
 import { admitRequest, seedToken, TestAgent } from './agent.ts';

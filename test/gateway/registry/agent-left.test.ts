@@ -1,7 +1,7 @@
 /** What an agent leaves behind for the case that it is killed: only the record that its session has LEFT. */
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';

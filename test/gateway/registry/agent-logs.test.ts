@@ -1,9 +1,9 @@
 /** The last output of an engine, left by its agent and readable by the users concerned. */
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
-import { NodeEventLog } from '../../../gateway/registry/views/history.ts';
-import { LogTails } from '../../../gateway/registry/views/log-tails.ts';
+import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
+import { LogTails } from '../../../gateway/registry/views/engine-log-tails.ts';
+import { NodeEventLog } from '../../../gateway/registry/views/node-event-log.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';

@@ -1,10 +1,10 @@
 /** An agent as the registry knows it: a key, a ticket, signed records. */
 import { env, exports } from 'cloudflare:workers';
 import * as z from 'zod';
+import { joinTokens } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { joinTokens } from '../../../gateway/accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../../gateway/accounts/secrets.ts';
-import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';

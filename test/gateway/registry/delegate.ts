@@ -1,6 +1,6 @@
 /** An agent that gossips with the registry object: the real core, over a real socket to it. */
 import { exports } from 'cloudflare:workers';
-import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
+import { workerdCrypto } from '../../../gateway/issuer/ed25519.ts';
 import {
   createGossip,
   type GossipAction,

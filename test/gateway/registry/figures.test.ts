@@ -1,7 +1,7 @@
 /** How many nodes the registry can send to a new isolate: its whole copy is one message between objects. */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { RegistryObject } from '../../../gateway/registry/object.ts';
+import { RegistryObject } from '../../../gateway/registry/registry-object.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { seedToken, TestAgent } from './agent.ts';
 

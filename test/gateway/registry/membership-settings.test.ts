@@ -5,9 +5,9 @@
 import { env, exports } from 'cloudflare:workers';
 import { afterEach, expect, test, vi } from 'vitest';
 import * as z from 'zod';
+import { peers, settings } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { peers, settings } from '../../../gateway/accounts/schema.ts';
-import { workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { createIssuer, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { patience } from '../../support/patience.ts';

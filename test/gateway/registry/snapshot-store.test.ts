@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 

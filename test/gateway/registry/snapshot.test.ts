@@ -1,6 +1,6 @@
 /** An isolate's copy of the registry. */
 import { expect, test } from 'vitest';
-import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { snapshotCache } from '../../../gateway/registry/snapshot.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
-import { watchRegistry } from '../../../gateway/registry/views/stream.ts';
+import { watchRegistry } from '../../../gateway/registry/views/watch-registry.ts';
 
 test('a stream ends with the key of its reader', async () => {
   const account = { ...BOOTSTRAP_ACCOUNT, expiresAt: Date.now() + 600 };

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
+import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import { Policies } from '../../../gateway/routing/policies.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import { statelessPolicy } from '../../../shared/routing/policies/stateless.ts';

@@ -5,7 +5,7 @@ import {
   decodeCallResult,
   encodeCallResult,
   headerJson,
-} from '../../../gateway/tunnel/call/attempt-call.ts';
+} from '../../../gateway/tunnel/call/call-encoding.ts';
 
 const HEAD = { headers: [['content-type', 'application/json']] as [string, string][], forwardMs: 1, engineMs: 0.5 };
 const answer = (whole: Uint8Array): CallResult => ({ kind: 'whole', status: 200, head: HEAD, bytes: whole });

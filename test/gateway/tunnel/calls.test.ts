@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import { steadyNow } from '../../../gateway/platform/steady-clock.ts';
-import type { CallResult } from '../../../gateway/tunnel/call/attempt-call.ts';
+import type { CallResult } from '../../../gateway/tunnel/call/call-encoding.ts';
 import { PendingCalls } from '../../../gateway/tunnel/call/pending-calls.ts';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';

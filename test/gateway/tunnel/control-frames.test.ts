@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import type { AgentSocket } from '../../../gateway/tunnel/agent-socket.ts';
 import { ControlFrames } from '../../../gateway/tunnel/control-frames.ts';
-import type { AgentSocket } from '../../../gateway/tunnel/socket.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 
 function agent() {

@@ -5,8 +5,8 @@
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { OPENING_LIFE_MS, signOpening, verifyOpening } from '../../../gateway/accounts/opening.ts';
-import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/usage-table.ts';
+import { OPENING_LIFE_MS, signOpening, verifyOpening } from '../../../gateway/accounts/opening-proof.ts';
+import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/node/usage-record-table.ts';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { buildOpenFrame } from '../../../shared/attempts/open-frame.ts';
 import { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';

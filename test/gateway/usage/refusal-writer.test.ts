@@ -3,8 +3,8 @@ import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { RefusalWriter } from '../../../gateway/usage/refusal-writer.ts';
-import { usageTotalOf } from '../../../gateway/usage/totals.ts';
 import { NO_SESSION, usageShardOf } from '../../../gateway/usage/usage-row.ts';
+import { usageTotalOf } from '../../../gateway/usage/usage-totals.ts';
 import { usageRow } from '../support/usage-row.ts';
 
 test('those that end alike within a second are one row, and its sums are those of all of them', async () => {

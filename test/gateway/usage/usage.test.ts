@@ -10,9 +10,9 @@ import {
   receiptSealOf,
   sealIdentity,
 } from '../../../gateway/accounts/receipt.ts';
-import { Histogram } from '../../../gateway/usage/histogram.ts';
-import { usageTotals } from '../../../gateway/usage/schema.ts';
+import { Histogram } from '../../../gateway/usage/hour/histogram.ts';
 import { shardsBetween, usageShardOf } from '../../../gateway/usage/usage-row.ts';
+import { usageTotals } from '../../../gateway/usage/usage-tables.ts';
 import { patience } from '../../support/patience.ts';
 import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
 import { AT, usageRow as row } from '../support/usage-row.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { AGENT_FAMILIES } from '../../../agent/observe/metric-families.ts';
-import { FAMILIES } from '../../../gateway/observe/families.ts';
+import { FAMILIES } from '../../../gateway/observe/metric-families.ts';
 import type { Family, HistogramFamily } from '../../../shared/metrics/metric-family.ts';
 import { MetricStore, OTHER, SERIES_MAX } from '../../../shared/metrics/metric-store.ts';
 import { exposition } from '../../../shared/metrics/prometheus-exposition.ts';

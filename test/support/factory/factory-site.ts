@@ -2,9 +2,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { statusCommand } from '../../../factory/cli/status.ts';
-import { readFactoryConfig } from '../../../factory/config/read.ts';
-import type { Memory } from '../../../factory/decisions/memory.ts';
+import { statusCommand } from '../../../factory/cli/status-command.ts';
+import { readFactoryConfig } from '../../../factory/config/read-config.ts';
+import type { Memory } from '../../../factory/decisions/stored-memory.ts';
 import type { DemandReading, GatewaySource } from '../../../factory/demand/demand-source.ts';
 import { Factory } from '../../../factory/life/factory.ts';
 import type { FactoryReport } from '../../../shared/factory/factory-exchange.ts';

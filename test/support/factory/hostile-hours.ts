@@ -3,10 +3,10 @@
  * without an answer, list nothing, hide idle GPUs, let jobs wait for hours, preempt, and give jobs of both clusters the
  * same numbers.
  */
-import { parseConfig } from '../../../factory/config/read.ts';
+import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
-import type { Memory } from '../../../factory/decisions/memory.ts';
-import type { RoundDependencies, RoundResult } from '../../../factory/life/round.ts';
+import type { Memory } from '../../../factory/decisions/stored-memory.ts';
+import type { RoundDependencies, RoundResult } from '../../../factory/life/run-round.ts';
 import { seeded } from '../random.ts';
 import { type Fault, SimulatedCluster, type SimulatedJob } from './simulator/simulated-cluster.ts';
 import { SimulatedFactory } from './simulator/simulated-factory.ts';

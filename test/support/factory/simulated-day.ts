@@ -2,10 +2,10 @@
  * Simulates 24 hours of a factory with a scheduler that lies, stalls and loses jobs, and checks the invariants at every
  * moment.
  */
-import { parseConfig } from '../../../factory/config/read.ts';
+import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
-import { DRAIN_MAX_MS } from '../../../factory/decisions/stops.ts';
-import type { RoundDependencies } from '../../../factory/life/round.ts';
+import { DRAIN_MAX_MS } from '../../../factory/decisions/decide-stops.ts';
+import type { RoundDependencies } from '../../../factory/life/run-round.ts';
 import { seeded } from '../random.ts';
 import { type Fault, SimulatedCluster } from './simulator/simulated-cluster.ts';
 import { SimulatedFactory } from './simulator/simulated-factory.ts';

@@ -7,10 +7,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { deserialize, serialize } from 'node:v8';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
-import { objectName } from '../object-file.ts';
-import { REPLICATION_FILE } from '../replication/role.ts';
+import { objectName } from '../object-file-name.ts';
+import { REPLICATION_FILE } from '../replication/role-file.ts';
 
 /**
  * Numbers that are skipped: more requests than one node serves between a backup and the loss (100 a second for two
@@ -23,9 +23,9 @@ const SKIPPED = 2 ** 24;
  *
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from
  * after the backup would be taken for a report on the new stream.
- * - Waiting records (gateway/usage/usage-table.ts, gateway/batch/billing.ts, replication/record-queue.ts): limits, and the primary that this gateway
+ * - Waiting records (gateway/usage/node/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts, replication/usage-record-queue.ts): limits, and the primary that this gateway
  * follows, identify by number what they have, and would drop as many new records as they received since the backup.
- * - Totals (gateway/usage/object.ts): the accounts, which are copied later, may contain totals that wait in the copy of an
+ * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts, which are copied later, may contain totals that wait in the copy of an
  * hour's object, under later numbers.
  * - Changes of accounts: followers that had more than the backup copy everything again, since a revocation might have
  * one of their numbers.

@@ -14,8 +14,8 @@ import {
   parseLine,
   UsageError,
 } from '../../../../shared/command-line/index.ts';
-import { CommandError } from '../../../command.ts';
-import { layoutOf } from '../data/layout.ts';
+import { CommandError } from '../../../command-error.ts';
+import { layoutOf } from '../data/directory-version.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
 import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copies.ts';
 import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';

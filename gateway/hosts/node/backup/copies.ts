@@ -5,11 +5,11 @@ import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { CommandError } from '../../../command.ts';
-import { LAYOUT_FILE } from '../data/layout.ts';
+import { CommandError } from '../../../command-error.ts';
+import { LAYOUT_FILE } from '../data/directory-version.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { ISSUER_FILES } from '../issuer/issuer-files.ts';
-import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
+import { REPLICATION_FILE, ROLE_FILE } from '../replication/role-file.ts';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 /** Maximum databases that are held in a transaction together, if the limit of open files allows it. */

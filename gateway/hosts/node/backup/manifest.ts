@@ -20,7 +20,7 @@ export const backupManifestSchema = z.object({
   version: z.string(),
   /** When the backup was made, in RFC 3339. */
   made_at: z.string(),
-  /** Version of the data directory; see layout.ts. */
+  /** Version of the data directory; see directory-version.ts. */
   layout: z.number().int().min(1),
   /** Applied migrations of the accounts, in order. */
   migrations: z.array(z.string()),

@@ -15,14 +15,14 @@ import {
   UsageError,
 } from '../../../../shared/command-line/index.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { CommandError } from '../../../command.ts';
-import { Alarms } from '../alarms.ts';
+import { CommandError } from '../../../command-error.ts';
 import { lockDirectory } from '../data/data-directory.ts';
-import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
+import { LAYOUT_FILE, refuseNewerLayout } from '../data/directory-version.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 import { ACCOUNTS_FILE, refuseNewerSchema } from '../data/schema-version.ts';
-import { objectName } from '../object-file.ts';
-import { REPLICATION_FILE, ROLE_FILE } from '../replication/role.ts';
+import { Alarms } from '../object-alarms.ts';
+import { objectName } from '../object-file-name.ts';
+import { REPLICATION_FILE, ROLE_FILE } from '../replication/role-file.ts';
 import { loadManifest } from '../serve/program-files.ts';
 import { Database } from '../sqlite.ts';
 import { advanceCounters } from './advance-counters.ts';

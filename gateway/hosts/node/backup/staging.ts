@@ -4,7 +4,7 @@
 import { rmSync } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 
 const PREFIX = '.otela-backup-';

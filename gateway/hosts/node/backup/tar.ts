@@ -1,6 +1,6 @@
 /** Tar archives of plain files in POSIX.1-1988 format (ustar); `tar tf` reads them. Only plain files are unpacked. */
 import { createReadStream } from 'node:fs';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 
 /** The archive is incomplete, or was not made by `otela-gateway backup`. */
 export class ArchiveError extends CommandError {}

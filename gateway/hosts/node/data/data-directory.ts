@@ -1,7 +1,7 @@
 /**
  * The directory in which a gateway keeps everything:
  *
- *     layout.json       the layout's version; see layout.ts
+ *     layout.json       the layout's version; see directory-version.ts
  *     admin.key         the first operator's key, created at the first start (0600)
  *     issuer/           the keys that admit nodes; see issuer-files.ts
  *     accounts.sqlite   accounts and settings
@@ -16,10 +16,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { createPrivateFile } from '../../../../node/private-file.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
-import { CommandError } from '../../../command.ts';
-import { refuseUnreadableFile } from './damage.ts';
-import { layoutOf, migrateLayout } from './layout.ts';
+import { CommandError } from '../../../command-error.ts';
+import { layoutOf, migrateLayout } from './directory-version.ts';
 import { makeDirectory } from './make-directory.ts';
+import { refuseUnreadableFile } from './refuse-damaged.ts';
 import { ACCOUNTS_FILE, appliedMigrations, refuseNewerSchema } from './schema-version.ts';
 
 export interface DataDirectory {

@@ -1,7 +1,7 @@
 /** Error messages for a start that fails because of the disk. */
 
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 
 /**
  * Error codes of the disk: no space, quota exceeded, read-only, no permission, device error; and SQLite's codes for the

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 
 /** Path relative to the data directory. */
 export const ACCOUNTS_FILE = 'accounts.sqlite';

@@ -7,9 +7,9 @@ import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/gateway-certificate.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { refuseDamaged } from '../data/damage.ts';
 import { ADMIN_KEY, lockDirectory } from '../data/data-directory.ts';
-import { layoutOf } from '../data/layout.ts';
+import { layoutOf } from '../data/directory-version.ts';
+import { refuseDamaged } from '../data/refuse-damaged.ts';
 import { ACCOUNTS_FILE, appliedMigrations, unknownMigrations } from '../data/schema-version.ts';
 import { loadManifest } from '../serve/program-files.ts';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type Command, EXIT_DONE, type Flags, parseLine } from '../../../../shared/command-line/index.ts';
 import { type CheckResult, checkText } from '../../../../shared/terminal/check-result.ts';
 import { painterFor } from '../../../../shared/terminal/paint.ts';
-import { EXIT_FAILED } from '../../../command.ts';
+import { EXIT_FAILED } from '../../../command-error.ts';
 import { ACCOUNTS_FILE, storedSetting } from '../data/schema-version.ts';
 import { SERVE_FLAGS, serveOptions } from '../serve/serve-command.ts';
 import { checkAdminKey, checkDatabases, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';

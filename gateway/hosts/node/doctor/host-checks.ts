@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../../shared/terminal/check-result.ts';
-import { CONNECTIONS_MAX } from '../connections.ts';
+import { CONNECTIONS_MAX } from '../client-connections.ts';
 
 const TOOL_MS = 10_000;
 /** Allowed difference, because clocks of file servers and of this machine differ slightly. */

@@ -13,10 +13,10 @@ import {
 } from '../../../../shared/command-line/index.ts';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/gateway-certificate.ts';
-import { workerdCrypto } from '../../../issuer/crypto.ts';
+import { workerdCrypto } from '../../../issuer/ed25519.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
 import { renewStatement } from '../replication/renew-statement.ts';
-import { issueGatewayKey } from './delegate.ts';
+import { issueGatewayKey } from './delegated-key.ts';
 import { type IssuerFiles, keyNames, openIssuer, revoke, rotate, workerSecrets } from './issuer-files.ts';
 
 const FLAGS = {

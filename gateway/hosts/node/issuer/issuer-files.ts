@@ -22,7 +22,7 @@ import {
 } from '../../../../shared/lattice/gateway-certificate.ts';
 import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../shared/lattice/issuer-statements.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
-import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
+import { newSeed, workerdSigner } from '../../../issuer/ed25519.ts';
 import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } from '../../../issuer/issuer.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 import { readIfExists } from '../data/read-if-exists.ts';

@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES, type Signer } from '../../../../shared/lattice/crypto-interface.ts';
-import { workerdCrypto } from '../../../issuer/crypto.ts';
+import { workerdCrypto } from '../../../issuer/ed25519.ts';
 
 const statementSchema = z.object({
   /** Increases with every promotion. Before the first promotion the epoch is 0. */

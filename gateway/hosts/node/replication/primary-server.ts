@@ -10,9 +10,8 @@ import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/l
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
-import type { UsageObject } from '../../../usage/object.ts';
+import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import type { UsageRow } from '../../../usage/usage-row.ts';
-import type { Budgets, BudgetsPage } from './budgets.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { FollowerTable } from './follower-table.ts';
 import { IdempotentCalls } from './idempotent-calls.ts';
@@ -25,8 +24,8 @@ import {
   recordsSchema,
   subjectCountsSchema,
 } from './messages.ts';
-import type { QueuedRecord } from './record-queue.ts';
-import type { GatewayRole } from './role.ts';
+import type { Budgets, BudgetsPage } from './month-counts.ts';
+import type { GatewayRole } from './role-file.ts';
 import {
   CLOCK_SKEW_S,
   claimedDigest,
@@ -39,6 +38,7 @@ import {
   verifyHeader,
   verifyRequest,
 } from './signed-request.ts';
+import type { QueuedRecord } from './usage-record-queue.ts';
 
 export const PRIMARY_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;

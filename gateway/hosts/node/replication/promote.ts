@@ -4,14 +4,14 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
-import { CommandError } from '../../../command.ts';
-import { workerdSigner } from '../../../issuer/crypto.ts';
+import { CommandError } from '../../../command-error.ts';
+import { workerdSigner } from '../../../issuer/ed25519.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { openIssuer } from '../issuer/issuer-files.ts';
 import { Database } from '../sqlite.ts';
 import { signEpoch } from './epoch.ts';
 import type { ReplicationState } from './replicator.ts';
-import { REPLICATION_FILE, readRole, writeRole } from './role.ts';
+import { REPLICATION_FILE, readRole, writeRole } from './role-file.ts';
 
 interface Promotion {
   data: string;

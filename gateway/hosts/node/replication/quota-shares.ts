@@ -3,9 +3,9 @@
  * exactly the limit. Pure.
  */
 
+import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../../accounts/limits/limit-subjects.ts';
 import type { Reservation } from '../../../accounts/limits/limiter.ts';
-import { type Limits, limitsOfModel } from '../../../accounts/limits/limits.ts';
-import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../../accounts/limits/parties.ts';
+import { type Limits, limitsOfModel } from '../../../settings/limits-schema.ts';
 
 /** Part of each limit for disconnected followers; several followers divide it. */
 const FOLLOWERS_SHARE = 0.5;

@@ -2,9 +2,9 @@
 
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import type { Certificate } from '../../../../shared/lattice/gateway-certificate.ts';
-import { workerdSigner } from '../../../issuer/crypto.ts';
+import { workerdSigner } from '../../../issuer/ed25519.ts';
 import { readEpoch, signEpoch } from './epoch.ts';
-import { readRole, writeRole } from './role.ts';
+import { readRole, writeRole } from './role-file.ts';
 
 /**
  * Does nothing for a gateway that was never promoted, because it has no statement. `root`: the root key in base64url.

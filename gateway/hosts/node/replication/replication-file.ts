@@ -1,8 +1,8 @@
 /** DATA/following.sqlite: followers, queued records, and the progress of the copy. */
 import { join } from 'node:path';
-import { storageHealth } from '../../../platform/storage/health.ts';
+import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { Database } from '../sqlite.ts';
-import { REPLICATION_FILE } from './role.ts';
+import { REPLICATION_FILE } from './role-file.ts';
 
 const TABLES = `CREATE TABLE IF NOT EXISTS followers (key TEXT PRIMARY KEY, url TEXT NOT NULL, version TEXT NOT NULL, seen_at INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS taken_over (key TEXT PRIMARY KEY, position INTEGER NOT NULL);

@@ -12,25 +12,25 @@ import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
-import type { RegistryObject } from '../../../registry/object.ts';
-import type { UsageObject } from '../../../usage/object.ts';
+import type { RegistryObject } from '../../../registry/registry-object.ts';
+import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import type { Database } from '../sqlite.ts';
 import { AccountsReplica } from './accounts-replica.ts';
-import { Budgets } from './budgets.ts';
 import { ChangeFeed } from './change-feed.ts';
 import { FollowerTable, type FollowerEntry as KnownFollower } from './follower-table.ts';
-import { GatewayLink } from './link.ts';
+import { GatewayLink } from './gateway-link.ts';
 import { type LimitCall, limitAnswerSchema } from './messages.ts';
-import { PastRecords } from './past-records.ts';
+import { Budgets } from './month-counts.ts';
+import { PastRecords } from './past-usage-records.ts';
 import { PrimaryServer } from './primary-server.ts';
 import type { QuotaShare } from './quota-shares.ts';
-import { RecordQueue } from './record-queue.ts';
 import { openReplicationFile } from './replication-file.ts';
 import { type ReplicationState, Replicator } from './replicator.ts';
-import type { GatewayRole } from './role.ts';
+import type { GatewayRole } from './role-file.ts';
 import { RoleKeeper } from './role-keeper.ts';
 import { followerLimits, primaryLimits } from './shared-limits.ts';
 import type { GatewayIdentity } from './signed-request.ts';
+import { RecordQueue } from './usage-record-queue.ts';
 
 /**
  * Bounds on the wait for a limits call to the primary, during which a request waits. The wait is longer if earlier

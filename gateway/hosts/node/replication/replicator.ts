@@ -4,8 +4,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { AccountsReplica } from './accounts-replica.ts';
-import type { CountPosition, SubjectCounts } from './budgets.ts';
-import type { GatewayLink } from './link.ts';
+import type { GatewayLink } from './gateway-link.ts';
 import {
   budgetsPageSchema,
   epochAnswerSchema,
@@ -13,8 +12,9 @@ import {
   followAnswerSchema,
   recordsAnswerSchema,
 } from './messages.ts';
-import type { RecordQueue } from './record-queue.ts';
-import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence.ts';
+import type { CountPosition, SubjectCounts } from './month-counts.ts';
+import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence-limits.ts';
+import type { RecordQueue } from './usage-record-queue.ts';
 
 const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };

@@ -10,9 +10,9 @@ import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { readEpoch } from './epoch.ts';
-import type { GatewayLink } from './link.ts';
+import type { GatewayLink } from './gateway-link.ts';
 import { epochAnswerSchema, type FollowAnswer } from './messages.ts';
-import { type GatewayRole, readRole, writeRole } from './role.ts';
+import { type GatewayRole, readRole, writeRole } from './role-file.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 
 /** A running gateway checks at this interval whether `promote` wrote the file. */

@@ -1,9 +1,10 @@
 /** Limits at one of several gateways. The primary counts for all gateways that have contact with it. */
+
+import { GPU_METER_PREFIX, meterIds } from '../../../accounts/limits/limit-subjects.ts';
 import type { LimitVerdict, Reservation } from '../../../accounts/limits/limiter.ts';
-import type { Limits } from '../../../accounts/limits/limits.ts';
 import type { AttemptSettlement, LimitsObject } from '../../../accounts/limits/limits-object.ts';
-import { GPU_METER_PREFIX, meterIds } from '../../../accounts/limits/parties.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
+import type { Limits } from '../../../settings/limits-schema.ts';
 import { type QuotaShare, type RemoteUsage, shareReservation } from './quota-shares.ts';
 
 type LimitsObjects = ObjectNamespace<LimitsObject>;

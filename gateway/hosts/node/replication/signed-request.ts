@@ -9,7 +9,7 @@ import {
   type Certificate,
   openCertificate,
 } from '../../../../shared/lattice/gateway-certificate.ts';
-import { workerdCrypto, workerdSigner } from '../../../issuer/crypto.ts';
+import { workerdCrypto, workerdSigner } from '../../../issuer/ed25519.ts';
 import type { GatewayKey } from '../../../issuer/issuer.ts';
 
 export const SIGNED_HEADER = 'x-otela-gateway';

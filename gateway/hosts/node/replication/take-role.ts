@@ -1,9 +1,9 @@
 /** Combines `serve --follow` with DATA/role.json. If a promotion came after the flag was set, the file is newer. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
-import { ROLE_FILE, readRole, writeRole } from './role.ts';
+import { ROLE_FILE, readRole, writeRole } from './role-file.ts';
 
 /**
  * Called before the accounts are opened: if a primary's accounts were taken for a new follower's, the copy would erase

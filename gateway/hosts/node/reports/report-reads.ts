@@ -1,11 +1,11 @@
 /** Reads the accounts and hourly records for reports on a separate thread. */
 import { join } from 'node:path';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
-import { storageHealth } from '../../../platform/storage/health.ts';
-import { HOUR_READS } from '../../../usage/hour-reader.ts';
-import type { UsageObject } from '../../../usage/object.ts';
+import { storageHealth } from '../../../platform/storage/storage-health.ts';
+import { HOUR_READS } from '../../../usage/hour/hour-records-reader.ts';
+import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import type { D1 } from '../d1.ts';
-import { fileName } from '../object-file.ts';
+import { fileName } from '../object-file-name.ts';
 import { ReportThread } from './report-thread.ts';
 
 interface ReportFiles {

@@ -2,7 +2,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
-import type { ReportJob, ReportReply } from './job.ts';
+import type { ReportJob, ReportReply } from './thread-messages.ts';
 
 /** Source text of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
 declare const OTELA_REPORT_WORKER: string | undefined;

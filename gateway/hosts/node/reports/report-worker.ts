@@ -4,12 +4,12 @@ import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
-import { HourReader } from '../../../usage/hour-reader.ts';
+import { HourReader } from '../../../usage/hour/hour-records-reader.ts';
 import { D1 } from '../d1.ts';
 import { ReadSql } from '../object-storage.ts';
 import { Database } from '../sqlite.ts';
-import type { ReportJob, ReportReply, ReportRequest } from './job.ts';
-import { OpenFiles } from './open-files.ts';
+import { OpenFiles } from './open-databases.ts';
+import type { ReportJob, ReportReply, ReportRequest } from './thread-messages.ts';
 
 /** Nice value of the thread: if processors are busy, requests have priority over reports. */
 const NICE = 10;

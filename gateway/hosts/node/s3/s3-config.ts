@@ -5,7 +5,7 @@
 import { readPrivateFile } from '../../../../node/private-file.ts';
 import { UsageError } from '../../../../shared/command-line/index.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
-import { CommandError } from '../../../command.ts';
+import { CommandError } from '../../../command-error.ts';
 
 export interface S3Config {
   /** URL with http or https, without a path. */

@@ -2,7 +2,7 @@
 
 import { xmlTag, xmlTags } from '../../../../shared/text/xml-tags.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
-import { splitIntoParts } from '../../../files/parts.ts';
+import { splitIntoParts } from '../../../files/split-into-parts.ts';
 import { type S3Client, storeUnavailable, withStallTimeout } from './s3-client.ts';
 
 /**

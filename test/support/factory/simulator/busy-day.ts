@@ -2,7 +2,7 @@
  * Simulates a batch on the free GPUs of a busy cluster: 24 hours, at most 20 jobs of one GPU, and the use of each
  * GPU-second.
  */
-import { parseConfig } from '../../../../factory/config/read.ts';
+import { parseConfig } from '../../../../factory/config/read-config.ts';
 import { seeded } from '../../random.ts';
 import { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedFactory } from './simulated-factory.ts';

@@ -1,0 +1,72 @@
+/** Decides which meters count a request, and which limits apply to each meter. */
+import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from '../../settings/limits-schema.ts';
+
+/** The owner and model of a request. Members that no limit counts are absent. */
+export interface LimitSubject {
+  keyId: string;
+  userId?: string | undefined;
+  model?: string | undefined;
+}
+
+export interface LimitSet extends LimitSubject {
+  key: Limits | undefined;
+  project: Limits | undefined;
+  /** Limits that all keys of the user share, counted by the meter of `userId`. */
+  user?: Limits | undefined;
+}
+
+export type LimitScope = 'project' | 'user' | 'key';
+
+/**
+ * Ids of meters. The project's is empty, a key's is its id, a user's is `user:…`. A meter of one model appends a
+ * newline and the model. A meter of GPU time begins with GPU_METER_PREFIX.
+ */
+export const PROJECT_METER = '';
+export const GPU_METER_PREFIX = 'gpu\n';
+
+export function userMeter(userId: string): string {
+  return `user:${userId}`;
+}
+
+export function modelMeter(id: string, model: string): string {
+  return `${id}\n${model}`;
+}
+
+/** Returns the ids of all meters of a request, whichever limits are set. */
+export function meterIds({ keyId, userId, model }: LimitSubject): string[] {
+  const ids = [PROJECT_METER, keyId, ...(userId === undefined ? [] : [userMeter(userId)])];
+  return model === undefined ? ids : [...ids, ...ids.map((id) => modelMeter(id, model))];
+}
+
+/** One set of limits that applies to a request, and the meter that counts for it. */
+interface LimitParty {
+  scope: LimitScope;
+  id: string;
+  limits: Limits | undefined;
+  model: string | undefined;
+}
+
+export function limitParties({ keyId, userId, model, key, project, user }: LimitSet): LimitParty[] {
+  const parties: LimitParty[] = [
+    { scope: 'project', id: PROJECT_METER, limits: project, model: undefined },
+    { scope: 'key', id: keyId, limits: key, model: undefined },
+  ];
+  if (userId !== undefined) parties.push({ scope: 'user', id: userMeter(userId), limits: user, model: undefined });
+  if (model === undefined) return parties;
+  for (const { scope, id, limits } of [...parties]) {
+    const ofModel = limitsOfModel(limits, model);
+    if (ofModel !== undefined) parties.push({ scope, id: modelMeter(id, model), limits: ofModel, model });
+  }
+  return parties;
+}
+
+/** Returns the models that `limits` names, and also `asked` if the limit for all other models applies to it. */
+export function limitedModels(
+  limits: Limits | undefined,
+  asked: string | undefined,
+): [model: string, ofModel: Limits][] {
+  const named = Object.entries(limits?.models ?? {}).filter(([model]) => model !== EVERY_OTHER_MODEL);
+  const ofAsked =
+    asked === undefined || named.some(([model]) => model === asked) ? undefined : limitsOfModel(limits, asked);
+  return asked === undefined || ofAsked === undefined ? named : [...named, [asked, ofAsked]];
+}

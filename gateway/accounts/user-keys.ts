@@ -1,0 +1,83 @@
+/**
+ * Limits the active keys that a user may create without an operator. The statement that inserts a key counts them, so
+ * two concurrent requests cannot exceed the limit. Also revokes the keys of a user that leaves a project.
+ */
+import { and, count, eq, getTableColumns, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
+import type { Env } from '../env.ts';
+import { apiKeys, auditLog, deviceLogins, memberLimits, projectMembers, users } from './account-tables.ts';
+import { database, queryOrUnavailable } from './database.ts';
+
+export const OWN_KEYS_MAX = 50;
+
+function working(userId: string, now: number): SQL | undefined {
+  const ends = or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, now));
+  return and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt), ends);
+}
+
+/** @throws ApiError 503 if D1 cannot be asked */
+export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<boolean> {
+  const [all] = await queryOrUnavailable(
+    database(env).select({ n: count() }).from(apiKeys).where(working(userId, now)),
+  );
+  return (all?.n ?? 0) < OWN_KEYS_MAX;
+}
+
+/** SQL for the name of a new key, or NULL if the user has the maximum number of keys. The table refuses NULL. */
+export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now: number): SQL<string> {
+  const taken = sql`(SELECT count(*) FROM ${apiKeys} WHERE ${working(userId, now)})`;
+  return sql<string>`CASE WHEN ${taken} < ${OWN_KEYS_MAX} THEN ${name} END`;
+}
+
+type Key = typeof apiKeys.$inferSelect;
+
+/**
+ * SQL that is true if the key is unchanged since it was read, except for its last use. A derived key must not outlive
+ * its revocation, nor have more rights than it has now.
+ */
+export function isUnchanged(key: Key): SQL<boolean> {
+  const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);
+  const same = Object.entries(columns).map(
+    ([name, column]) => sql`${column} IS ${sql.param(key[name as keyof typeof columns], column)}`,
+  );
+  return sql<boolean>`EXISTS (SELECT 1 FROM ${apiKeys} WHERE ${and(...same)})`;
+}
+
+/**
+ * SQL for the key's name, or NULL if another key has replaced the old one, or the old one was changed. So the second of
+ * two concurrent rotations fails.
+ */
+export function nameIfUnchanged(old: Key): SQL<string> {
+  const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;
+  return sql<string>`CASE WHEN NOT EXISTS ${next} AND ${isUnchanged(old)} THEN ${old.name} END`;
+}
+
+/** SQL that is true if the user works in the project, as a member or because it is their home project. */
+export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
+  const own = sql`SELECT 1 FROM ${users} WHERE ${and(eq(users.id, userId), eq(users.projectId, projectId))}`;
+  const member = sql`SELECT 1 FROM ${projectMembers} WHERE ${eq(projectMembers.id, `${projectId}/${userId}`)}`;
+  return sql<boolean>`(EXISTS (${own}) OR EXISTS (${member}))`;
+}
+
+/**
+ * Returns the statements for a user that leaves a project. They revoke the user's keys in it, each with a line in the
+ * audit log, by which isolates notice the revocation. They also delete the limits that the project's leads gave, and
+ * approved logins of machines that have not fetched their key. There are four statements for any number of keys; add
+ * them to the batch that removes the user from the project.
+ */
+export function leaveProject(
+  db: ReturnType<typeof database>,
+  { userId, projectId }: { userId: string; projectId: string },
+  { actor, now }: { actor: string; now: number },
+): BatchItem<'sqlite'>[] {
+  const working = and(eq(apiKeys.userId, userId), eq(apiKeys.projectId, projectId), isNull(apiKeys.revokedAt));
+  const { id, name } = apiKeys;
+  const before = sql`json_object('name', ${name}, 'user_id', ${userId}, 'project_id', ${projectId})`;
+  const lines = sql`SELECT NULL, ${now}, ${actor}, 'key.revoke', ${id}, ${before}, NULL FROM ${apiKeys} WHERE ${working}`;
+  return [
+    db.insert(auditLog).select(lines),
+    db.update(apiKeys).set({ revokedAt: now }).where(working),
+    db.delete(memberLimits).where(eq(memberLimits.id, `${projectId}/${userId}`)),
+    db.delete(deviceLogins).where(and(eq(deviceLogins.userId, userId), eq(deviceLogins.projectId, projectId))),
+  ];
+}

@@ -1,0 +1,151 @@
+/** Deletes a user: personal data immediately, usage records day by day. Usage totals stay, without the user. */
+import { and, countDistinct, desc, eq, inArray, isNull, like, or, sql } from 'drizzle-orm';
+import {
+  accessRequests,
+  apiKeys,
+  auditLog,
+  deviceLogins,
+  memberLimits,
+  projectMembers,
+  sessions,
+  users,
+} from '../accounts/account-tables.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
+import type { Env } from '../env.ts';
+import { batches, deletedFiles, files, uploads } from '../files/file-tables.ts';
+import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
+import { usageTotals } from '../usage/usage-tables.ts';
+import { foldUser } from '../usage/usage-totals.ts';
+import type { AdminCall } from './admin-route.ts';
+import { applyChange } from './apply-change.ts';
+
+/**
+ * Days that one call handles. For each day, one object per hour is called; this number keeps a call below a Worker's
+ * limit of subrequests.
+ */
+const DAYS_PER_CALL = 4;
+/** Batches that one call handles, because each is an object that must be called. */
+const BATCHES_PER_CALL = 25;
+const HOUR_MS = 60 * 60_000;
+const GONE = 'deleted';
+const ERASE = 'user.erase';
+
+/**
+ * Runs one step; repeat it until nothing is left. If a step fails, the next one continues its work.
+ * @returns the number of days that are left; 0: done
+ */
+export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
+  const { id: user } = row;
+  const { env, now } = call;
+  if (!(await isForgotten(call, row))) await forgetWho(call, user);
+  const batchesLeft = await forgetFiles(call, user);
+  // Totals of the last minutes may not have reached D1, so the objects of these hours are always called.
+  await forgetHours(env, user, [usageShardOf(now - HOUR_MS), usageShardOf(now)]);
+  const days = usageTotals.day;
+  const mine = eq(usageTotals.user, user);
+  const db = database(env);
+  const found = await queryOrUnavailable(
+    db.selectDistinct({ day: days }).from(usageTotals).where(mine).orderBy(days).limit(DAYS_PER_CALL),
+  );
+  for (const { day } of found) {
+    await forgetHours(env, user, shardsOf(day));
+    await queryOrUnavailable(foldUser(env, user, day));
+  }
+  const [left] = await queryOrUnavailable(
+    db
+      .select({ n: countDistinct(days) })
+      .from(usageTotals)
+      .where(mine),
+  );
+  return Math.max(left?.n ?? 0, batchesLeft ? 1 : 0);
+}
+
+/**
+ * True if the personal data was deleted and none was written since. The audit log is checked too, because a user may be
+ * called like deleted users are.
+ */
+async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
+  if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
+  const { id, object, action } = auditLog;
+  const erased = and(eq(object, row.id), eq(action, ERASE));
+  return (await queryOrUnavailable(database(env).select({ id }).from(auditLog).where(erased).limit(1))).length > 0;
+}
+
+/**
+ * Deletes name, address and login, the names of the user's keys, and the details of both in the audit log. The ids stay
+ * and no longer identify a person.
+ */
+async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promise<void> {
+  const db = database(call.env);
+  const { now } = call;
+  const nobody = {
+    name: GONE,
+    email: null,
+    issuer: null,
+    subject: null,
+    provider: null,
+    projectId: null,
+    groups: null,
+    lastLoginAt: null,
+  };
+  const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
+  // Access requests that were decided long ago are only in the audit log.
+  const asker = sql`${auditLog.after} ->> '$.user_id'`;
+  const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
+  const statements = [
+    db
+      .update(apiKeys)
+      .set({ revokedAt: now })
+      .where(and(eq(apiKeys.userId, user), isNull(apiKeys.revokedAt))),
+    db.update(apiKeys).set({ name: GONE, prefix: '' }).where(eq(apiKeys.userId, user)),
+    db
+      .update(users)
+      .set({ ...nobody, role: 'consumer', disabledAt: sql`coalesce(${users.disabledAt}, ${now})` })
+      .where(eq(users.id, user)),
+    db.delete(sessions).where(eq(sessions.userId, user)),
+    db
+      .update(auditLog)
+      .set({ before: null, after: null })
+      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), requests)),
+    db.delete(accessRequests).where(eq(accessRequests.userId, user)),
+    db.delete(projectMembers).where(eq(projectMembers.userId, user)),
+    db.delete(memberLimits).where(eq(memberLimits.userId, user)),
+    db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
+  ];
+  await applyChange(call, statements, { action: ERASE, object: user });
+}
+
+/**
+ * Deletes the user's files and batches; those of projects stay. A running batch ends immediately, without results. The
+ * files' bytes are deleted by the next sweep.
+ * @returns whether batches may be left
+ */
+async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: string): Promise<boolean> {
+  const db = database(env);
+  const keys = db
+    .select({ owner: sql`'key:' || ${apiKeys.id}` })
+    .from(apiKeys)
+    .where(eq(apiKeys.userId, user));
+  const isTheirs = (
+    owner: typeof files.owner | typeof deletedFiles.owner | typeof uploads.owner | typeof batches.owner,
+  ) => or(eq(owner, `user:${user}`), inArray(owner, keys));
+  const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
+  const some = await queryOrUnavailable(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
+  const ids = some.map(({ id }) => id);
+  // Rows are deleted last: if this stops halfway, the next call still finds them and calls their objects again.
+  await queryOrUnavailable(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
+  await queryOrUnavailable(
+    db.batch([
+      db.delete(batches).where(inArray(batches.id, ids)),
+      db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
+      db.delete(deletedFiles).where(isTheirs(deletedFiles.owner)),
+      db.update(uploads).set({ filename: GONE, expiresAt: now }).where(isTheirs(uploads.owner)),
+    ]),
+  );
+  return ids.length === BATCHES_PER_CALL;
+}
+
+async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {
+  if (hours.length > HOURS_PER_DAY) throw new RangeError('more than a day');
+  await queryOrUnavailable(Promise.all(hours.map((shard) => env.USAGE.getByName(shard).forget(user))));
+}

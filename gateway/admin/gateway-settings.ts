@@ -1,0 +1,121 @@
+/** Routes for the gateway's settings. */
+import { eq } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
+import * as z from 'zod';
+import { membershipSchema } from '../../shared/gossip/index.ts';
+import { settings } from '../accounts/account-tables.ts';
+import { database } from '../accounts/database.ts';
+import { readGatewaySettings, versionSchema } from '../accounts/gateway-settings.ts';
+import { issuersSchema } from '../accounts/login/oidc-config.ts';
+import type { Env } from '../env.ts';
+import { httpUrlSchema } from '../http/common-schemas.ts';
+import { fileLimitsSchema } from '../settings/file-limits.ts';
+import { limitsSchema } from '../settings/limits-schema.ts';
+import { queueSchema } from '../settings/queue-settings.ts';
+import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
+import { routingSchema } from '../settings/routing-settings.ts';
+import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
+import { applyChange } from './apply-change.ts';
+import { policySchema } from './field-schemas.ts';
+
+const patchSchema = z.strictObject({
+  /** Providers that are trusted if a request names none; null: DEFAULT_TRUST in the environment decides. */
+  default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
+  /** Public address of this gateway for browsers, to which identity providers send them back. */
+  public_url: httpUrlSchema.nullable().optional(),
+  /** Identity providers whose users may log in; null or empty: none. */
+  oidc: issuersSchema.nullable().optional(),
+  /** How requests wait for a free node; absent fields get the default. */
+  queue: queueSchema.nullable().optional(),
+  /** Limits that all keys of a user without individual limits share; null: no limits. */
+  user_limits: limitsSchema.nullable().optional(),
+  /** Quotas for the files and batches of one owner; absent fields get the default. */
+  files: fileLimitsSchema.nullable().optional(),
+  /** The policy and the timeouts for models without their own. */
+  routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
+  /** Maximum attempts after the first, for models without their own number. */
+  max_retries: maxRetriesSchema.nullable().optional(),
+  /** Maximum retries as a share of all requests. Above it, a failure is returned immediately. */
+  retry_share: retryShareSchema.nullable().optional(),
+  /**
+   * How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown; absent fields get the
+   * default.
+   */
+  membership: membershipSchema.nullable().optional(),
+  /** Agents with an older or unknown version are not admitted; null: all versions are. */
+  minimum_agent_version: versionSchema.nullable().optional(),
+});
+const settingsSchema = z.object({
+  object: z.literal('settings'),
+  default_trust: z.enum(['admitted', 'marked']),
+  public_url: z.string().nullable(),
+  oidc: issuersSchema,
+  queue: queueSchema,
+  user_limits: limitsSchema,
+  files: fileLimitsSchema,
+  routing: routingSchema,
+  max_retries: z.number(),
+  retry_share: z.number(),
+  membership: membershipSchema,
+  minimum_agent_version: z.string().nullable(),
+});
+
+export const settingsRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/settings',
+    summary: 'Return the settings of the whole gateway.',
+    answer: settingsSchema,
+    run: ({ env }) => read(env),
+  }),
+  route({
+    role: 'operator',
+    method: 'patch',
+    path: '/settings',
+    summary: 'Change settings of the whole gateway. Absent settings stay unchanged; null restores the default.',
+    body: patchSchema,
+    answer: settingsSchema,
+    run: patch,
+  }),
+];
+
+async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
+  const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries, membership, minimumAgentVersion } =
+    await readGatewaySettings(env);
+  const { maxRetries: max_retries, retryShare: retry_share } = retries;
+  const read = {
+    default_trust: defaultTrust,
+    public_url: publicUrl ?? null,
+    oidc,
+    queue,
+    user_limits: userLimits,
+    files,
+    routing,
+    max_retries,
+    retry_share,
+    membership,
+    minimum_agent_version: minimumAgentVersion ?? null,
+  };
+  return { object: 'settings', ...read };
+}
+
+async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
+  const { env, body, now } = call;
+  const before = await read(env);
+  const db = database(env);
+  const writes = Object.entries(body).flatMap(([name, value]): BatchItem<'sqlite'>[] => {
+    if (value === undefined) return [];
+    if (value === null) return [db.delete(settings).where(eq(settings.name, name))];
+    const set = { value, updatedAt: now };
+    return [
+      db
+        .insert(settings)
+        .values({ name, ...set })
+        .onConflictDoUpdate({ target: settings.name, set }),
+    ];
+  });
+  if (writes.length === 0) return before;
+  await applyChange(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
+  return read(env);
+}

@@ -1,0 +1,212 @@
+/** Usage totals, as far as each caller may see them, and the trace export for research. */
+import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
+import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
+import * as z from 'zod';
+import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { database, queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
+import { installationSecret } from '../../accounts/installation-secret.ts';
+import { modelSettings } from '../../accounts/model-tables.ts';
+import { traceStream } from '../../usage/trace-export.ts';
+import { usageTotals } from '../../usage/usage-tables.ts';
+import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
+
+const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
+type Group = (typeof GROUPS)[number];
+/** Groups that a provider may see: none that distinguish the users, keys and projects that it serves. */
+const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
+const ROWS_MAX = 10_000;
+/** Rows of one page, about half a megabyte. */
+const PAGE_ROWS = 2_000;
+const DAY_MS = 86_400_000;
+/** Maximum characters of a cursor: a model's name may have 1,024 characters, and JSON may need six bytes for each. */
+const CURSOR_MAX = 12_288;
+
+const GROUP_LIST = new RegExp(`^(${GROUPS.join('|')})(,(${GROUPS.join('|')}))*$`);
+const daySchema = z.iso.date();
+const filterText = z.string().max(256).optional();
+const usageQuery = z.strictObject({
+  /** First and last day, UTC, both included. Default: the last 30 days. */
+  from: daySchema.optional(),
+  to: daySchema.optional(),
+  group_by: z
+    .string()
+    .regex(GROUP_LIST, `names of ${GROUPS.join(', ')}, with commas between them`)
+    .default('day')
+    .transform((text) => [...new Set(text.split(','))])
+    .pipe(z.array(z.enum(GROUPS)).min(1)),
+  limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
+  /** The cursor `next` of the previous page. */
+  after: z.string().max(CURSOR_MAX).optional(),
+  project: filterText,
+  user: filterText,
+  key: filterText,
+  model: filterText,
+  provider: filterText,
+});
+const totalSchema = z.object({
+  day: z.string().optional(),
+  project: z.string().optional(),
+  user: z.string().optional(),
+  key: z.string().optional(),
+  model: z.string().optional(),
+  provider: z.string().optional(),
+  requests: z.number(),
+  failed: z.number(),
+  aborted: z.number(),
+  estimated: z.number(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  cached_tokens: z.number(),
+  reasoning_tokens: z.number(),
+  /** Mean over requests with a first token, as the client saw it, including waits in queues. Null: there are none. */
+  mean_first_token_ms: z.number().nullable(),
+  /** The same, measured from the moment when the node received the request. */
+  mean_engine_first_token_ms: z.number().nullable(),
+  mean_queue_ms: z.number(),
+  /** Mean over requests of known duration, which lines of batches do not have. Null: there are none. */
+  mean_total_ms: z.number().nullable(),
+});
+
+const timeSchema = z.iso.datetime({ offset: true });
+const traceQuery = z.strictObject({
+  from: timeSchema,
+  to: timeSchema,
+  format: z.enum(['ndjson', 'csv']).default('ndjson'),
+});
+const TRACE_MAX_MS = 31 * DAY_MS;
+
+export const usageRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/usage',
+    summary:
+      'List usage totals. Operators see all usage, providers the usage of their nodes, other users their own usage.',
+    query: usageQuery,
+    answer: z.object({
+      object: z.literal('list'),
+      data: z.array(totalSchema),
+      has_more: z.boolean(),
+      next: z.string().nullable(),
+    }),
+    run: readTotals,
+  }),
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/trace',
+    summary:
+      'Export the workload trace: the requests of projects with trace turned on, without prompts, responses or names.',
+    query: traceQuery,
+    run: readTrace,
+  }),
+];
+
+async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>): Promise<object> {
+  const { env, query, now } = call;
+  const mine = own(call);
+  const to = query.to ?? new Date(now).toISOString().slice(0, 10);
+  const from = query.from ?? new Date(Date.parse(to) - 29 * DAY_MS).toISOString().slice(0, 10);
+  const filters = GROUPS.flatMap((name) => {
+    const wanted = name === 'day' ? undefined : query[name];
+    return wanted === undefined ? [] : [eq(usageTotals[name], wanted)];
+  });
+  const sum = (column: SQLiteColumn) =>
+    sql<number>`cast(min(total(${column}), ${sql.raw(String(Number.MAX_SAFE_INTEGER))}) as integer)`;
+  const meanOf = (column: SQLiteColumn, counted: SQLiteColumn) =>
+    sql<number | null>`round(total(${column}) / nullif(total(${counted}), 0))`;
+  const groups = query.group_by.map((name) => usageTotals[name]);
+  const beyond = query.after === undefined ? undefined : after(query.after, groups);
+  const rows = await queryOrUnavailable(
+    reportDatabase(env)
+      .select({
+        ...Object.fromEntries(query.group_by.map((name) => [name, usageTotals[name]])),
+        requests: sum(usageTotals.requests),
+        failed: sum(usageTotals.failed),
+        aborted: sum(usageTotals.aborted),
+        estimated: sum(usageTotals.estimated),
+        prompt_tokens: sum(usageTotals.prompt),
+        completion_tokens: sum(usageTotals.completion),
+        cached_tokens: sum(usageTotals.cached),
+        reasoning_tokens: sum(usageTotals.reasoning),
+        mean_first_token_ms: meanOf(usageTotals.firstTokenMs, usageTotals.firstTokens),
+        mean_engine_first_token_ms: meanOf(usageTotals.engineFirstTokenMs, usageTotals.firstTokens),
+        mean_queue_ms: sql<number>`round(total(${usageTotals.queueMs}) / max(1, total(${usageTotals.requests})))`,
+        mean_total_ms: meanOf(usageTotals.totalMs, usageTotals.timed),
+      })
+      .from(usageTotals)
+      .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, beyond, ...filters))
+      .groupBy(...groups)
+      .orderBy(...groups)
+      .limit(query.limit + 1),
+  );
+  const data: Record<string, unknown>[] = rows.slice(0, query.limit);
+  const last = rows.length > query.limit ? data.at(-1) : undefined;
+  const next = last && cursorOf(query.group_by.map((name) => String(last[name])));
+  return { object: 'list', data, has_more: last !== undefined, next: next ?? null };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const cursorSchema = z.array(z.string());
+
+/** Returns the cursor of a page: the values of its last group. */
+function cursorOf(values: readonly string[]): string {
+  return toBase64url(encoder.encode(JSON.stringify(values)));
+}
+
+/** Selects the rows after a page. @throws ApiError 422 if the cursor is from another query */
+function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
+  const values = readCursor(cursor);
+  if (values?.length !== groups.length) {
+    throw new ApiError('unprocessable_content', 'after: is no `next` of this question.', { param: 'after' });
+  }
+  const bound = values.map((value) => sql`${value}`);
+  return sql`(${sql.join([...groups], sql`, `)}) > (${sql.join(bound, sql`, `)})`;
+}
+
+function readCursor(cursor: string): string[] | undefined {
+  try {
+    return cursorSchema.safeParse(JSON.parse(decoder.decode(fromBase64url(cursor, CURSOR_MAX)))).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Selects the rows that the caller may see.
+ * @throws ApiError 403 if the query would show a provider which consumers it serves
+ */
+function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
+  const { role, provider, userId, keyId } = account;
+  if (role === 'operator') return undefined;
+  if (role === 'provider' && provider !== undefined) {
+    const asked = [...query.group_by, ...GROUPS.filter((name) => name !== 'day' && query[name] !== undefined)];
+    if (asked.every((name) => PROVIDER_GROUPS.includes(name))) return eq(usageTotals.provider, provider);
+    throw new ApiError('permission_denied', 'A provider sees what it served by day and model, not for whom.');
+  }
+  return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
+}
+
+async function readTrace({ env, query }: AdminCall<unknown, z.infer<typeof traceQuery>>): Promise<Response> {
+  const [from, to] = [Date.parse(query.from), Date.parse(query.to)];
+  if (!(from < to) || to - from > TRACE_MAX_MS) {
+    throw new ApiError('unprocessable_content', 'from and to: must be in this order and at most 31 days apart.');
+  }
+  const [secret, hidden] = await Promise.all([
+    installationSecret(env),
+    queryOrUnavailable(
+      database(env)
+        .select({ model: modelSettings.model, aliases: modelSettings.aliases })
+        .from(modelSettings)
+        .where(eq(modelSettings.private, true)),
+    ),
+  ]);
+  // A refused request may be recorded under the alias that it used, so aliases of private models are hidden too.
+  const privateModels = new Set(hidden.flatMap(({ model, aliases }) => [model, ...(aliases ?? [])]));
+  const body = traceStream(env, { from, to, format: query.format, secret, privateModels });
+  const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';
+  return new Response(body, { headers: { 'content-type': type, 'cache-control': 'no-store' } });
+}

@@ -1,0 +1,126 @@
+/**
+ * Schemas of the requests and responses of `/v1/batches`, for `/openapi.json`. Tests parse real responses with them.
+ */
+import * as z from 'zod';
+import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
+import { BATCH_STATUSES } from '../../shared/batch/batch-status.ts';
+import { listQueryOf, pageSchemaOf } from '../files/file-openapi.ts';
+import type { RouteDescription } from '../http/route-description.ts';
+
+const count = z.int().min(0);
+const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null until then.' });
+
+const errorSchema = z.strictObject({
+  code: z.string().meta({ examples: ['invalid_json_line'] }),
+  message: z.string(),
+  param: z.string().nullable(),
+  line: z.int().min(1).nullable().meta({ description: 'Line number in the input file, from 1.' }),
+});
+
+const progressSchema = z.strictObject({
+  paused: z.boolean(),
+  leased: count.meta({ description: 'Lines that nodes are running.' }),
+  requeued: count.meta({ description: 'Lines that returned to the queue because their node was lost.' }),
+  nodes: count,
+  lines_per_s: z.number().min(0),
+  tokens_per_s: z.number().min(0),
+  wasted_tokens: count.meta({ description: 'Tokens of duplicate responses, which were dropped.' }),
+  estimated_end: at.meta({ description: 'Unix seconds; null: unknown.' }),
+  owner: z
+    .string()
+    .optional()
+    .meta({
+      description: 'project:ID, user:ID or key:ID. Only operators see it, for batches of other owners.',
+      examples: ['project:p1'],
+    }),
+  waiting_for: z
+    .string()
+    .nullable()
+    .meta({ description: 'Why the batch does not progress now; null: it progresses, or only waits for nodes.' }),
+});
+
+const batchSchema = z.strictObject({
+  id: z.string().meta({ examples: ['batch_6f1c3f0e9b7a4d2c8e5f0a1b'] }),
+  object: z.literal('batch'),
+  endpoint: z.enum(BATCH_ENDPOINTS),
+  model: z.string().nullable(),
+  errors: z.strictObject({ object: z.literal('list'), data: z.array(errorSchema) }).nullable(),
+  input_file_id: z.string(),
+  completion_window: z.literal('24h'),
+  status: z.enum(BATCH_STATUSES),
+  output_file_id: z.string().nullable().meta({ description: 'File of the lines that succeeded; null: there is none.' }),
+  error_file_id: z.string().nullable().meta({ description: 'File of all other lines; null: there is none.' }),
+  created_at: z.int().min(0),
+  in_progress_at: at,
+  expires_at: z.int().min(0),
+  finalizing_at: at,
+  completed_at: at,
+  failed_at: at,
+  expired_at: at,
+  cancelling_at: at,
+  cancelled_at: at,
+  request_counts: z.strictObject({ total: count, completed: count, failed: count }),
+  usage: z.strictObject({
+    input_tokens: count,
+    input_tokens_details: z.strictObject({ cached_tokens: count }),
+    output_tokens: count,
+    output_tokens_details: z.strictObject({ reasoning_tokens: count }),
+    total_tokens: count,
+  }),
+  metadata: z.record(z.string(), z.string()).nullable(),
+  x_otela: progressSchema.meta({ description: "Members of this gateway, in addition to OpenAI's members." }),
+});
+
+export const BATCH_ROUTES: readonly RouteDescription[] = [
+  {
+    method: 'post',
+    path: '/v1/batches',
+    summary:
+      'Start a batch from a file. If the file is invalid, the batch has the status failed and an error for each invalid line.',
+    body: z.object({
+      input_file_id: z.string().min(1),
+      endpoint: z.enum(BATCH_ENDPOINTS),
+      completion_window: z.literal('24h'),
+      metadata: z.record(z.string().max(64), z.string().max(512)).nullable().optional().meta({ maxProperties: 16 }),
+      output_expires_after: z
+        .object({ anchor: z.literal('created_at'), seconds: z.int().min(3_600).max(2_592_000) })
+        .nullable()
+        .optional(),
+    }),
+    example: {
+      input_file_id: 'file-6f1c3f0e9b7a4d2c8e5f0a1b',
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+      metadata: { study: 'claims' },
+    },
+    answer: batchSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/batches',
+    summary:
+      "List the batches of the key's project, newest first. With scope=all, which is not in OpenAI's API, operators see the batches of all projects.",
+    query: listQueryOf(100, 20).extend({ scope: z.enum(['all']).optional() }),
+    answer: pageSchemaOf(batchSchema),
+  },
+  { method: 'get', path: '/v1/batches/{id}', summary: 'Return one batch with its current state.', answer: batchSchema },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/cancel',
+    summary: 'Cancel a batch. Its files keep the responses that it has. 409: the batch has ended.',
+    answer: batchSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/pause',
+    summary:
+      'Pause a batch: no more lines start until it is resumed. Its completion window stays the same. Not in OpenAI’s API.',
+    answer: batchSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/resume',
+    summary: 'Resume a paused batch. Not in OpenAI’s API.',
+    answer: batchSchema,
+  },
+];

@@ -1,0 +1,72 @@
+/**
+ * Reads the function that a batch's lines name. The function's id is a hash of its content. Called when the batch is
+ * checked.
+ */
+import { and, eq } from 'drizzle-orm';
+import type { BatchError } from '../../shared/batch/batch-line.ts';
+import {
+  contextMessage,
+  FUNCTION_MAX_BYTES,
+  FUNCTIONS_ENDPOINT,
+  readFunctionName,
+} from '../../shared/batch/function-context.ts';
+import { hex } from '../../shared/lattice/byte-codec.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
+import type { Env } from '../env.ts';
+import { files } from '../files/file-tables.ts';
+import { storeOf } from '../files/store-access.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
+import type { BatchFunction, BatchSpec } from './batch-spec.ts';
+
+/**
+ * @returns the function, or the error with which the batch fails; undefined: the lines are for engines
+ * @throws ApiError, FileStoreError if the database or the store is unavailable
+ */
+export async function functionOf(
+  env: Env,
+  { owner, endpoint }: Pick<BatchSpec, 'owner' | 'endpoint'>,
+  model: string | undefined,
+): Promise<BatchFunction | BatchError | undefined> {
+  if (endpoint !== FUNCTIONS_ENDPOINT) return undefined;
+  const asks = readFunctionName(model ?? '');
+  if (asks === undefined) return failure('The model of a function is function:FILE or function:FILE:NAME.');
+  const [row] = await queryOrUnavailable(
+    database(env)
+      .select()
+      .from(files)
+      .where(and(eq(files.id, asks.file), eq(files.owner, owner))),
+  );
+  if (row === undefined) return failure(`There is no file ${asks.file} here.`);
+  if (row.purpose !== 'user_data') return failure("The file of a function has the purpose 'user_data'.");
+  if (row.bytes > FUNCTION_MAX_BYTES) return failure(`The file of a function has at most ${FUNCTION_MAX_BYTES} bytes.`);
+  const content = await storeOf(env).read(asks.file);
+  const code = content === undefined ? undefined : await textOf(content);
+  if (code === undefined) return failure('The file of the function is gone, or it is not UTF-8.');
+  const sha256 = hash(code);
+  const context = hash(contextMessage(owner, sha256, asks.name));
+  return { context, sha256, code, ...(asks.name === undefined ? {} : { name: asks.name }) };
+}
+
+function failure(message: string): BatchError {
+  return { code: 'model_not_found', message, param: 'body.model', line: 1 };
+}
+
+function hash(text: string): string {
+  return hex(workerdCrypto.sha256(new TextEncoder().encode(text)));
+}
+
+async function textOf(content: AsyncIterable<Uint8Array>): Promise<string | undefined> {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+  let [text, bytes] = ['', 0];
+  try {
+    for await (const piece of content) {
+      bytes += piece.length;
+      if (bytes > FUNCTION_MAX_BYTES) return undefined;
+      text += decoder.decode(piece, { stream: true });
+    }
+    return text + decoder.decode();
+  } catch (error) {
+    if (error instanceof TypeError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,148 @@
+import type { NodeContexts } from '../../../shared/batch/function-context.ts';
+import { contextWarmth } from '../../../shared/batch/function-context.ts';
+import { leaseRank, type NodeTier, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
+import { nextBatch, nextFunctionBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
+import { DemandNotifier } from '../../factory/demand-notifier.ts';
+import type { BacklogDemand } from '../../factory/demand-signals.ts';
+import { GatewayObject } from '../../platform/gateway-object.ts';
+import type { FunctionLeaseRequest } from './lease-lines.ts';
+
+/** Maximum batches in one queue. */
+const CONTENDERS_MAX = 10_000;
+/** Maximum nodes that wait for a batch concurrently. */
+const WAITING_MAX = 4_096;
+/** Maximum busy nodes that are reported to an autoscaler. */
+const NODES_MAX = 2_000;
+
+interface Entry {
+  contender: QueuedBatch;
+  until: number;
+  /** Sessions that currently run lines of the batch. */
+  nodes: readonly string[];
+  /** When a node last leased lines of the batch, or when the batch first needed a node; milliseconds. */
+  servedMs: number;
+}
+
+interface WaitingNode {
+  tier: NodeTier;
+  held: NodeContexts | undefined;
+  wake(): void;
+}
+
+/**
+ * The queue of batches that need nodes of one model, or that run functions. Only in memory: each batch repeats its
+ * offer every few seconds while it has open lines, and an offer that is not repeated is dropped.
+ */
+export class BatchQueueObject extends GatewayObject {
+  readonly #contenders = new Map<string, Entry>();
+  readonly #waiting = new Set<WaitingNode>();
+  /** Notifies autoscalers of the demand, because they may have to start nodes for these batches. */
+  readonly #notifier = new DemandNotifier({
+    env: this.env,
+    clock: this.ctx.clock,
+    tell: (factory) => factory.backlog(this.ctx.name, this.#backlog()),
+    lasts: () => this.#contenders.size > 0,
+  });
+
+  /** Adds or renews the offer of a batch. @param nodes sessions that run lines of the batch */
+  offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
+    const known = this.#contenders.get(queued.id);
+    if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
+    this.#contenders.set(queued.id, {
+      contender: queued,
+      until,
+      nodes,
+      servedMs: known?.servedMs ?? this.ctx.clock.now(),
+    });
+    if (known === undefined) this.#notifier.news();
+    if (queued.waiting === 0 && queued.late !== true) return;
+    for (const node of [...this.#waiting]) this.#wakeNodes(node, queued);
+  }
+
+  /**
+   * Nodes of a better tier, or with the right context, are woken first, so that they ask before the other nodes are
+   * woken.
+   */
+  #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
+    const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
+    const delayMs = offerDelayMs(leaseRank(warmth, tier));
+    if (delayMs === 0) wake();
+    else this.ctx.clock.after(delayMs, wake);
+  }
+
+  /**
+   * Returns the id of the batch from which a node gets lines next.
+   * @param skip batches that had nothing for this node just now
+   */
+  next(skip: readonly string[]): string | null {
+    const now = this.ctx.clock.now();
+    const waitingBatches = this.#waitingBatches(skip, now);
+    // A batch without waiting lines may still have a late chunk, which a second node can run in parallel.
+    const found = nextBatch(waitingBatches, now) ?? waitingBatches.find(({ leased }) => leased > 0);
+    return found?.id ?? null;
+  }
+
+  nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest): string | null {
+    const now = this.ctx.clock.now();
+    const waitingBatches = this.#waitingBatches(skip, now).filter(
+      ({ project }) => owners === undefined || owners.includes(project),
+    );
+    const served = (id: string) => this.#contenders.get(id)?.servedMs ?? now;
+    const late = () => waitingBatches.find(({ leased, context = '' }) => leased > 0 && !held.broken.includes(context));
+    return (nextFunctionBatch(waitingBatches, held, now, served) ?? late())?.id ?? null;
+  }
+
+  #waitingBatches(skip: readonly string[], now: number): QueuedBatch[] {
+    this.#forget(now);
+    return [...this.#contenders.values()].map(({ contender: queued }) => queued).filter(({ id }) => !skip.includes(id));
+  }
+
+  #forget(now: number): void {
+    for (const [id, { until }] of this.#contenders) if (until <= now) this.#contenders.delete(id);
+  }
+
+  #backlog(): BacklogDemand {
+    const now = this.ctx.clock.now();
+    this.#forget(now);
+    const entries = [...this.#contenders.values()];
+    const sum = (of: (queued: QueuedBatch) => number) => entries.reduce((all, one) => all + of(one.contender), 0);
+    const ends = Math.min(...entries.map(({ contender: queued }) => queued.expiresMs));
+    return {
+      lines: sum(({ waiting, leased }) => waiting + leased),
+      deadlineMs: entries.length === 0 ? 0 : Math.max(0, ends - now),
+      linesPerS: sum(({ linesPerS }) => linesPerS),
+      nodes: [...new Set(entries.flatMap(({ nodes }) => nodes))].slice(0, NODES_MAX),
+    };
+  }
+
+  /** Records a lease until the batch itself reports it in its next offer. */
+  leased(id: string, lines: number): void {
+    const entry = this.#contenders.get(id);
+    if (entry === undefined) return;
+    const { contender: queued } = entry;
+    const waiting = Math.max(0, queued.waiting - lines);
+    entry.contender = { ...queued, waiting, leased: queued.leased + lines };
+    entry.servedMs = this.ctx.clock.now();
+  }
+
+  /**
+   * Resolves when a batch offers lines, or after `ms`.
+   * @param held contexts of a node that runs functions; null: the node has an engine
+   */
+  wait(ms: number, tier: NodeTier, held: NodeContexts | null): Promise<void> {
+    if (this.#waiting.size >= WAITING_MAX) return Promise.resolve();
+    return new Promise((resolve) => {
+      const node: WaitingNode = {
+        tier,
+        held: held ?? undefined,
+        wake: () => {
+          this.#waiting.delete(node);
+          cancel();
+          resolve();
+        },
+      };
+      const cancel = this.ctx.clock.after(ms, node.wake);
+      this.#waiting.add(node);
+    });
+  }
+}

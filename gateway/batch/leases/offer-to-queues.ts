@@ -1,0 +1,44 @@
+import type { QueuedBatch } from '../../../shared/batch/next-batch.ts';
+import type { Env } from '../../env.ts';
+import type { BatchRecord } from '../batch-record.ts';
+import type { BatchSpec } from '../batch-spec.ts';
+import { queueOf } from './lease-lines.ts';
+
+/** The announcement of a batch to the queues of its models. */
+interface Offer {
+  contender: QueuedBatch;
+  /** Sessions that currently run lines of the batch. */
+  nodes: string[];
+  queues: string[];
+}
+
+/** Returns the announcement; undefined: the batch has no open line. */
+export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Offer | undefined {
+  const { ledger, state, demands } = record;
+  const { open, waiting } = ledger;
+  if (open === 0) return undefined;
+  return {
+    contender: {
+      id: spec.id,
+      project: spec.owner,
+      expiresMs: state.times.expires_at * 1_000,
+      waiting,
+      leased: open - waiting,
+      linesPerS: record.linesPerS(nowMs),
+      late: waiting === 0 && ledger.isLate(nowMs),
+      ...(record.function === undefined ? {} : { context: record.function.context }),
+    },
+    nodes: [...new Set(ledger.leases.map(({ lease }) => lease.node))],
+    queues: [...new Set(demands.map(({ model }) => queueOf(spec.endpoint, model)))],
+  };
+}
+
+/** Sends an announcement to the queues. Failures are ignored: the batch announces again at its next check. */
+export async function notifyQueues(
+  env: Env,
+  { contender: queued, nodes, queues }: Offer,
+  untilMs: number,
+): Promise<void> {
+  const told = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
+  await Promise.allSettled(told);
+}

@@ -1,0 +1,130 @@
+import { createHash } from 'node:crypto';
+import { inArray } from 'drizzle-orm';
+import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
+import type { LineErrorCode } from '../../shared/batch/line-results.ts';
+import { database, queryOrUnavailable } from '../accounts/database.ts';
+import { readGatewaySettings } from '../accounts/gateway-settings.ts';
+import type { Env } from '../env.ts';
+import { fileBytesInFlight } from '../files/bytes-in-flight.ts';
+import { quotaUse } from '../files/file-quota.ts';
+import { files } from '../files/file-tables.ts';
+import { storeOf } from '../files/store-access.ts';
+import type { BatchRecord } from './batch-record.ts';
+import type { BatchSpec, WrittenFiles } from './batch-spec.ts';
+import { outputLines } from './output-lines.ts';
+import { FileQuotaError } from './step-failures.ts';
+
+/** Default lifetime of output files. */
+const OUTPUT_S = 30 * 86_400;
+/** Extra bytes for lines without a response: each needs its `custom_id`, which the input contains, and one sentence. */
+const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
+
+/** Approximate bytes of the text around a result: ids and names. */
+const NAME_BYTES = 256;
+
+const KINDS = ['output', 'error'] as const;
+
+interface FinishOptions {
+  env: Env;
+  record: BatchRecord;
+  spec: BatchSpec;
+  /** Error code of lines without a result. */
+  unexecuted: LineErrorCode;
+  /** True if lines get no `custom_id` when the input cannot be read any more. */
+  mayLackInput: boolean;
+  /** True if the batch waits for free quota when its results do not fit into the owner's quota. */
+  mayWait: boolean;
+  nowMs: number;
+}
+
+/**
+ * Writes the output and the error file. A file's id is null if the file would be empty. The ids are derived from the
+ * batch's id, so a gateway that is killed in between writes the same files again.
+ */
+export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
+  const { owner } = options.spec;
+  const { most, wanted } = await roomOf(options);
+  const end = fileBytesInFlight.take(owner, Math.min(most, wanted), options.nowMs);
+  try {
+    return await writeBoth(options, most);
+  } finally {
+    end();
+  }
+}
+
+async function writeBoth(options: FinishOptions, most: number): Promise<WrittenFiles> {
+  const { total, completed } = options.record.state.counts;
+  const leftOut = new Set<number>();
+  const output = completed === 0 ? undefined : await write(options, most, true, leftOut);
+  const hasErrors = total > completed || leftOut.size > 0;
+  const errors = hasErrors ? await write(options, most - (output?.bytes ?? 0), false, leftOut) : undefined;
+  return { outputFileId: output?.id ?? null, errorFileId: errors?.id ?? null, leftOut: leftOut.size };
+}
+
+/** Returns how many bytes the results may occupy, and about how many they need. @throws FileQuotaError, ApiError 503 */
+async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
+  const { counts, resultBytes = 0 } = record.state;
+  const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
+  // Without a response no quota is needed, and a canceled batch must be able to end while the database is unavailable.
+  if (resultBytes === 0) return { most: record.maxBytes, wanted };
+  const { files: limits } = await readGatewaySettings(env, nowMs);
+  const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
+  const room = Math.max(0, limits.bytes - used - fileBytesInFlight.of(spec.owner, nowMs));
+  if (room >= wanted || !mayWait) return { most: Math.min(record.maxBytes, room), wanted };
+  throw new FileQuotaError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
+}
+
+/** Returns the bytes of the batch's files that an earlier try wrote. They will be overwritten. @throws ApiError 503 */
+async function writtenBytes(env: Env, batch: string): Promise<number> {
+  const ids = KINDS.map((kind) => resultFileId(batch, kind));
+  const rows = await queryOrUnavailable(
+    database(env).select({ bytes: files.bytes }).from(files).where(inArray(files.id, ids)),
+  );
+  return rows.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Discards the files of a deleted batch, even if they were just being written. The next sweep deletes them. */
+export async function discardFiles(env: Env, batch: string, nowMs: number): Promise<void> {
+  const ids = KINDS.map((kind) => resultFileId(batch, kind));
+  await queryOrUnavailable(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));
+}
+
+function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {
+  return `file-${createHash('sha256').update(`${batch}/${kind}`).digest('hex').slice(0, 24)}`;
+}
+
+async function write(
+  { env, record, spec, unexecuted, mayLackInput, nowMs }: FinishOptions,
+  maxBytes: number,
+  successes: boolean,
+  leftOut: Set<number>,
+): Promise<{ id: string; bytes: number }> {
+  const store = storeOf(env);
+  const id = resultFileId(spec.id, successes ? 'output' : 'error');
+  const lines = outputLines({
+    batch: spec.id,
+    input: spec.inputFileId,
+    store,
+    chunks: record.ledger.chunks,
+    results: (chunk) => record.results(chunk),
+    successes,
+    unexecuted,
+    mayLackInput,
+    leftOut,
+    maxBytes,
+    ...(record.state.givenUp === undefined ? {} : { why: record.state.givenUp.why }),
+  });
+  const { bytes } = await store.put(id, lines, maxBytes + WITHOUT_ANSWERS_BYTES);
+  const row = {
+    id,
+    owner: spec.owner,
+    createdBy: spec.account.keyId,
+    purpose: 'batch_output',
+    filename: `${spec.id}_${successes ? 'output' : 'error'}.jsonl`,
+    bytes,
+    createdAt: nowMs,
+    expiresAt: nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000,
+  };
+  await queryOrUnavailable(database(env).insert(files).values(row).onConflictDoUpdate({ target: files.id, set: row }));
+  return { id, bytes };
+}

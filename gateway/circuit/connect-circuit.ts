@@ -1,0 +1,41 @@
+import { hex } from '../../shared/lattice/byte-codec.ts';
+import { SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { CIRCUIT_NAME } from '../../shared/wire/gateway-circuit.ts';
+import type { Env } from '../env.ts';
+import type { Background } from '../platform/object-context.ts';
+import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
+import { readTicket, TICKET_HEADER } from '../registry/read-ticket.ts';
+import { AUDIENCE_HEADER } from '../registry/socket-headers.ts';
+import { issuersView } from '../registry/views/issuers-view.ts';
+import { CALLEE_HEADER } from './circuit-object.ts';
+
+/**
+ * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the
+ * session itself, which received the name on its tunnel. Both connect to one circuit object, where each proves that it
+ * owns its ticket's session.
+ * @throws ApiError 400, 403, 404 if this host has no circuits, 410, 503; another protocol version gets 426
+ */
+export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
+  const calls = SESSION_PATTERN.test(to);
+  if (env.CIRCUIT === undefined || !(calls || CIRCUIT_NAME.test(to)))
+    throw new ApiError('not_found', 'There is no such circuit here.');
+  const mismatch = checkUpgrade(request);
+  if (mismatch !== undefined) return mismatch;
+  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  const name = calls ? newName() : to;
+  const headers = {
+    upgrade: 'websocket',
+    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
+    [AUDIENCE_HEADER]: `circuit:${audienceOf(request)}`,
+    ...(calls ? { [CALLEE_HEADER]: to } : {}),
+  };
+  const answer = await env.CIRCUIT.getByName(name).fetch('https://circuit/join', { headers });
+  if (answer.status >= 400) throw new ApiError('not_found', 'There is no such circuit here.');
+  return answer;
+}
+
+/** Creates a circuit's name of 128 random bits. */
+function newName(): string {
+  return hex(crypto.getRandomValues(new Uint8Array(16)));
+}

@@ -1,0 +1,132 @@
+/** `otela-gateway trace plot` and `trace sample`. */
+import { createReadStream, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as z from 'zod';
+import { chartsSvg } from '../../../shared/text/svg-chart.ts';
+import { type ApiTarget, askGateway, ClientError } from '../api-client.ts';
+import { LISTED_NODE, listedNodes } from '../read-nodes.ts';
+import { isStdoutClosed } from '../stdout.ts';
+import { readTraceLine } from './read-trace-line.ts';
+import { type NodeSample, sampleSchema, TraceFigures } from './trace-figures.ts';
+
+interface PlotOptions {
+  trace: Readable | undefined;
+  /** Path of the output of `trace sample`; undefined: no figures of nodes. */
+  nodes: string | undefined;
+  /** Models whose class is `reasoning` in the operator's settings. */
+  reasoning: ReadonlySet<string>;
+  /** Output directory for the SVG files and the numbers. */
+  out: string;
+}
+
+/** @throws ClientError for a line that is not from a trace */
+export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): Promise<void> {
+  const figures = new TraceFigures(reasoning);
+  if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
+  if (nodes !== undefined)
+    await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))), nodes);
+  const all = figures.figures();
+  if (all.length === 0) throw new ClientError('there is no line of a request or a node in it: nothing is plotted');
+  mkdirSync(out, { recursive: true });
+  for (const { name, charts, facts } of all) {
+    writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
+    writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ name, facts, charts }, null, 1)}\n`);
+    console.log(join(out, `${name}.svg`));
+  }
+  if (figures.truncated) console.error('a long trace: minutes are told by its first six million');
+}
+
+/** @throws ClientError with the number of the line that cannot be read */
+export async function eachLine(source: Readable, take: (line: string) => void, what = 'a trace'): Promise<void> {
+  let number = 0;
+  // The source's error ends the loop over lines, and is not reported anywhere else.
+  const failed = new Promise<never>((_, reject) =>
+    source.once('error', (error) => reject(new ClientError(error.message))),
+  );
+  const reading = (async () => {
+    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      if (line.trim() === '') continue;
+      try {
+        take(line);
+      } catch (error) {
+        throw new ClientError(`line ${number} is no line of ${what}: ${whyNot(error)}: ${line.slice(0, 80)}`);
+      }
+    }
+  })();
+  await Promise.race([reading, failed]);
+}
+
+/** Returns the name of the first column with an invalid value. */
+function whyNot(error: unknown): string {
+  const [issue] = error instanceof z.ZodError ? error.issues : [];
+  return issue === undefined ? 'no JSON' : `${issue.path.join('.')}: ${issue.message}`;
+}
+
+const modelsSchema = z.object({
+  data: z.array(
+    z.looseObject({ model: z.string().optional(), id: z.string().optional(), class: z.string().optional() }),
+  ),
+});
+
+/** Returns the models whose class is `reasoning` in the gateway's settings. */
+export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
+  const { data } = modelsSchema.parse(await askGateway({ ...target, path: '/admin/models' }, 'GET', ''));
+  return new Set(data.flatMap((one) => (one.class === 'reasoning' ? [one.id ?? one.model ?? ''] : [])));
+}
+
+const nodeSchema = z.looseObject({
+  ...LISTED_NODE,
+  in_flight: z.number().nullable(),
+  load: z.looseObject({ running: z.number(), kv_use: z.number().nullable() }).nullable(),
+  hardware: z.looseObject({ gpus: z.array(z.unknown()) }),
+});
+const telemetrySchema = z.looseObject({
+  gpus: z.array(z.looseObject({ power_w: z.number().nullable().optional() })).nullable(),
+});
+
+/** Prints one line of JSON per serving node. Repeats if `everyMs` is set. */
+export async function sampleNodes(target: ApiTarget, everyMs: number | undefined): Promise<void> {
+  const nodesDoor = { ...target, path: '/admin/nodes' };
+  do {
+    const timestamp = new Date().toISOString();
+    for await (const node of listedNodes(
+      nodesDoor,
+      new URLSearchParams({ state: 'SERVING', limit: '1000' }),
+      nodeSchema,
+    )) {
+      const { session, provider, cluster, in_flight, load, hardware } = node;
+      const sample: NodeSample & Record<string, unknown> = {
+        timestamp,
+        session,
+        provider,
+        cluster,
+        gpus: hardware.gpus.length,
+        // A node without requests reports no load, so it counts as idle.
+        busy: (load?.running ?? 0) > 0 || (in_flight ?? 0) > 0,
+        kv_use: load?.kv_use ?? null,
+        power_w: await powerOf(nodesDoor, session),
+      };
+      console.log(JSON.stringify(sample));
+      if (isStdoutClosed()) return;
+    }
+    if (everyMs !== undefined) await sleep(everyMs);
+  } while (everyMs !== undefined && !isStdoutClosed());
+}
+
+/** Power of all GPUs of a node in watts. Null: the agent cannot be reached, or a GPU has no value. */
+async function powerOf(target: ApiTarget, session: string): Promise<number | null> {
+  try {
+    const { gpus } = telemetrySchema.parse(await askGateway(target, 'GET', `/${session}/telemetry`));
+    if (gpus === null || gpus.length === 0) return null;
+    return gpus.reduce<number | null>(
+      (sum, { power_w }) => (sum === null || power_w == null ? null : sum + power_w),
+      0,
+    );
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,96 @@
+/** Accepts agents' WebSockets: the app decides about the request, and `ws` performs the handshake. */
+import { type IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer } from 'ws';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
+import { app } from '../../app.ts';
+import type { Env } from '../../env.ts';
+import type { Background } from '../../platform/object-context.ts';
+import type { ClientConnections } from './client-connections.ts';
+import { answerUnreadable, findAmbiguity } from './malformed-requests.ts';
+import { upgradeOf } from './node-sockets.ts';
+
+/** Maximum bytes for `ws`. Messages above our own, lower limit are refused by the reader, which reports the reason. */
+const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
+
+interface UpgradeOptions {
+  env: Env;
+  background: Background;
+  encrypted: boolean;
+  connections: ClientConnections;
+}
+
+export class Upgrades {
+  readonly #options: UpgradeOptions;
+  readonly #sockets = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: SOCKET_MESSAGE_MAX_BYTES,
+  });
+  #closing = false;
+
+  constructor(options: UpgradeOptions) {
+    this.#options = options;
+  }
+
+  /** From now on no WebSocket is accepted. */
+  close(): void {
+    this.#closing = true;
+  }
+
+  /** Handles an upgrade request. Never rejects. */
+  async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    socket.on('error', () => {}); // the event 'close' follows
+    const ambiguous = findAmbiguity(message);
+    if (ambiguous !== undefined)
+      return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
+    if (this.#options.connections.of(message.socket)?.last) return void socket.destroy();
+    const response = new ServerResponse(message);
+    const answer = await this.#answer(message);
+    const upgrade = upgradeOf(answer);
+    if (upgrade === undefined || this.#closing) {
+      upgrade?.socket.settle();
+      response.assignSocket(socket as Socket);
+      response.on('finish', () => socket.end());
+      response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });
+      return void response.end(Buffer.from(await answer.arrayBuffer()));
+    }
+    const headers = (lines: string[]) => {
+      for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
+    };
+    // handleUpgrade writes the head before it returns, so the listener is set before.
+    this.#sockets.once('headers', headers);
+    const place = this.#options.connections.of(message.socket);
+    if (place !== undefined) {
+      this.#options.connections.prove(place); // the agent's ticket proves the connection
+      place.upgraded = true;
+    }
+    try {
+      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
+    } finally {
+      this.#sockets.removeListener('headers', headers);
+      upgrade.socket.settle();
+    }
+  }
+
+  async #answer(message: IncomingMessage): Promise<Response> {
+    const { env, background, encrypted } = this.#options;
+    const scheme = encrypted ? 'https' : 'http';
+    try {
+      const url = new URL(message.url ?? '/', `${scheme}://${message.headers.host ?? 'localhost'}`);
+      const request = new Request(url, { headers: plainHeaders(message) });
+      const context = { passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
+      return await app.fetch(request, env, context);
+    } catch (error) {
+      console.error(error);
+      return new Response('bad request', { status: 400 });
+    }
+  }
+}
+
+function plainHeaders({ headers }: IncomingMessage): [string, string][] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, typeof value === 'string' ? value : value.join(', ')] as [string, string]],
+  );
+}

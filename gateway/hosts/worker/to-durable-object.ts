@@ -1,0 +1,35 @@
+import { DurableObject } from 'cloudflare:workers';
+import type { Env } from '../../env.ts';
+import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../platform/gateway-object.ts';
+import { withFileStore } from './with-file-store.ts';
+import { WorkerContext } from './worker-context.ts';
+
+/** The runtime's type of an object: a Durable Object that forwards each method. */
+type Durable<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> & Omit<T, 'ctx' | 'env'>;
+
+/**
+ * Makes `Room`, a GatewayObject class, a Durable Object class. The runtime only calls methods on the prototype, so
+ * every public method is defined there.
+ */
+export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
+  class Hosted extends DurableObject<Env> {
+    readonly room: T & ObjectHandlers;
+
+    constructor(ctx: DurableObjectState, env: Env) {
+      super(ctx, env);
+      const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
+      this.room = new Room(new WorkerContext(ctx, ring), withFileStore(env));
+    }
+  }
+  for (const name of Object.getOwnPropertyNames(Room.prototype)) {
+    if (name === 'constructor') continue;
+    Object.defineProperty(Hosted.prototype, name, {
+      value(this: Hosted, ...args: unknown[]): unknown {
+        const method: unknown = Reflect.get(this.room, name);
+        if (typeof method !== 'function') throw new TypeError(`${name} is no method`);
+        return Reflect.apply(method, this.room, args) as unknown;
+      },
+    });
+  }
+  return Hosted as unknown as Durable<T>;
+}

@@ -1,0 +1,58 @@
+/** `GET /metrics`: scraped by Prometheus, the same on both hosts. */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { Hono } from 'hono';
+import { MetricStore } from '../../shared/metrics/metric-store.ts';
+import { CONTENT_TYPE, exposition } from '../../shared/metrics/prometheus-exposition.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { isRoleAtLeast, requireScope } from '../accounts/account.ts';
+import { authenticateUncached } from '../accounts/authenticate.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { answerOf } from './health-routes.ts';
+import { FAMILIES } from './metric-families.ts';
+import { OBSERVE_NAME } from './metrics-reporter.ts';
+import { addNodeMetrics } from './node-metrics.ts';
+import { addProcessMetrics } from './process-metrics.ts';
+import { metricsReporter, noteStorage } from './request-log.ts';
+
+export const metricsRoutes = new Hono<{ Bindings: Env }>();
+
+metricsRoutes.get('/metrics', async (c) => {
+  await permit(c.env, c.req.raw);
+  await metricsReporter.flush(c.env);
+  // Either source suffices for a page: metrics of a source that does not answer are missing, and an alert can detect
+  // that.
+  const [counted, census] = await Promise.all([
+    answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
+    answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
+  ]);
+  if (counted === undefined && census === undefined)
+    throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
+  const metrics = new MetricStore();
+  if (counted !== undefined) metrics.merge(counted);
+  else noteStorage(metrics); // The storage may be the reason why the object does not answer.
+  if (census !== undefined) addNodeMetrics(metrics, census);
+  addProcessMetrics(metrics);
+  return c.body(exposition(FAMILIES, metrics), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
+});
+
+/** Requires the metrics token, or an operator's key that may read. @throws ApiError 401, 403, 503 */
+async function permit(env: Env, request: Request): Promise<void> {
+  const [, token] = /^Bearer (\S{1,512})$/i.exec(request.headers.get('authorization') ?? '') ?? [];
+  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // A secret read from a file may end with a line feed.
+  if (token !== undefined && wanted !== undefined && wanted !== '' && isSame(token, wanted)) return;
+  const account = await authenticateUncached(env, request, Date.now());
+  if (!isRoleAtLeast(account.role, 'operator')) {
+    throw new ApiError('permission_denied', 'This needs the metrics token, or a key of an operator.');
+  }
+  requireScope(account, 'admin:read', 'admin');
+}
+
+/** Compares hashes, which have the same length and reveal nothing, so that the time does not depend on the input. */
+function isSame(given: string, wanted: string): boolean {
+  return timingSafeEqual(digest(given), digest(wanted));
+}
+
+function digest(text: string) {
+  return createHash('sha256').update(text).digest();
+}

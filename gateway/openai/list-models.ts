@@ -1,0 +1,138 @@
+import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
+import { isLoading, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
+import { isTrusted } from '../../shared/routing/trusted-providers.ts';
+import { type Account, mayUseModel } from '../accounts/account.ts';
+import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError } from '../accounts/model-access.ts';
+import { trustOf } from '../accounts/trusted-providers.ts';
+import { coldModelFor } from '../factory/cold-models.ts';
+import type { StartableModel } from '../factory/startable-models.ts';
+import type { RegistrySnapshot } from '../registry/snapshot.ts';
+import { aliasesOf } from '../routing/aliases-and-fallbacks.ts';
+
+interface Model {
+  id: string;
+  object: 'model';
+  created: number;
+  owned_by: string;
+  /** RFC 3339. From `deprecated_at` on new work should use another model; from `sunset_at` on requests are refused. */
+  deprecated_at?: string;
+  sunset_at?: string;
+  successor?: string;
+  always_on?: true;
+  state?: 'ready';
+}
+
+interface LoadingModel extends Omit<Model, 'state'> {
+  state: 'loading';
+  loading_ms: number;
+  /** Estimated from earlier starts; null: unknown. */
+  ready_in_ms: number | null;
+}
+
+/** A model that an autoscaler starts for a request. */
+interface ColdModel extends Omit<Model, 'state'> {
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
+  /** From a request that starts it, or from now if it is already starting; null: unknown. */
+  ready_in_ms: number | null;
+  /** Loaded share of its weights, 0 to 100; null: unknown. */
+  loaded_percent: number | null;
+  /** True if a request with this key starts it. */
+  may_start: boolean;
+}
+
+/** True if this account may see the model: it is on the account's lists, not reserved for others, and not retired. */
+function isListed({ settings }: RegistrySnapshot, account: Account, id: string): boolean {
+  return mayUseModel(account, id) && hasAccess(settings, account, id) && !isRetired(settings, id, Date.now());
+}
+
+/**
+ * Models that this account may use and that a node which it trusts serves now, by name; also under their aliases for
+ * this account.
+ */
+function servedModels(view: RegistrySnapshot, account: Account): Model[] {
+  const trust = trustOf(account, [], view.settings);
+  const served = new Map<string, Model>();
+  for (const entry of view.nodes.entries()) {
+    if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
+    for (const { id, state } of entry.models) {
+      if (state !== 'ready' || served.has(id)) continue;
+      const created = Math.floor(Date.parse(entry.joined_at) / 1000);
+      served.set(id, { id, object: 'model', created, owned_by: entry.provider });
+    }
+  }
+  const models = new Map([...served].filter(([id]) => isListed(view, account, id)));
+  for (const [id, model] of aliasesOf(account, view.settings)) {
+    const meant = served.get(model);
+    if (meant !== undefined && isListed(view, account, model)) models.set(id, { ...meant, id });
+  }
+  for (const [id, model] of models) models.set(id, { ...model, ...modelLifecycle(view.settings, id) });
+  return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** Models that no node serves yet and that a node is loading, by name. */
+function loadingModels(view: RegistrySnapshot, account: Account, now: number): LoadingModel[] {
+  const trust = trustOf(account, [], view.settings);
+  const found: LoadingModel[] = [];
+  for (const [id, nodes] of view.nodes.models()) {
+    const start = isListed(view, account, id) ? modelStart(nodes, trust, now) : undefined;
+    const first = start && nodes.all.find((entry) => isLoading(entry, id) && isTrusted(trust, entry));
+    if (start === undefined || first === undefined) continue;
+    const created = Math.floor(Date.parse(first.joined_at) / 1000);
+    const estimate = { loading_ms: start.runningMs, ready_in_ms: remainingMs(start) ?? null };
+    found.push({ id, object: 'model', created, owned_by: first.provider, state: 'loading', ...estimate });
+  }
+  return found;
+}
+
+function coldModels(view: RegistrySnapshot, account: Account, known: readonly StartableModel[]): ColdModel[] {
+  const trust = trustOf(account, [], view.settings);
+  const ids = new Set(known.map(({ id }) => id).filter((id) => isListed(view, account, id)));
+  return [...ids].flatMap((id) => {
+    const cold = coldModelFor(id, known, trust, account);
+    const owner = known.find((one) => one.id === id)?.provider ?? '';
+    if (cold === undefined) return [];
+    const { state, readyInMs, percent, mayStart } = cold;
+    const estimate = { ready_in_ms: readyInMs ?? null, loaded_percent: percent ?? null, may_start: mayStart };
+    return [{ id, object: 'model' as const, created: 0, owned_by: owner, state, ...estimate }];
+  });
+}
+
+/**
+ * `GET /v1/models`. `startable`: with `?state=all`, also models that are loading, and these models that an autoscaler
+ * starts.
+ */
+export function listModels(
+  view: RegistrySnapshot,
+  account: Account,
+  startable: readonly StartableModel[] | undefined,
+): { object: 'list'; data: (Model | LoadingModel | ColdModel)[] } {
+  const served = servedModels(view, account);
+  if (startable === undefined) return { object: 'list', data: served };
+  const ready = served.map((model) => ({ ...model, state: 'ready' as const }));
+  const here = new Set(ready.map(({ id }) => id));
+  const cold = coldModels(view, account, startable).filter(({ id }) => !here.has(id));
+  for (const { id } of cold) here.add(id);
+  const loading = loadingModels(view, account, Date.now()).filter(({ id }) => !here.has(id));
+  const data = [...ready, ...cold, ...loading];
+  return { object: 'list', data: data.sort((a, b) => (a.id < b.id ? -1 : 1)) };
+}
+
+/** `GET /v1/models/{id}`; ids may contain slashes. @throws ApiError model_not_found, model_starting */
+export function retrieveModel(
+  view: RegistrySnapshot,
+  account: Account,
+  id: string,
+  startable: readonly StartableModel[],
+): Model | ColdModel {
+  const model = servedModels(view, account).find((served) => served.id === id);
+  if (model === undefined) {
+    const cold = coldModels(view, account, startable).find((one) => one.id === id);
+    if (cold !== undefined) return cold;
+    const start =
+      isListed(view, account, id) && findModelStart(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
+    if (start) throw modelStartingError(start);
+    requireListed(view.settings, account, id, Date.now());
+    throw unknownModelError(id);
+  }
+  return model;
+}

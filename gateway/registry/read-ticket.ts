@@ -1,0 +1,70 @@
+/** The tickets that agents send when they connect. */
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import type { CertificateCache } from '../../shared/lattice/gateway-certificate.ts';
+import { LatticeError } from '../../shared/lattice/lattice-error.ts';
+import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
+import type { ListedIssuer } from './listed-issuers.ts';
+import type { RegistrySnapshot } from './snapshot.ts';
+
+export const TICKET_HEADER = 'x-otela-ticket';
+export const PROTOCOL_HEADER = 'x-otela-protocol';
+
+/** The lattice clears it when it is full. */
+const certificates: CertificateCache = new Map();
+
+interface ShownTicket {
+  ticket: Ticket;
+  issuer: ListedIssuer;
+  view: RegistrySnapshot;
+}
+
+/**
+ * The ticket of a request: signed by a listed issuer, not expired, its session not LEFT according to the view. Tickets
+ * are public, so the sender still has to prove that it has the session's key. `viewFor` returns a view that should know
+ * the issuer, so that an issuer that was just listed is not refused.
+ * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; errors of `viewFor`
+ */
+export async function readTicket(
+  request: Request,
+  viewFor: (issuer: string) => Promise<RegistrySnapshot>,
+  now: number,
+): Promise<ShownTicket> {
+  const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
+  if (bytes === undefined || bytes.length === 0)
+    throw new ApiError('invalid_request', `${TICKET_HEADER} holds no ticket. Get one with POST /agent/admit.`);
+  const ticket = opened(bytes);
+  const view = await viewFor(ticket.issuer);
+  const issuer = view.issuers.get(ticket.issuer);
+  if (issuer === undefined)
+    throw new ApiError('permission_denied', 'The issuer of this ticket is not listed at this gateway.');
+  if (ticket.expires * 1000 <= now) throw over('its ticket has ended');
+  if (view.nodes.get(ticket.session)?.state === 'LEFT') throw over('it has left');
+  return { ticket, issuer, view };
+}
+
+function opened(bytes: Uint8Array): Ticket {
+  try {
+    return openTicket(bytes, workerdCrypto, certificates);
+  } catch (error) {
+    if (!(error instanceof LatticeError)) throw error;
+    throw new ApiError('invalid_request', `This ticket is not good: ${error.message}.`, { cause: error });
+  }
+}
+
+/** RFC 9110 §15.5.11: the agent needs a new session. */
+function over(why: string): ApiError {
+  return new ApiError('session_over', `This session is over: ${why}. Ask for a new one with POST /agent/admit.`);
+}
+
+/** RFC 9110 §15.5.22. The agent prints the message and ends. Undefined: the protocol versions match. */
+export function versionMismatch(protocol: string | null): Response | undefined {
+  if (protocol === String(PROTOCOL_VERSION)) return undefined;
+  const theirs = protocol === null ? 'none' : protocol.slice(0, 16);
+  const older = Number(theirs) < PROTOCOL_VERSION;
+  const message = `This gateway speaks tunnel protocol ${PROTOCOL_VERSION}, the agent ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
+  const error = { message, type: 'invalid_request_error', param: PROTOCOL_HEADER, code: 'protocol_mismatch' };
+  return Response.json({ error }, { status: 426, headers: { upgrade: 'websocket' } });
+}

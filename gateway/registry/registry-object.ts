@@ -1,0 +1,317 @@
+import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
+import { type MembershipSettings, tunedOptions } from '../../shared/gossip/index.ts';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
+import type { LiveState } from '../../shared/routing/node-load.ts';
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import { isAlwaysOn } from '../accounts/model-access.ts';
+import type { Env } from '../env.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
+import { writeIfPossible } from '../platform/storage/storage-health.ts';
+import { nowS } from '../platform/unix-time.ts';
+import type { AlarmClock } from './alarm-clock.ts';
+import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
+import type { GossipSockets } from './gossip/gossip-sockets.ts';
+import type { GossipTuning } from './gossip-tuning.ts';
+import type { IssuerAuthority } from './issuer-authority.ts';
+import { TICKET_HEADER } from './read-ticket.ts';
+import type { RegistryCounters } from './registry-counters.ts';
+import { createRegistryParts } from './registry-parts.ts';
+import type { PathState } from './session-reachability.ts';
+import type { Membership, NewNode, PublishResult } from './session-registry.ts';
+import { type OrderReply, orderFor } from './sign-order.ts';
+import type { CarriedSettings } from './snapshot-settings.ts';
+import type { SnapshotDelta } from './snapshot-store.ts';
+import { AUDIENCE_HEADER } from './socket-headers.ts';
+import type { LogTail, LogTails } from './views/engine-log-tails.ts';
+import { lookUpSessions, type SessionLookup, type SessionPage } from './views/find-sessions.ts';
+import { type NodeCensus, takeCensus } from './views/node-census.ts';
+import type { HistoryEvent, HistoryQuery, NodeEventLog } from './views/node-event-log.ts';
+
+/**
+ * One replica of the registry: the gateway's gossip peer. Requests never call it; isolates read its snapshots as
+ * differences.
+ *
+ * Survives eviction: the lattice, the shown state of sessions, gossip's memory, which token admitted which session, the
+ * last output of failed engines, the history of nodes, and the issuer's keys if the environment has none. All of it is
+ * in SQLite, read at start, and written with a delay.
+ */
+export class RegistryObject extends GatewayObject {
+  readonly #authority: IssuerAuthority;
+  readonly #tuning: GossipTuning;
+  readonly #logs: LogTails;
+  readonly #history: NodeEventLog;
+  readonly #clock: AlarmClock;
+  readonly #members: Membership;
+  readonly #sockets: GossipSockets;
+  readonly #gossip: GatewayGossipDriver;
+  readonly #paths: PathState;
+  readonly #settings: CarriedSettings;
+  #snapshots = 0;
+  #words = 0;
+  #messages = 0;
+  #alarms = 0;
+  #probes = 0;
+  #doubles = 0;
+
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    const parts = createRegistryParts(ctx, env, {
+      ended: (session, reason) => this.#end(session, reason),
+      settled: ({ membership }) => this.#tune(membership),
+      probe: (session) => this.#probe(session),
+    });
+    this.#authority = parts.authority;
+    this.#tuning = parts.tuning;
+    this.#logs = parts.logs;
+    this.#history = parts.history;
+    this.#clock = parts.clock;
+    this.#members = parts.members;
+    this.#sockets = parts.sockets;
+    this.#gossip = parts.gossip;
+    this.#paths = parts.paths;
+    this.#settings = parts.settings;
+    this.#wakeUp();
+    ctx.waitUntil(this.#clock.arm());
+  }
+
+  #wakeUp(): void {
+    const resumed = this.#sockets.sessions();
+    this.#gossip.handle({ type: 'start' });
+    for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
+    if (resumed.length > 0) this.#paths.wake();
+  }
+
+  #tune(membership: MembershipSettings): void {
+    if (!this.#tuning.set(membership, writeIfPossible)) return;
+    this.#gossip.handle({ type: 'tuned', options: tunedOptions(membership) });
+    this.#members.sessions.retentionMs = membership.retention_ms;
+    this.#members.sessions.sweep();
+  }
+
+  // --- admission, and calls about sessions
+  // ----------------------------------------------------------------------------
+
+  /**
+   * A new session's ticket, or the reason for a refusal. Null: our certificate is not valid now, so no gateway would
+   * accept the ticket.
+   */
+  admit(node: NewNode): ReturnType<Membership['admit']> {
+    return this.#members.admit(node);
+  }
+
+  /** Ends all sessions that a revoked join token admitted, including those that have sent no record yet. */
+  revokeToken(token: string, frees: boolean): number {
+    return this.#members.revokeToken(token, frees);
+  }
+
+  /** For each join token, how many nodes count against its limit now. */
+  places(tokens: readonly string[]): number[] {
+    return this.#members.places(tokens);
+  }
+
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  evict(session: string): boolean {
+    return this.#members.evict(session);
+  }
+
+  /**
+   * A signed order to one session, to be sent on its tunnel, or the reason why there is none. Without `wish`: the empty
+   * order, which only asks for the state.
+   */
+  order(session: string, wish?: DeploymentRequest): OrderReply {
+    return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
+  }
+
+  /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
+  publish(session: string, ticket: Uint8Array, update: Uint8Array): PublishResult {
+    this.#words++;
+    return this.#members.publish(session, ticket, update);
+  }
+
+  /**
+   * The session's agent was killed. Calls the session's tunnel object only if the session had a tunnel here, because a
+   * call with any name would create an object.
+   */
+  async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
+    this.#words++;
+    const { session } = decodeTicket(ticket, workerdCrypto);
+    const before = this.#members.sessions.get(session);
+    const isHere = before?.connected === true || before?.suspected === true;
+    if (this.#members.left(ticket, record) && isHere) await this.env.TUNNEL.getByName(session).agentDied();
+  }
+
+  /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
+  closed(session: string): void {
+    this.#words++;
+    this.#paths.closed(session);
+  }
+
+  /** A path to the session failed. No requests are routed to it until it sends something again. */
+  suspect(session: string): void {
+    this.#words++;
+    this.#paths.doubted(session);
+  }
+
+  /** The path that failed works again. */
+  trust(session: string): void {
+    this.#words++;
+    this.#paths.trusted(session);
+  }
+
+  /** Sets state of a session that is valid for seconds only. It is part of snapshots and is not stored. */
+  live(session: string, news: LiveState): void {
+    this.#members.sessions.store.setLive(session, news);
+  }
+
+  /** A node completed an attempt after its request had moved to another node. */
+  double(): void {
+    this.#doubles++;
+  }
+
+  /** Checks that a session's agent answers on its tunnel to this gateway. `unknown`: it has no tunnel here. */
+  probe(session: string): Promise<ProbeVerdict> {
+    this.#words++;
+    return this.#probe(session);
+  }
+
+  /**
+   * Notifies a session's agent that a caller waits for it at this circuit. False: the session is not connected here.
+   */
+  async call(session: string, circuit: string): Promise<boolean> {
+    return this.#members.sessions.isOpen(session) && this.env.TUNNEL.getByName(session).call(circuit);
+  }
+
+  async #probe(session: string): Promise<ProbeVerdict> {
+    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // a session that was not probed is not silent
+    this.#probes++;
+    return this.env.TUNNEL.getByName(session).probe();
+  }
+
+  /** Stores a failed engine's last output. False: the session sent one a moment ago. */
+  keepLog(session: string, provider: string, text: string): boolean {
+    return this.#logs.put({ session, provider, at: Date.now(), text });
+  }
+
+  log(session: string): LogTail | null {
+    return this.#logs.get(session, Date.now()) ?? null;
+  }
+
+  /** Joins and losses, newest first. Returns one more than requested if there are more. */
+  history(asked: HistoryQuery): HistoryEvent[] {
+    return this.#history.list(asked);
+  }
+
+  /**
+   * Reports to the session's tunnel object that the session has ended. If this fails, the object learns it with its
+   * next record.
+   */
+  #end(session: string, reason: string): void {
+    const telling = this.env.TUNNEL.getByName(session).end(reason);
+    this.ctx.waitUntil(telling.catch(() => {}));
+  }
+
+  // --- requests of isolates
+  // -------------------------------------------------------------------------------------------
+
+  /** Reads the stored settings and peer institutions again. */
+  reloadSettings(): Promise<void> {
+    return this.#settings.reload();
+  }
+
+  /** The changes since `tag`; null: the caller is up to date. */
+  async snapshot(tag: string | null, _fresh = true): Promise<SnapshotDelta | null> {
+    this.#snapshots++;
+    // If D1 is down, nodes still get requests: settings follow when D1 is back.
+    if (this.#members.sessions.store.carried.settings === undefined) await this.#settings.first();
+    return this.#members.sessions.store.since(tag);
+  }
+
+  /** A response proves that the object is running. */
+  ready(): RegistryCounters {
+    return {
+      sessions: this.#members.sessions.size,
+      snapshots: this.#snapshots,
+      words: this.#words,
+      messages: this.#messages,
+      alarms: this.#alarms,
+      timers: this.#gossip.timers,
+      probes: this.#probes,
+      doubles: this.#doubles,
+      delegates: this.#sockets.sessions().length,
+      departures: this.#history.departures,
+      issuer: this.#authority.source,
+      issuerId: this.#authority.issuer.issuer,
+      certificateEnds: this.#authority.issuer.certificate.notAfter,
+      frozen: this.#gossip.memory.frozen.map(([cluster]) => cluster),
+    };
+  }
+
+  /** Sessions by name, with their state that is valid for seconds only. */
+  look(wanted: SessionLookup): SessionPage {
+    return lookUpSessions(this.#members.sessions, wanted);
+  }
+
+  /** The registry in numbers, for monitoring. */
+  census(): NodeCensus {
+    const { sessions } = this.#members;
+    const [catalogue, now] = [sessions.store.carried.settings?.catalogue ?? {}, Date.now()];
+    const listed = Object.entries(catalogue);
+    const sunsets = listed.flatMap(([model, { sunset_at: at }]) => (at === undefined ? [] : [[model, at / 1000]]));
+    return {
+      ...takeCensus(sessions, now),
+      sunsets: Object.fromEntries(sunsets),
+      alwaysOn: Object.keys(catalogue).filter((model) => isAlwaysOn({ catalogue }, model, now)),
+      counters: this.ready(),
+    };
+  }
+
+  // --- time -----------------------------------------------------------------------------------------------------------
+
+  async alarm(): Promise<void> {
+    this.#alarms++;
+    const now = Date.now();
+    this.#sockets.sweep(now);
+    this.#clock.rang();
+    this.#gossip.handle({ type: 'timer' });
+    if (this.#clock.isHousekeeping(now)) this.#cleanUp(now);
+    await this.#clock.arm();
+  }
+
+  #cleanUp(now: number): void {
+    // If the disk is full, old data is kept until the next hour.
+    writeIfPossible(() => {
+      this.#members.keepHouse();
+      this.#logs.sweep(now);
+      this.#history.sweep(now);
+    });
+  }
+
+  // --- delegates ------------------------------------------------------------------------------------------------------
+
+  /** `GET /agent/gossip`: a session with a ticket that the Worker has verified becomes a peer. */
+  fetch(request: Request): Response {
+    const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
+    if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')
+      return new Response('no delegate', { status: 400 });
+    const ticket = decodeTicket(bytes, workerdCrypto);
+    const state = this.#members.replica.ticketState(ticket);
+    if (state !== 'good') return new Response(`the session is ${state}`, { status: 410 });
+    return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
+  }
+
+  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+    this.#messages++;
+    this.#sockets.receive(socket, message);
+  }
+
+  webSocketClose(socket: ObjectSocket): void {
+    this.#sockets.gone(socket);
+  }
+
+  webSocketError(socket: ObjectSocket): void {
+    this.#sockets.gone(socket);
+  }
+}

@@ -1,0 +1,312 @@
+import { LatticeError } from '../../shared/lattice/lattice-error.ts';
+import { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
+import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/registry-update.ts';
+import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { nowS } from '../platform/unix-time.ts';
+import { AdmissionQuota, type AdmissionRequest, type QuotaRefusal } from './admission-quota.ts';
+import type { Admissions } from './admissions.ts';
+import type { IssuerAuthority } from './issuer-authority.ts';
+import type { ListedIssuer } from './listed-issuers.ts';
+import { Archive } from './registry-storage.ts';
+import { SessionTable, SILENT_REASON } from './session-table.ts';
+import type { NodeEventLog } from './views/node-event-log.ts';
+
+/** The result for an agent that joins. */
+export interface AdmittedNode {
+  session: string;
+  ticket: Uint8Array;
+  /** Seconds since 1970. */
+  expires: number;
+  issuer: string;
+  issuers: ListedIssuer[];
+  /** This gateway's name as a gossip peer. */
+  gateway: string;
+}
+
+export interface NewNode extends AdmissionRequest {
+  sessionKey: Uint8Array;
+  cluster: string;
+  /** Seconds since 1970. */
+  jobEndsAt?: number | undefined;
+}
+
+/** `over`: the session has ended and its agent needs a new one. `refused`: the record breaks a rule. */
+export type PublishResult = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
+
+interface MembershipEvents {
+  /** Updates that gossip must spread. */
+  local(updates: readonly Update[]): void;
+  /** A session's tunnel opened here, or a suspected session sent something on its tunnel. */
+  opened(session: string): void;
+  /** A session with an open tunnel here has ended. */
+  ended(session: string, reason: string): void;
+}
+
+/**
+ * The members: the replica, the shown and stored state of its sessions, and the issuer's evictions and watermarks. Each
+ * change of any of these is made here, so that they stay consistent.
+ */
+export class Membership {
+  readonly replica: RegistryReplica;
+  readonly sessions: SessionTable;
+  readonly #archive: Archive;
+  readonly #authority: IssuerAuthority;
+  readonly #admissions: Admissions;
+  readonly #quota: AdmissionQuota;
+  readonly #events: MembershipEvents;
+
+  /** Reads the stored state. */
+  constructor(
+    context: Pick<ObjectContext, 'storage' | 'clock'>,
+    parts: { authority: IssuerAuthority; admissions: Admissions; history: NodeEventLog },
+    events: MembershipEvents,
+  ) {
+    this.#authority = parts.authority;
+    this.#admissions = parts.admissions;
+    this.#events = events;
+    this.#archive = new Archive(context, {
+      update: (session) => this.#encodedUpdate(session),
+      shown: (session) => this.sessions.get(session),
+    });
+    this.replica = new RegistryReplica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
+    this.sessions = new SessionTable(crypto.randomUUID(), {
+      issuerName: (id) => this.#authority.nameOf(id),
+      now: () => Date.now(),
+      onShown: (session) => this.#archive.touch(session),
+      onNews: (before, now, reason) => parts.history.changed(before, now, reason, Date.now()),
+    });
+    this.#quota = new AdmissionQuota(this.#admissions, (session) => {
+      const shown = this.sessions.get(session);
+      return shown !== undefined && shown.state !== 'LEFT' && !shown.suspected;
+    });
+    this.#load();
+  }
+
+  #load(): void {
+    for (const update of this.#archive.control()) this.replica.load(update);
+    for (const { update, shown } of this.#archive.entries()) {
+      const held = update !== undefined && this.replica.load(update).outcome === 'merged';
+      if (shown === undefined) continue;
+      // The session's issuer may have been removed from the list. Such a session would be shown, and requests routed to
+      // it, forever.
+      if (held || shown.state === 'LEFT') this.sessions.restore(shown);
+      else this.#archive.touch(shown.session);
+    }
+    for (const revocation of this.#authority.issuer.revocations) this.merge(revocation);
+  }
+
+  #encodedUpdate(session: string): Uint8Array | undefined {
+    const entry = this.replica.get(session);
+    return entry === undefined ? undefined : encodeUpdate(entry.update(true));
+  }
+
+  /**
+   * A new session's ticket, with the trusted issuers. Null: our certificate is not valid now, so no gateway would
+   * accept the ticket.
+   */
+  admit(node: NewNode): AdmittedNode | QuotaRefusal | null {
+    const { issuer } = this.#authority;
+    const { notBefore, notAfter } = issuer.certificate;
+    if (nowS() < notBefore || nowS() >= notAfter) return null;
+    const refused = this.#quota.refusal(node, Date.now());
+    if (refused !== undefined) return refused;
+    const bytes = issuer.ticket(node, nowS(), this.#watermark());
+    const ticket = decodeTicket(bytes, workerdCrypto);
+    const { session, expires } = ticket;
+    const { tokenId: token, provider } = node;
+    this.#admissions.add({ session, token, provider, ticket: bytes, expires }, Date.now());
+    return {
+      session,
+      ticket: bytes,
+      expires,
+      issuer: ticket.issuer,
+      issuers: this.#authority.listed,
+      gateway: issuer.id,
+    };
+  }
+
+  #watermark(): number {
+    const { certificate, issuer } = this.#authority.issuer;
+    const own = this.replica.floors(issuer).find((watermark) => watermark.certificate.keyName === certificate.keyName);
+    return own?.at ?? 0;
+  }
+
+  /**
+   * Ends all sessions that a revoked join token admitted, including those that have sent no record yet. `frees`: their
+   * tickets no longer count for the provider. Not allowed for the provider itself, which could otherwise fill the
+   * registry with ended sessions, token by token.
+   */
+  revokeToken(token: string, frees: boolean): number {
+    const admitted = this.#admissions.of(token);
+    for (const { session, ticket } of admitted) {
+      this.#evict(decodeTicket(ticket, workerdCrypto), 'token-revoked');
+      if (frees) this.#admissions.forget(session);
+    }
+    return admitted.length;
+  }
+
+  /** For each join token, how many nodes count against its limit now. */
+  places(tokens: readonly string[]): number[] {
+    return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
+  }
+
+  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  evict(session: string): boolean {
+    const entry = this.replica.get(session);
+    return entry !== undefined && this.#evict(entry.ticket, 'operator');
+  }
+
+  /** False if another gateway admitted the session, because only the admitting gateway may evict it. */
+  #evict(ticket: Ticket, reason: string): boolean {
+    const update = this.#signed(ticket, reason);
+    if (update !== undefined) this.#events.local([update]);
+    return update !== undefined;
+  }
+
+  #signed(ticket: Ticket, reason: string): Update | undefined {
+    const eviction = this.#authority.issuer.eviction(ticket, reason);
+    if (eviction === undefined) return undefined;
+    const update = { ...eviction, ticket: ticket.bytes };
+    this.merge(update);
+    this.#admissions.ended(ticket.session);
+    return update;
+  }
+
+  /**
+   * Called when a suspected session's grace period is over. Returns the eviction, already merged here; gossip must
+   * spread it.
+   */
+  signEviction(session: string): Update | undefined {
+    const ticket = this.replica.get(session)?.ticket;
+    return ticket && this.#signed(ticket, SILENT_REASON);
+  }
+
+  /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
+  publish(session: string, ticketBytes: Uint8Array, updateBytes: Uint8Array): PublishResult {
+    const read = readUpdate(ticketBytes, updateBytes);
+    if (typeof read === 'string') return { kind: 'refused', reason: read };
+    const { ticket, update } = read;
+    if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
+    if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has ended' };
+    if (this.replica.get(session) === undefined && !this.#admissions.speaks(session, Date.now()))
+      return { kind: 'over', reason: 'it was admitted too long ago' };
+    const result = this.merge(update);
+    switch (result.outcome) {
+      case 'rejected':
+        return { kind: 'refused', reason: result.message };
+      case 'deferred':
+        return { kind: 'refused', reason: `its ${result.lacks} is missing` };
+      case 'collected':
+        return { kind: 'over', reason: 'collected' };
+      case 'merged':
+      case 'known':
+      case 'older':
+        if (!result.sessions.includes(session)) return { kind: 'refused', reason: "another session's record" };
+        return this.#publishNews(session, result.outcome === 'merged' ? [update] : []);
+    }
+  }
+
+  /**
+   * Handles a verified record with the state LEFT. True if it was new here; then the session's tunnel object may not
+   * know it.
+   */
+  left(ticket: Uint8Array, record: Uint8Array): boolean {
+    const update: EntryUpdate = { kind: 'entry', ticket, record };
+    const news = this.merge(update, true).outcome === 'merged';
+    if (news) this.#events.local([update]);
+    return news;
+  }
+
+  #publishNews(session: string, news: readonly Update[]): PublishResult {
+    const entry = this.replica.get(session);
+    if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
+    // After this object was killed, the session table still has tunnels as open, and suspicions without their reasons.
+    const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
+    this.sessions.tunnel(session, 'open', entry);
+    this.sessions.suspect(session, 'tunnel', false, entry);
+    if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
+    if (news.length > 0) this.#events.local(news);
+    // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
+    // is not lost.
+    this.#archive.flush();
+    return { kind: 'stored' };
+  }
+
+  merge(update: Update, wasKilled = false) {
+    const result = this.replica.merge(update);
+    if (result.outcome === 'merged') this.changed(result.sessions, wasKilled);
+    if (result.outcome === 'merged' && update.kind !== 'entry') this.#keepControl(result.issuer);
+    return result;
+  }
+
+  #keepControl(issuer: string): void {
+    for (const { certificate, bytes } of this.replica.floors(issuer))
+      this.#archive.keepControl(
+        `${issuer}/floor/${certificate.keyName}`,
+        encodeUpdate({ kind: 'floor', floor: bytes }),
+      );
+    for (const { keyName, bytes } of this.replica.revocations(issuer))
+      this.#archive.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
+  }
+
+  /** Entries of the replica have changed. */
+  changed(sessions: readonly string[], wasKilled = false): void {
+    for (const session of sessions) {
+      const entry = this.replica.get(session);
+      const wasOpen = this.sessions.isOpen(session);
+      this.sessions.update(session, entry, wasKilled);
+      this.#archive.touch(session);
+      if (entry === undefined || entry.state === 'LEFT') this.#admissions.ended(session);
+      const eviction = entry?.eviction;
+      if (wasOpen && (entry === undefined || eviction !== undefined))
+        this.#events.ended(session, eviction?.reason ?? 'collected');
+    }
+  }
+
+  /** Called every hour. */
+  keepHouse(): void {
+    this.#signFloors();
+    this.sessions.sweep();
+    this.#admissions.sweep(nowS());
+  }
+
+  /** Watermarks make every replica drop sessions that ended long enough ago. */
+  #signFloors(): void {
+    const floors = this.#authority.issuer.floors(nowS());
+    for (const watermark of floors) this.merge(watermark);
+    this.#events.local(floors);
+  }
+
+  /** The list of issuers has changed. @returns the sessions of issuers that were removed from it */
+  relist(): string[] {
+    const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
+    for (const session of gone) {
+      if (this.sessions.isOpen(session)) this.#events.ended(session, 'issuer-removed');
+      this.sessions.remove(session);
+      this.#archive.touch(session);
+    }
+    // A peer institution may have a new name, which is part of its providers' ids.
+    for (const { session, issuer } of [...this.replica.entries()])
+      if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.sessions.update(session, this.replica.get(session));
+    return gone;
+  }
+}
+
+/** The content of a RECORD, or the reason why it is invalid. */
+function readUpdate(
+  ticketBytes: Uint8Array,
+  updateBytes: Uint8Array,
+): { ticket: Ticket; update: EntryUpdate } | string {
+  try {
+    const ticket = decodeTicket(ticketBytes, workerdCrypto);
+    const update = decodeUpdate(updateBytes);
+    const isRecord = update.kind === 'entry' && update.record !== undefined && update.eviction === undefined;
+    return isRecord ? { ticket, update: { ...update, ticket: ticketBytes } } : 'not a record';
+  } catch (error) {
+    if (error instanceof LatticeError) return error.message;
+    throw error;
+  }
+}

@@ -1,0 +1,45 @@
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
+import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
+import { IssuerError } from '../issuer/issuer.ts';
+import type { IssuerAuthority } from './issuer-authority.ts';
+import type { Membership } from './session-registry.ts';
+
+/**
+ * `unreachable`: its tunnel is not open here. `deaf`: its agent does not accept orders; an older agent would close its
+ * tunnel at the frame.
+ */
+export type OrderReply =
+  | { kind: 'signed'; order: Uint8Array; provider: string }
+  | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
+  | { kind: 'powerless'; reason: string };
+
+const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
+
+/** Only sessions of this institution obey our orders. Other sessions are sent nothing at all. */
+export function orderFor(
+  session: string,
+  wish: DeploymentRequest | undefined,
+  { authority, members, nowS }: { authority: IssuerAuthority; members: Membership; nowS: number },
+): OrderReply {
+  const entry = members.replica.get(session);
+  const shown = members.sessions.get(session);
+  if (entry === undefined || shown === undefined) return { kind: 'unknown' };
+  const { provider, labels } = shown;
+  if (entry.state === 'LEFT') return { kind: 'over', provider };
+  if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
+  if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
+  const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
+  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether it is.
+  if (!deploys && wish !== undefined && !ACCEPTED_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
+  if (!deploys && wish === undefined) return { kind: 'deaf', provider };
+  if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
+  const { notBefore, notAfter } = authority.issuer.certificate;
+  if (nowS < notBefore || nowS >= notAfter)
+    return { kind: 'powerless', reason: "This gateway's certificate is not valid now: no agent would obey it." };
+  try {
+    return { kind: 'signed', order: authority.issuer.order(session, wish, nowS), provider };
+  } catch (error) {
+    if (error instanceof IssuerError) return { kind: 'powerless', reason: error.message };
+    throw error;
+  }
+}

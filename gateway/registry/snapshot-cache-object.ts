@@ -1,0 +1,58 @@
+import { GatewayObject } from '../platform/gateway-object.ts';
+import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
+
+/** Minimum interval between two requests to the registry object from one location, for any number of isolates. */
+export const SNAPSHOT_FRESH_MS = 500;
+
+/** The interval if requests wait for a model that is unknown here: it was just registered, or no node has it. */
+const FAST_POLL_MS = 100;
+
+/**
+ * One object per Cloudflare location, because one registry object cannot answer five hundred isolates that each ask
+ * twice a second. It asks only while isolates ask. Nothing survives an eviction: it then requests the whole registry
+ * again.
+ */
+export class RegistryRelay extends GatewayObject {
+  readonly #store = new SnapshotStore(crypto.randomUUID());
+  #tag: string | null = null;
+  #askedAt = Number.NEGATIVE_INFINITY;
+  #asking: Promise<void> | undefined;
+
+  /** Like the registry object's `snapshot`. Rejects if the registry cannot be asked and nothing is cached here. */
+  async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
+    if (fresh) await this.#refreshSince(steadyNow());
+    else if (steadyNow() - this.#askedAt >= SNAPSHOT_FRESH_MS) await this.#refresh();
+    return this.#store.since(tag);
+  }
+
+  /** Refreshes with a request that begins at or after `time`. */
+  async #refreshSince(time: number): Promise<void> {
+    await this.#asking;
+    const early = this.#askedAt + FAST_POLL_MS - steadyNow();
+    if (this.#askedAt < time && early > 0) await new Promise((resolve) => setTimeout(resolve, early));
+    if (this.#askedAt < time) await this.#refresh();
+  }
+
+  #refresh(): Promise<void> {
+    this.#asking ??= this.#ask().finally(() => {
+      this.#asking = undefined;
+    });
+    return this.#asking;
+  }
+
+  async #ask(): Promise<void> {
+    const now = steadyNow();
+    try {
+      const delta = await this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).snapshot(this.#tag);
+      if (delta !== null) {
+        this.#store.apply(delta);
+        this.#tag = delta.tag;
+      }
+      this.#askedAt = now;
+    } catch (error) {
+      if (this.#tag === null) throw error;
+    }
+  }
+}

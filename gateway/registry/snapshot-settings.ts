@@ -1,0 +1,55 @@
+import { type GatewaySettings, readGatewaySettings } from '../accounts/gateway-settings.ts';
+import type { Env } from '../env.ts';
+import type { IssuerAuthority } from './issuer-authority.ts';
+import { readGatewayPeers } from './peer-institutions.ts';
+import type { SnapshotStore } from './snapshot-store.ts';
+
+interface CarriedChanges {
+  /** The list of trusted issuers has changed. */
+  relisted(): void;
+  settled(settings: GatewaySettings): void;
+}
+
+/** Reads settings and peer institutions from D1 and adds them to the snapshot. */
+export class CarriedSettings {
+  readonly #env: Env;
+  readonly #store: Pick<SnapshotStore, 'set'>;
+  readonly #authority: IssuerAuthority;
+  readonly #changed: CarriedChanges;
+  /** Number of the latest read that began; `#done`: of the latest that was used. */
+  #begun = 0;
+  #done = 0;
+  #first: Promise<void> | undefined;
+
+  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: IssuerAuthority, changed: CarriedChanges) {
+    this.#env = env;
+    this.#store = store;
+    this.#authority = authority;
+    this.#changed = changed;
+  }
+
+  /** Reads the stored settings and peer institutions. */
+  async reload(): Promise<void> {
+    const number = ++this.#begun;
+    const [settings, peers] = await Promise.all([readGatewaySettings(this.#env), readGatewayPeers(this.#env)]);
+    if (number < this.#done) return; // a later read was faster
+    this.#done = number;
+    if (this.#authority.list(peers)) this.#changed.relisted();
+    this.#changed.settled(settings);
+    const { listed, issuer } = this.#authority;
+    this.#store.set({ settings, issuers: listed, gateway: issuer.id });
+  }
+
+  /**
+   * One read for all isolates that ask meanwhile. Otherwise each would query D1 twice a second while D1 is down. Never
+   * rejects.
+   */
+  first(): Promise<void> {
+    this.#first ??= this.reload()
+      .catch(() => {})
+      .finally(() => {
+        this.#first = undefined;
+      });
+    return this.#first;
+  }
+}

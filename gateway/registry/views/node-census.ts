@@ -1,0 +1,97 @@
+import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { isVersion } from '../../../shared/release/release-manifest.ts';
+import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
+import type { RegistryCounters } from '../registry-counters.ts';
+import type { SessionTable } from '../session-table.ts';
+
+/** Bounds the models that are counted separately. In a larger registry only the first ones are. */
+const MODELS_MAX = 500;
+/**
+ * Bounds the agent versions that are counted separately; a fleet has one or two. Further versions and malformed ones
+ * count as `other`.
+ */
+const VERSIONS_MAX = 20;
+
+type NodeState = 'ready' | 'suspected' | 'loading';
+
+/** The registry in numbers, at one moment. */
+export interface NodeCensus {
+  states: Record<string, number>;
+  suspected: number;
+  tunnels: number;
+  breakers: Record<'closed' | 'open' | 'half-open', number>;
+  /** Sums over engines that reported within seconds; `open`: requests of this gateway on those nodes. */
+  load: { running: number; waiting: number; open: number };
+  models: ({ model: string } & Record<NodeState, number>)[];
+  /** Sessions that are not LEFT, by their agent's version. */
+  versions: Record<string, number>;
+  /** When models end according to the catalog, in seconds since 1970. */
+  sunsets: Record<string, number>;
+  /** Models that the catalog marks as always on. */
+  alwaysOn: string[];
+  counters: RegistryCounters;
+}
+
+export function takeCensus(
+  sessions: Pick<SessionTable, 'entries' | 'store'>,
+  now: number,
+): Omit<NodeCensus, 'counters' | 'sunsets' | 'alwaysOn'> {
+  const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
+  const models = new Map<string, Record<NodeState, number>>();
+  const versions = new Map<string, number>();
+  const breakers = { closed: 0, open: 0, 'half-open': 0 };
+  const load = { running: 0, waiting: 0, open: 0 };
+  let suspected = 0;
+  let tunnels = 0;
+  for (const entry of sessions.entries()) {
+    states[entry.state] = (states[entry.state] ?? 0) + 1;
+    if (entry.state === 'LEFT') continue;
+    const version = versionLabel(entry.agent_version, versions);
+    versions.set(version, (versions.get(version) ?? 0) + 1);
+    if (entry.suspected) suspected++;
+    if (entry.connected) tunnels++;
+    const live = sessions.store.liveOf(entry.session);
+    breakers[breakerAt(live.breaker, now)]++;
+    if (live.load !== undefined && now - live.load.at <= LOAD_KNOWN_MS) {
+      load.running += live.load.running;
+      load.waiting += live.load.waiting;
+      load.open += live.load.open ?? 0;
+    }
+    for (const { id, state } of entry.models) {
+      const use = stateOf(entry, state);
+      if (use === undefined) continue;
+      let known = models.get(id);
+      if (known === undefined && models.size >= MODELS_MAX) continue;
+      if (known === undefined) {
+        known = { ready: 0, suspected: 0, loading: 0 };
+        models.set(id, known);
+      }
+      known[use]++;
+    }
+  }
+  return {
+    states,
+    suspected,
+    tunnels,
+    breakers,
+    load,
+    models: Array.from(models, ([model, standings]) => ({ model, ...standings })),
+    versions: Object.fromEntries(versions),
+  };
+}
+
+/** Agents report their own version, so it is not used as a label unless it is valid. */
+function versionLabel(version: string, known: ReadonlyMap<string, number>): string {
+  if (known.has(version)) return version;
+  return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';
+}
+
+/** Undefined: the node neither serves the model nor loads it. */
+function stateOf(
+  { state, suspected, connected }: RegistryEntry,
+  model: RegistryEntry['models'][number]['state'],
+): NodeState | undefined {
+  if (state === 'DOWN' || state === 'LEFT' || model === 'on-disk') return undefined;
+  if (state === 'JOIN' || model === 'loading') return 'loading';
+  return suspected || !connected ? 'suspected' : 'ready';
+}

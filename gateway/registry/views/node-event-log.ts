@@ -1,0 +1,197 @@
+/** The history of nodes: joins and losses, also those while no dashboard was open. */
+import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import type { ObjectStorage, Sql, SqlValue } from '../../platform/object-context.ts';
+import { writeIfPossible } from '../../platform/storage/storage-health.ts';
+import { telemetrySink } from '../../platform/telemetry-sink.ts';
+
+export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
+type NodeEvent = (typeof NODE_EVENTS)[number];
+
+/** Bounds the stored events; the oldest are dropped first. */
+const EVENTS_MAX = 20_000;
+/**
+ * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of the same provider.
+ */
+const OF_PROVIDER_MAX = 2_000;
+const RETENTION_MS = 30 * 24 * 60 * 60_000;
+/** Bounds the events that wait in memory while storage fails; the oldest are dropped. */
+const WAITING_MAX = 1_000;
+/** Old events are deleted once per this many events, so that an event is normally one write. */
+const TRIM_EVERY = 256;
+/**
+ * A session's next suspicion within this time is not stored: a session that is repeatedly lost and found would displace
+ * all other events.
+ */
+const SUSPICION_INTERVAL_MS = 60_000;
+/** Bounds the sessions with a remembered suspicion (for SUSPICION_INTERVAL_MS). */
+const SUSPECTED_MAX = 10_000;
+
+export interface HistoryEvent {
+  /** Grows with time. */
+  id: number;
+  /** Milliseconds since the epoch, by this gateway's clock. */
+  at: number;
+  session: string;
+  /** Slurm's name for the machine; null: the agent did not report it. */
+  node: string | null;
+  provider: string;
+  cluster: string;
+  event: NodeEvent;
+  /** For `down` and `left`: the agent's reason, or that of the eviction. For `suspected`: the observation. */
+  reason: string | null;
+}
+
+export interface HistoryQuery {
+  provider?: string | undefined;
+  session?: string | undefined;
+  event?: NodeEvent | undefined;
+  /** Only events older than the event with this id. */
+  after?: number | undefined;
+  limit: number;
+}
+
+/** The events that lead from `before` to `now` of one session, in order. Pure. */
+function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
+  const was = before?.state ?? 'LEFT';
+  const is = now?.state ?? 'LEFT';
+  const events: NodeEvent[] = [];
+  if (before === undefined && is !== 'LEFT') events.push('join');
+  if (is !== was) {
+    if (is === 'SERVING') events.push('serving');
+    else if (is === 'DOWN') events.push('down');
+    else if (is === 'LEFT') events.push('left');
+  }
+  if (is !== 'LEFT' && (before?.suspected ?? false) !== now?.suspected)
+    events.push(now?.suspected ? 'suspected' : 'trusted');
+  return events;
+}
+
+/** The entry of a node that is DOWN or LEFT contains the reason. */
+function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
+  switch (event) {
+    case 'down':
+      return leaving ?? null;
+    case 'left':
+      return leaving ?? reason ?? null;
+    case 'suspected':
+      return reason ?? null;
+    default:
+      return null;
+  }
+}
+
+/** The event log of one registry object, in its SQLite. It outlives the object and every session in it. */
+export class NodeEventLog {
+  readonly #sql: Sql;
+  #untrimmed = 0;
+  readonly #waiting: SqlValue[][] = [];
+  /** Nodes that left since this object woke, by cause. */
+  readonly departures: Record<DepartureCause, number>;
+  /**
+   * By session, the latest at the end. `until`: no further suspicion is stored before this time. `told`: the last
+   * suspicion was stored.
+   */
+  readonly #suspected = new Map<string, { until: number; told: boolean }>();
+
+  constructor({ sql }: ObjectStorage) {
+    this.#sql = sql;
+    this.departures = Object.fromEntries(DEPARTURE_CAUSES.map((cause) => [cause, 0])) as Record<DepartureCause, number>;
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS history (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT NOT NULL, node TEXT, provider TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, reason TEXT)',
+    );
+    sql.exec('CREATE INDEX IF NOT EXISTS history_provider ON history (provider, id)');
+    sql.exec('CREATE INDEX IF NOT EXISTS history_session ON history (session, id)');
+  }
+
+  /**
+   * A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more.
+   */
+  changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
+    const entry = now ?? before;
+    if (entry === undefined) return;
+    for (const event of eventsBetween(before, now)) {
+      if (this.#isNoise(entry.session, event, at)) continue;
+      const why = reasonOf(event, entry, reason);
+      if (event === 'left') this.#depart(entry, why, at);
+      this.#add(entry, event, why, at);
+    }
+  }
+
+  /** Prints one line to the log, next to the lines of requests, and counts the cause. */
+  #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
+    const cause = departureCause(reason);
+    this.departures[cause]++;
+    const told = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
+    const line = { event: 'node_left', at: new Date(at).toISOString(), ...told };
+    telemetrySink.sink?.event(line);
+    console.log(JSON.stringify(line));
+  }
+
+  /**
+   * A session's suspicions are stored at most once a minute. The event `trusted` is stored only if the suspicion was.
+   */
+  #isNoise(session: string, event: NodeEvent, at: number): boolean {
+    const known = this.#suspected.get(session);
+    if (event === 'trusted') return known?.told === false;
+    if (event !== 'suspected') return false;
+    const told = known === undefined || known.until <= at;
+    this.#suspected.delete(session);
+    this.#suspected.set(session, told ? { until: at + SUSPICION_INTERVAL_MS, told } : { ...known, told });
+    const [oldest] = this.#suspected.keys();
+    if (this.#suspected.size > SUSPECTED_MAX && oldest !== undefined) this.#suspected.delete(oldest);
+    return !told;
+  }
+
+  #add({ session, job, provider, cluster }: RegistryEntry, event: NodeEvent, reason: string | null, at: number): void {
+    this.#waiting.push([at, session, job?.node ?? null, provider, cluster, event, reason]);
+    if (this.#waiting.length > WAITING_MAX) this.#waiting.shift();
+    writeIfPossible(() => this.#write(at));
+  }
+
+  /** Writes all waiting events, including those that could not be written before. */
+  #write(now: number): void {
+    const insert =
+      'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)';
+    for (let row = this.#waiting[0]; row !== undefined; row = this.#waiting[0]) {
+      this.#sql.exec(insert, ...row);
+      this.#waiting.shift();
+      this.#untrimmed++;
+    }
+    if (this.#untrimmed >= TRIM_EVERY) this.sweep(now);
+  }
+
+  /** Newest first. Returns one more than `limit` if there are more. */
+  list({ provider, session, event, after, limit }: HistoryQuery): HistoryEvent[] {
+    const conditions: [string, string | number | undefined][] = [
+      ['provider = ?', provider],
+      ['session = ?', session],
+      ['event = ?', event],
+      ['id < ?', after],
+    ];
+    const asked = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+    const where = asked.length === 0 ? '' : `WHERE ${asked.map(({ sql }) => sql).join(' AND ')}`;
+    const query = `SELECT id, at, session, node, provider, cluster, event, reason FROM history ${where} ORDER BY id DESC LIMIT ?`;
+    const rows = this.#sql.exec<HistoryEvent & Record<string, SqlValue>>(
+      query,
+      ...asked.map(({ value }) => value),
+      limit + 1,
+    );
+    return [...rows];
+  }
+
+  sweep(now: number): void {
+    this.#untrimmed = 0;
+    this.#sql.exec('DELETE FROM history WHERE at <= ?', now - RETENTION_MS);
+    // Both queries scan the index or the keys once, over the kept rows.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
+      OF_PROVIDER_MAX,
+    );
+    // By number of rows, not by id, because the limit per provider has deleted rows in between.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
+      EVENTS_MAX,
+    );
+  }
+}

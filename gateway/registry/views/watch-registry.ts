@@ -1,0 +1,75 @@
+import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
+import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/registry-view.ts';
+import type { Account } from '../../accounts/account.ts';
+import { isAccountStale } from '../../accounts/gateway-settings.ts';
+import type { Env } from '../../env.ts';
+import { snapshotCache } from '../snapshot.ts';
+import { VisibleRegistry } from './visible-registry.ts';
+
+/** How often an open stream looks at the isolate's view. This causes no request to the registry. */
+const POLL_MS = 250;
+
+/** While a stream is open, the view is at most this old, so that a page shows a node join or leave within a second. */
+const VIEW_MAX_AGE_MS = 500;
+
+/** Open streams of one isolate. Each compares the whole view when it changed. */
+const STREAMS_MAX = 64;
+let open = 0;
+
+const encoder = new TextEncoder();
+
+/** True if the reader's key or token has ended or was changed. */
+function isOver(account: Account, now: number): boolean {
+  return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isAccountStale(snapshotCache.view.settings, account);
+}
+
+/**
+ * A registry view as server-sent events (WHATWG HTML §9.2). First `snapshot` with the whole list. Then for nodes:
+ * `node` for each that changed, and `gone` for each that no longer matches the filter. For models and providers: the
+ * whole list again. `withLoads`: in addition `load` with the engine load of each model, at most once a second. Served
+ * from the isolate's view at the reader's pace, so nothing is queued. Ends when the reader's key ends or the account
+ * changes; if the reader reconnects, the account is looked up again.
+ * @throws ApiError 503 above 64 streams in this isolate
+ */
+export function watchRegistry(
+  env: Env,
+  name: RegistryViewName,
+  filter: RegistryFilter,
+  account: Account | undefined,
+  withLoads: boolean,
+): ReadableStream {
+  if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
+  open++;
+  const seen = new VisibleRegistry(account);
+  const news = new RegistryChanges(() => seen.of(snapshotCache.view), name, filter, withLoads);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let over = false;
+  const end = () => {
+    if (over) return;
+    over = true;
+    open--;
+    if (timer !== undefined) clearTimeout(timer);
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        while (!over) {
+          const now = Date.now();
+          if (account !== undefined && isOver(account, now)) {
+            end();
+            return controller.close();
+          }
+          const said = news.since(now);
+          if (said !== '') return controller.enqueue(encoder.encode(said));
+          await new Promise<void>((resolve) => {
+            timer = setTimeout(resolve, POLL_MS);
+          });
+          if (!over) snapshotCache.refreshOlder(env, Date.now(), VIEW_MAX_AGE_MS);
+        }
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  );
+}

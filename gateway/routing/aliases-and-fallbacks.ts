@@ -1,0 +1,89 @@
+/** The model that a name stands for, and its fallbacks. */
+
+import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
+import { type Account, mayUseModel, requireModelAccess } from '../accounts/account.ts';
+import { type GatewaySettings, settingsIndex, settingsOf } from '../accounts/gateway-settings.ts';
+import { hasAccess, isRetired, requireListed } from '../accounts/model-access.ts';
+import { limitsOfModel } from '../settings/limits-schema.ts';
+
+export interface FallbackChain {
+  /** The model that is tried first. */
+  model: string;
+  /** Models that are tried if no node serves it. */
+  fallbacks: readonly string[];
+}
+
+const NONE: readonly string[] = [];
+
+/**
+ * A key that may use a name may use the model for which the operator lets it stand. A model that a key's own alias
+ * names must be on the key's list. @throws ApiError 400 if the body cannot be given another model's name, 403
+ * model_not_allowed, 404 as the catalog decides
+ */
+export function fallbackChain(
+  account: Account,
+  settings: GatewaySettings,
+  parsed: ParsedRequest,
+  now: number,
+): FallbackChain {
+  const { model: name, unseen, modelAt, sealed } = parsed;
+  const { routing } = account;
+  const { model, own } = standsFor(account, settings, name);
+  requireListed(settings, account, model, now);
+  // A sealed body names the same model: the node that opens it refuses any other.
+  requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
+  if (model !== name && modelAt === undefined) throw cannotRename(name, model);
+  if (modelAt === undefined) return { model, fallbacks: NONE };
+  const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
+  const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
+  // A request counts against the limits of its `model`: a key's own fallbacks must not let it use a model with its own
+  // limits under another name.
+  const follows = (next: string) =>
+    next !== model &&
+    !(chain !== undefined && hasOwnLimits(account, next)) &&
+    mayUseModel(account, next) &&
+    hasAccess(settings, account, next) &&
+    !isRetired(settings, next, now);
+  const fallbacks = listed.length === 0 ? NONE : listed.filter(follows);
+  return { model, fallbacks };
+}
+
+/** True if this account has separate limits for the model. */
+export function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string): boolean {
+  return [limits?.key, limits?.user, limits?.project].some((set) => limitsOfModel(set, model) !== undefined);
+}
+
+interface Meaning {
+  model: string;
+  /** True if the key or its project defines it, and not the operator. */
+  own: boolean;
+}
+
+function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySettings, name: string): Meaning {
+  const own = routing.find(({ aliases }) => aliases !== undefined && Object.hasOwn(aliases, name))?.aliases?.[name];
+  return { model: own ?? settingsIndex(settings).aliases.get(name) ?? name, own: own !== undefined };
+}
+
+/**
+ * The name that must be on the key's list. A key's own alias could let any name stand for any model; the operator's
+ * aliases are trusted.
+ */
+function permitted(account: Account, { name, model, own }: Meaning & { name: string }): string {
+  return own || (!mayUseModel(account, name) && mayUseModel(account, model)) ? model : name;
+}
+
+/** Aliases that this account may use, with the models for which they stand. */
+export function* aliasesOf(account: Account, settings: GatewaySettings): Generator<[string, string]> {
+  const own = account.routing.flatMap(({ aliases = {} }) => Object.keys(aliases));
+  for (const name of new Set([...own, ...settingsIndex(settings).aliases.keys()])) {
+    const meaning = standsFor(account, settings, name);
+    if (mayUseModel(account, permitted(account, { name, ...meaning }))) yield [name, meaning.model];
+  }
+}
+
+/** A body that was not parsed is not rewritten. */
+function cannotRename(name: string, model: string): ApiError {
+  const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
+  return new ApiError('invalid_request', message, { param: 'model' });
+}

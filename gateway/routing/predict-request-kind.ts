@@ -1,0 +1,49 @@
+/**
+ * Predicts the kind of an arriving request, for models with kinds in their settings. Each process has its own history
+ * of keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
+ */
+import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
+import { classifyRequest } from '../../shared/routing/kinds/request-kind.ts';
+import type { RoutedRequest } from '../../shared/routing/routing-policy.ts';
+import { type GatewaySettings, settingsOf } from '../accounts/gateway-settings.ts';
+import type { HttpRequest } from '../http/http-request.ts';
+
+/**
+ * Has its own bound. Response lengths of other keys and models are not used: until a key has a history, the published
+ * kinds decide.
+ */
+const answers = new LengthPredictor('senders');
+
+/** The key and the model: responses to one key differ in length between models. */
+const senderOf = (model: string, keyId: string): string => `${keyId} ${model}`;
+
+/** The name of its kind. Undefined: the model has none. */
+export function kindAtArrival(
+  settings: GatewaySettings,
+  { model, inputTokens: input, maxTokens }: RoutedRequest,
+  request: Pick<HttpRequest, 'method' | 'url'>,
+  keyId: string,
+): string | undefined {
+  const { kinds } = settingsOf(settings, model);
+  if (kinds === undefined) return undefined;
+  const endpoint = findEndpoint(request.method, new URL(request.url).pathname);
+  const path = endpoint !== undefined && 'path' in endpoint ? endpoint.path : '';
+  const arriving = { input, maxTokens, endpoint: path, sender: senderOf(model, keyId) };
+  return classifyRequest(kinds, arriving, answers.predict(arriving))?.name;
+}
+
+interface Answered {
+  model: string;
+  keyId: string;
+  /** Id in the endpoint table. */
+  endpoint: number;
+  prompt: number;
+  completion: number;
+}
+
+/** Called when an engine counted the tokens of a complete response: similar requests are predicted from it. */
+export function learnAnswer({ model, keyId, endpoint, prompt, completion }: Answered): void {
+  const path = endpointById(endpoint)?.path ?? '';
+  answers.learn({ input: prompt, endpoint: path, sender: senderOf(model, keyId) }, completion);
+}

@@ -1,0 +1,207 @@
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import { readFrames } from '../../shared/wire/frame-codec.ts';
+import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import { Link, type LinkState } from '../../shared/wire/link.ts';
+import { MESSAGE_MAX_BYTES, SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/protocol-constants.ts';
+import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
+import { WireError } from '../../shared/wire/wire-error.ts';
+import { workerdCrypto } from '../issuer/ed25519.ts';
+import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
+
+/**
+ * Bound on the responses that wait in all objects of an isolate. Objects of one class may share an isolate, which has
+ * 128 MB.
+ */
+const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
+
+/**
+ * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, and at least
+ * WINDOW_FLOOR_BYTES. Bound: 48 MiB + 64 KiB per session, after the windows of older sockets have shrunk to their
+ * share.
+ *
+ * Objects are not notified when shares change. Each checks its share when it next reads a message, because an object
+ * cannot write to another object's socket. An object that was put to sleep never removes its socket, so a session
+ * counts once: its next socket replaces the old one.
+ */
+class WindowBudget {
+  readonly #members = new Map<string, object>();
+
+  /** Returns a function that leaves. The session's next socket replaces this one. */
+  join(session: string): () => void {
+    const member = {};
+    this.#members.set(session, member);
+    return () => {
+      if (this.#members.get(session) === member) this.#members.delete(session);
+    };
+  }
+
+  /** One share, in bytes. */
+  get window(): number {
+    const share = Math.floor(ISOLATE_WINDOW_BYTES / Math.max(1, this.#members.size));
+    return Math.max(WINDOW_FLOOR_BYTES, Math.min(SOCKET_WINDOW_BYTES, share));
+  }
+}
+
+/** Lives as long as the isolate. */
+const isolateWindowBudget = new WindowBudget();
+
+/**
+ * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects
+ * stay it is only in memory. `idle` has the link's counters while no stream is open, and is absent while a stream is
+ * open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent reconnects,
+ * and the streams are claimed.
+ */
+export interface SocketAttachment {
+  phase: 'challenged' | 'active';
+  /** Base64url. */
+  ticket: string;
+  /** The host that the agent dialed. */
+  audience: string;
+  /** The gateway's name as a gossip peer. */
+  gateway: string;
+  provider: string;
+  /** Hex. */
+  nonce: string;
+  generation: number;
+  connectedAt: number;
+  /** The highest frame number that the agent reads; 0: the agent did not state it. */
+  reads?: number;
+  idle?: LinkState;
+}
+
+/** State that all sockets of one session share. */
+export interface AgentSocketHost {
+  session: string;
+  sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
+  /** Shared, so that a session that was cut off for a flood does not get a new allowance with its next socket. */
+  meter: FrameMeter;
+  /** The agent does not read what the gateway sends. */
+  stuck(peer: AgentSocket): void;
+}
+
+/** An agent's socket with its link. */
+export class AgentSocket {
+  readonly socket: ObjectSocket;
+  readonly link: Link;
+  attachment: SocketAttachment;
+  readonly #host: AgentSocketHost;
+  readonly #receipts = new ReadReceipts(Math.random);
+  /** Payload bytes that had been sent when the last message was sent. */
+  #payloadSent: number;
+  #leave: (() => void) | undefined;
+
+  constructor(socket: ObjectSocket, host: AgentSocketHost, attachment: SocketAttachment, restored?: LinkState) {
+    this.socket = socket;
+    this.#host = host;
+    this.attachment = attachment;
+    this.#payloadSent = restored?.sent ?? 0;
+    const port = {
+      send: (message: Uint8Array) => this.#send(message),
+      busy: () => false, // workerd does not expose its queue: credit bounds payload, receipts bound the rest.
+      stuck: () => host.stuck(this), // Never called, because `busy` is always false.
+      schedule: (flush: () => void) => host.sockets.schedule(flush),
+    };
+    this.link = new Link(port, { send: 0, receive: isolateWindowBudget.window }, host.meter, restored);
+  }
+
+  /** The Worker verified the ticket before it reached this object. */
+  get ticket(): Ticket {
+    const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
+    return decodeTicket(bytes, workerdCrypto);
+  }
+
+  /** From now on the socket has a share of the isolate's memory. */
+  activate(session: string): void {
+    this.#leave ??= isolateWindowBudget.join(session);
+  }
+
+  /** True if the attachment's counters differ from the link's. */
+  get drifted(): boolean {
+    const { idle } = this.attachment;
+    if (idle === undefined) return false;
+    const { sent, sendLimit, received, receiveLimit } = this.link.state;
+    return (
+      idle.sent !== sent ||
+      idle.sendLimit !== sendLimit ||
+      idle.received !== received ||
+      idle.receiveLimit !== receiveLimit
+    );
+  }
+
+  #send(message: Uint8Array): void {
+    try {
+      this.socket.send(message);
+    } catch {
+      return; // Already closed: webSocketClose follows, or the watchdog notices the silence.
+    }
+    const payload = this.link.sent - this.#payloadSent;
+    this.#payloadSent = this.link.sent;
+    const nonce = this.#receipts.sent(message.length - payload);
+    if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.#host.session });
+    // Deferred, because the link is in the middle of sending.
+    if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
+  }
+
+  /** PROBED arrived. False if it does not answer the question whether the agent reads. */
+  confirmed(nonce: number): boolean {
+    return this.#receipts.answered(nonce);
+  }
+
+  /** Reads a message. False if the agent violated the protocol; the socket is then closed. */
+  receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
+    try {
+      if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
+      const bytes = new Uint8Array(message);
+      if (this.attachment.phase === 'challenged') {
+        greeting(bytes, each);
+        return true;
+      }
+      this.link.resize(isolateWindowBudget.window);
+      this.link.receive(bytes, each);
+      return true;
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      this.close(CLOSE_CODES.protocol, `${error.code}: ${error.message}`);
+      return false;
+    }
+  }
+
+  /** Writes the attachment for the link's current state: with counters if no stream is open. */
+  save(idle: boolean): void {
+    const { idle: _, ...rest } = this.attachment;
+    this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
+    this.#host.sockets.note(this.socket, this.attachment);
+  }
+
+  close(code: number, reason: string): void {
+    this.release();
+    try {
+      this.socket.close(code, reason.slice(0, 120)); // A reason above 123 bytes throws.
+    } catch {
+      // Already closed.
+    }
+  }
+
+  /** The socket is gone. */
+  release(): void {
+    this.link.close();
+    this.#leave?.();
+    this.#leave = undefined;
+  }
+}
+
+/**
+ * Tickets are public. An unauthenticated peer with a ticket may send hello, but must not use up the session's own frame
+ * limits.
+ */
+function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
+  if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
+  readFrames(message, (frame) => {
+    if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the welcome`);
+    each(frame);
+  });
+}

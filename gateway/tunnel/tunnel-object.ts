@@ -1,0 +1,326 @@
+import type { AttemptRequest } from '../../shared/attempts/attempt-request.ts';
+import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
+import { Watchdog } from '../../shared/attempts/peer-watchdog.ts';
+import type { BatchStamp } from '../../shared/batch/batch-signature.ts';
+import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
+import type { NodeLoad } from '../../shared/routing/node-load.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { CIRCUIT_FRAME } from '../../shared/wire/protocol-constants.ts';
+import type { Env } from '../env.ts';
+import { environmentNumber } from '../environment.ts';
+import { GatewayObject } from '../platform/gateway-object.ts';
+import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
+import { steadyNow } from '../platform/steady-clock.ts';
+import { storageHealth } from '../platform/storage/storage-health.ts';
+import { RECORDS_PER_STATEMENT } from '../usage/node/usage-record-table.ts';
+import type { AgentSocket } from './agent-socket.ts';
+import type { AgentSockets } from './agent-sockets.ts';
+import { BatchStamps, type StampVerdict } from './batch-line-stamps.ts';
+import { type EncodedCallResult, encodeCallResult, OPEN_HEADER } from './call/call-encoding.ts';
+import { LocalTunnel } from './call/local-calls.ts';
+import type { ControlFrames } from './control-frames.ts';
+import type { NodeError } from './recent-errors.ts';
+import type { RegistryNotifier } from './registry-notifier.ts';
+import { comparePeers } from './replica-evidence.ts';
+import { Ticker } from './ticker.ts';
+import type { TunnelAttempts } from './tunnel-attempts.ts';
+import { createTunnelParts } from './tunnel-parts.ts';
+import type { TunnelUsage } from './tunnel-usage.ts';
+
+/** After this silence an agent with open streams is asked whether it is there. */
+const QUIET_MS = 5_000;
+/**
+ * The agent has this long to answer. The sum with `QUIET_MS` is above the 15 s between heartbeats, because a heartbeat
+ * may pass a slow line if the question does not.
+ */
+const SIGN_OF_LIFE_MS = 12_000;
+
+/** The current state of one node, as its tunnel object knows it. */
+export interface TunnelStatus {
+  /** Number of requests that are running there. */
+  open: number;
+  /** When its socket connected; milliseconds since the epoch. */
+  connectedAt: number;
+  /** Usage records that have not been forwarded yet. */
+  outbox: number;
+  /** The highest frame number that its agent reads; 0: the agent did not state it. */
+  reads: number;
+  /** When the gateway last received something from it, including a heartbeat; milliseconds since the epoch. */
+  heardAt: number;
+  errors: NodeError[];
+}
+
+/**
+ * Owns one node session's socket and its streams. The agent is the first to touch the object, so the object is created
+ * near the agent.
+ *
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage
+ * records, and whether the engine is suspected to hang. Does not survive: open attempts. The Worker claims them from
+ * the next instance.
+ */
+export class TunnelObject extends GatewayObject {
+  readonly #session: string;
+  readonly #attempts: TunnelAttempts;
+  readonly #usage: TunnelUsage;
+  readonly #sockets: AgentSockets;
+  readonly #stamps = new BatchStamps(() => Date.now());
+  readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
+  /**
+   * The time of the agent's last sign of life, as of the last tick. Only a change counts, because the machine's clock
+   * may be set.
+   */
+  #receivedAt = 0;
+  readonly #ticker = new Ticker(this.ctx.clock, {
+    judge: (now) => {
+      this.#attempts.tick(now);
+      this.#watch(now);
+    },
+    store: (now) => this.#usage.store(now),
+    idle: () => this.#attempts.idle,
+    rested: () => this.#sockets.save(true),
+  });
+  readonly #registry: RegistryNotifier;
+  readonly #frames: ControlFrames;
+  /** Defined while a socket is open, on a host that has all objects in one process. */
+  #callee: LocalTunnel | undefined;
+
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    this.#session = ctx.name;
+    storageHealth.holdAtMost(environmentNumber(env, 'USAGE_HELD_RECORDS'));
+    const parts = createTunnelParts(ctx, env, {
+      active: (peer) => this.#onActive(peer),
+      gone: (peer) => this.#gone(peer),
+      lost: () => this.#onLost(),
+      busy: () => this.#busy(),
+      compare: () => ctx.waitUntil(this.#compare()),
+    });
+    this.#sockets = parts.sockets;
+    this.#attempts = parts.attempts;
+    this.#registry = parts.registry;
+    this.#usage = parts.usage;
+    this.#frames = parts.frames;
+    this.#usage.outbox.wake();
+    this.#sockets.wake();
+  }
+
+  #onActive(peer: AgentSocket): void {
+    this.#usage.provider = peer.attachment.provider;
+    this.#attempts.connect(peer.link);
+    if (this.env.OBJECTS_STAY !== 'on' || this.#callee !== undefined) return;
+    this.#callee = new LocalTunnel(this.#session, (call) =>
+      this.#attempts.callLocally(call.open, call.body, (result) => call.answer(result)),
+    );
+  }
+
+  async fetch(request: Request): Promise<Response> {
+    if (request.headers.get('upgrade') === 'websocket') return this.#sockets.accept(request);
+    const open = request.headers.get(OPEN_HEADER);
+    if (open === null) return new Response('not an attempt', { status: 400 });
+    return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
+  }
+
+  /**
+   * A small request with a response that may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass
+   * than its members.
+   */
+  attempt(open: string, body: Uint8Array): Promise<EncodedCallResult> {
+    return new Promise((resolve) => {
+      this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(encodeCallResult(result)));
+    });
+  }
+
+  /**
+   * True if an attempt that arrived as a call is neither answered nor fetched, or if its response is being offloaded.
+   */
+  holds(requestId: string, attempt: number): boolean {
+    return this.#attempts.holds({ requestId, attempt });
+  }
+
+  /** For queues: resolves with the number of requests that the engine has finished, when it differs from `seen`. */
+  ended(seen: number): Promise<number> {
+    return this.#attempts.completions.after(seen);
+  }
+
+  /** The client of an attempt that arrived as a call has disconnected. */
+  leave(requestId: string, attempt: number): void {
+    this.#attempts.leave({ requestId, attempt });
+  }
+
+  /**
+   * How long requests at this node wait for their first byte. Used to judge another node with an engine that answers no
+   * request.
+   */
+  firstBytes(): PeerEvidence {
+    return this.#attempts.firstBytes();
+  }
+
+  /** While the registry moves it names no peers; the next tick asks again. */
+  async #compare(): Promise<void> {
+    const peers = await comparePeers(this.env, this.#session).catch(() => []);
+    this.#attempts.judge(peers);
+  }
+
+  /** The newest usage records of this session. */
+  usage(limit: number): UsageRecord[] {
+    return this.#usage.newest(limit);
+  }
+
+  /** Checks the stamp of a request for batch work that this session signed. */
+  takeStamp(stamp: BatchStamp): StampVerdict {
+    return this.#stamps.take(stamp);
+  }
+
+  /** For operators. Null: no agent is connected. */
+  status(): TunnelStatus | null {
+    const { active } = this.#sockets;
+    if (active === undefined) return null;
+    const { connectedAt, reads = 0 } = active.attachment;
+    return {
+      reads,
+      heardAt: this.#sockets.heardAt(active),
+      open: this.#attempts.open,
+      connectedAt,
+      outbox: this.#usage.waiting,
+      errors: this.#attempts.errors.list(),
+    };
+  }
+
+  /** The engine's loads of the last hour, oldest first. Lost with this object's memory. */
+  loads(): NodeLoad[] {
+    return this.#frames.loads(Date.now());
+  }
+
+  // --- the agent's side ---------------------------------------------------------------------------------------------
+
+  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+    const peer = this.#sockets.of(socket);
+    if (peer === undefined) return socket.close(CLOSE_CODES.resync, 'unknown socket');
+    let hello: Extract<Frame, { type: 'hello' }> | undefined;
+    const touched = new Set<OutboundAttempt>();
+    const fine = peer.receive(message, (frame) => {
+      if (frame.type === 'hello') hello = frame;
+      else if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
+    });
+    if (!fine) return this.#gone(peer);
+    this.#sockets.heard(Date.now());
+    if (peer === this.#sockets.active) this.#registry.heard();
+    for (const upstream of touched) upstream.onMessageEnd();
+    this.#sockets.settle(peer);
+    if (this.#attempts.due >= RECORDS_PER_STATEMENT) this.#usage.store(steadyNow());
+    if (hello !== undefined) this.#sockets.greet(peer, hello);
+  }
+
+  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<OutboundAttempt>): void {
+    switch (frame.type) {
+      case 'report':
+      case 'accept':
+      case 'head':
+      case 'data':
+      case 'end':
+      case 'reset':
+        return this.#attempts.onFrame(peer.link, frame, touched);
+      default:
+        return this.#frames.receive(peer, frame);
+    }
+  }
+
+  /** Ends the session: its agent needs a new one. */
+  end(reason: string): void {
+    const { active } = this.#sockets;
+    if (active === undefined) return;
+    active.close(CLOSE_CODES.over, reason);
+    this.#gone(active);
+  }
+
+  /** The agent was killed and will not reconnect. Its attempts fail now instead of after the time for a reconnect. */
+  agentDied(): void {
+    this.end('its agent was killed');
+    this.#attempts.abandon();
+  }
+
+  /** Probes whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
+  probe(): Promise<ProbeVerdict> {
+    const { active } = this.#sockets;
+    return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
+  }
+
+  /**
+   * Notifies the agent that a caller waits at this circuit. False: there is no tunnel, or the agent does not support
+   * circuits.
+   */
+  call(circuit: string): boolean {
+    const { active } = this.#sockets;
+    if (active === undefined || (active.attachment.reads ?? 0) < CIRCUIT_FRAME) return false;
+    active.link.put({ type: 'circuit', name: circuit });
+    return true;
+  }
+
+  /**
+   * Sends an order; an empty one only queries the state. Resolves with the agent's answer as JSON. Null: no answer, or
+   * no tunnel.
+   */
+  deploy(order: Uint8Array): Promise<string | null> {
+    const { active } = this.#sockets;
+    return active === undefined ? Promise.resolve(null) : this.#frames.deploy(active, order);
+  }
+
+  webSocketClose(socket: ObjectSocket): void {
+    const peer = this.#sockets.of(socket);
+    if (peer !== undefined) this.#gone(peer);
+  }
+
+  webSocketError(socket: ObjectSocket): void {
+    this.webSocketClose(socket);
+  }
+
+  #gone(peer: AgentSocket): void {
+    if (!this.#sockets.gone(peer)) return;
+    this.#callee?.close();
+    this.#callee = undefined;
+    this.#frames.abandon();
+    this.#attempts.disconnect();
+    this.#registry.closed();
+  }
+
+  #onLost(): void {
+    const { active } = this.#sockets;
+    if (active === undefined) return;
+    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // The agent reconnects and sends its record again.
+    this.#gone(active);
+  }
+
+  // --- while an attempt is open
+  // ---------------------------------------------------------------------------------------
+
+  /** An attempt is open, or usage is to be settled. */
+  #busy(): void {
+    this.#sockets.save(false);
+    this.#ticker.begin();
+  }
+
+  alarm(): Promise<void> {
+    return this.#usage.outbox.onAlarm();
+  }
+
+  /** A lost connection closes no socket. Without this check its streams would wait until their own timeouts. */
+  #watch(now: number): void {
+    const { active } = this.#sockets;
+    if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);
+    const receivedAt = this.#sockets.heardAt(active);
+    if (receivedAt !== this.#receivedAt) this.#watchdog.heard(now);
+    this.#receivedAt = receivedAt;
+    switch (this.#watchdog.look(now)) {
+      case 'wait':
+        return;
+      case 'ask':
+        return neverRejects(this.#frames.probe(active));
+      case 'gone':
+        active.close(CLOSE_CODES.silent, 'no sign of life');
+        this.#gone(active);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+/** Creates the parts of a tunnel object and connects them. They do nothing before a socket, a call or an alarm. */
+import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
+import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import type { Env } from '../env.ts';
+import type { ObjectContext } from '../platform/object-context.ts';
+import { waitClock } from '../platform/wait-clock.ts';
+import type { AgentSocket } from './agent-socket.ts';
+import { AgentSockets } from './agent-sockets.ts';
+import { ControlFrames } from './control-frames.ts';
+import { OpeningProofs } from './opening-proofs.ts';
+import { RegistryNotifier } from './registry-notifier.ts';
+import { HangMemory } from './stored-hang-state.ts';
+import { StreamIds } from './stream-ids.ts';
+import { TunnelAttempts } from './tunnel-attempts.ts';
+import { TunnelUsage } from './tunnel-usage.ts';
+
+/** Events that concern several parts. */
+interface TunnelEvents {
+  active(peer: AgentSocket): void;
+  gone(peer: AgentSocket): void;
+  /** The registry cannot be reached. */
+  lost(): void;
+  /** An attempt is open, or usage is to be settled. */
+  busy(): void;
+  /** The engine answers no request: compare it with other nodes. */
+  compare(): void;
+}
+
+interface TunnelParts {
+  sockets: AgentSockets;
+  attempts: TunnelAttempts;
+  registry: RegistryNotifier;
+  usage: TunnelUsage;
+  frames: ControlFrames;
+}
+
+export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents): TunnelParts {
+  const session = ctx.name;
+  const waitUntil = (work: Promise<unknown>) => ctx.waitUntil(work);
+  const sockets: AgentSockets = new AgentSockets(ctx.sockets, session, {
+    activated: (peer) => on.active(peer),
+    replaced: () => {
+      frames.abandon();
+      attempts.disconnect();
+    },
+    idle: () => attempts.open === 0,
+    stuck: (peer) => {
+      peer.close(CLOSE_CODES.silent, 'does not read what it is sent');
+      on.gone(peer);
+    },
+  });
+  const registry: RegistryNotifier = new RegistryNotifier({
+    session,
+    env,
+    waitUntil,
+    refused: (peer) => on.gone(peer),
+    lost: () => on.lost(),
+  });
+  const silent = () => registry.silent(sockets.active === undefined);
+  const attempts: TunnelAttempts = createAttempts(ctx, env, { registry, silent, load: () => frames.load }, on);
+  const usage = new TunnelUsage({
+    session,
+    ctx,
+    env,
+    attempts,
+    settled: (streams) => sockets.active?.link.put({ type: 'settled', streams: [...streams] }),
+  });
+  const { outbox, anomalies } = usage;
+  const open = () => attempts.open;
+  const frames: ControlFrames = new ControlFrames({ session, ctx, registry, outbox, anomalies, waitUntil, open });
+  return { sockets, attempts, registry, usage, frames };
+}
+
+type AttemptEvents = ConstructorParameters<typeof TunnelAttempts>[4];
+
+function createAttempts(
+  ctx: ObjectContext,
+  env: Env,
+  { registry, silent, load }: Pick<AttemptEvents, 'silent' | 'load'> & { registry: RegistryNotifier },
+  on: TunnelEvents,
+): TunnelAttempts {
+  const session = ctx.name;
+  const ids = new StreamIds(ctx);
+  const proofs = new OpeningProofs({
+    session,
+    env,
+    nextStream: () => ids.next(),
+    running: (name) => attempts.running(name),
+    waitUntil: (work) => ctx.waitUntil(work),
+  });
+  const hangs = new HangMemory(ctx.storage.kv);
+  const events: AttemptEvents = {
+    busy: () => on.busy(),
+    silent,
+    double: () => registry.double(),
+    load,
+    compare: () => on.compare(),
+    onSuspicion: (suspicion: HangSuspicion | undefined) =>
+      registry.live({ breaker: hangs.keep(suspicion, waitClock.now(), Date.now()) }),
+  };
+  const offloads = env.LOCAL_OFFLOADS?.of(session);
+  const attempts: TunnelAttempts = new TunnelAttempts(session, ids, offloads, proofs, events, hangs.suspicion);
+  return attempts;
+}

@@ -1,0 +1,85 @@
+/**
+ * Usage rows as an hour's object stores them. Uses few statements for many rows, because a statement costs more than a
+ * row.
+ */
+import type { Sql } from '../../platform/object-context.ts';
+import type { UsageRow } from '../usage-row.ts';
+import type { RowChange } from './minute-histograms.ts';
+
+/** Rows of one statement: half a MiB. */
+const ROWS_PER_STATEMENT = 500;
+
+/**
+ * Stores the rows that are not stored yet; an exact row replaces an estimate. `onNew` is called for each row that
+ * replaces none.
+ * @returns which rows were added and removed
+ */
+export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
+  const changes: RowChange[] = [];
+  for (let from = 0; from < rows.length; from += ROWS_PER_STATEMENT) {
+    changes.push(...storeTogether(sql, rows.slice(from, from + ROWS_PER_STATEMENT), onNew));
+  }
+  return changes;
+}
+
+function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {
+  const changes: RowChange[] = [];
+  const known = storedRows(sql, rows);
+  const written = new Map<string, UsageRow>();
+  for (const row of rows) {
+    const before = namesOf(row).flatMap((name) => known.get(name) ?? []);
+    if (before.some((one) => !one.estimated) || (before.length > 0 && row.estimated)) continue;
+    for (const one of before) {
+      known.delete(nameOf(one));
+      if (written.delete(nameOf(one))) continue;
+      sql.exec('DELETE FROM records WHERE session = ? AND stream = ?', one.session, one.stream);
+    }
+    known.set(nameOf(row), row);
+    written.set(nameOf(row), row);
+    if (before.length === 0) onNew(row);
+    for (const one of before) changes.push({ row: one, sign: -1 });
+    changes.push({ row, sign: 1 });
+  }
+  if (written.size === 0) return changes;
+  sql.exec(
+    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+     SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
+       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM given`,
+    JSON.stringify([...written.values()]),
+  );
+  return changes;
+}
+
+/** The stored rows with the names of these rows, or of the rows that they replace. */
+function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
+  const names = rows.flatMap(({ session, stream, replaces = stream }) =>
+    replaces === stream
+      ? [[session, stream]]
+      : [
+          [session, stream],
+          [session, replaces],
+        ],
+  );
+  // CROSS JOIN: looks each name up in the index, and never scans all stored rows.
+  const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
+    ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
+  const known = new Map<string, UsageRow>();
+  for (const stored of sql.exec<{ row: string }>(query, JSON.stringify(names))) {
+    const row = JSON.parse(stored.row) as UsageRow;
+    known.set(nameOf(row), row);
+  }
+  return known;
+}
+
+function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): string {
+  return `${session} ${stream}`;
+}
+
+/** The row's name, and that of the estimate which it replaces. */
+function namesOf({ session, stream, replaces = stream }: UsageRow): string[] {
+  return replaces === stream
+    ? [nameOf({ session, stream })]
+    : [stream, replaces].map((one) => nameOf({ session, stream: one }));
+}

@@ -1,0 +1,136 @@
+/**
+ * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are self-reported
+ * and no key pays for them. Every row carries the reporting agent's provider and session, and the key
+ * `ingress:PROVIDER`.
+ */
+import {
+  CLOCK_AHEAD_MAX_MS,
+  INGRESS_USAGE_AGE_MAX_MS,
+  type IngressUsage,
+  parseUsageBatch,
+  usageName,
+} from '../../../shared/usage/ingress-usage.ts';
+import type { Sql } from '../../platform/object-context.ts';
+import type { UsageAnomaly } from '../usage-anomalies.ts';
+import type { UsageRow } from '../usage-row.ts';
+import { loseRecords, WAITING_MAX } from './lost-records.ts';
+
+/**
+ * Records that a session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
+ * deleted.
+ */
+const RECORDS_MAX = 20_000;
+
+/** `waiting`: the current version has not been forwarded to the hour's object yet. */
+export function createIngressUsageTable(sql: Sql): void {
+  sql.exec(
+    `CREATE TABLE IF NOT EXISTS ingress_usage (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+       estimated INTEGER NOT NULL, waiting INTEGER NOT NULL, at INTEGER NOT NULL,
+       reporter TEXT NOT NULL, record TEXT NOT NULL);
+     CREATE INDEX IF NOT EXISTS ingress_usage_waiting ON ingress_usage (number) WHERE waiting = 1`,
+  );
+}
+
+/**
+ * Stores each record once; an exact record replaces an estimated one and keeps its course. The rows are durable when
+ * this returns, because the object's output gate delays the acknowledgment until they are on disk. `reporter` is the
+ * agent's provider. Records that are too old, or from the future, are not stored.
+ * @returns why each refused record was refused; undefined if `json` is not a batch of records
+ */
+export function storeIngressUsage(sql: Sql, json: string, reporter: string, now: number): UsageAnomaly[] | undefined {
+  const records = parseUsageBatch(json);
+  if (records === undefined) return undefined;
+  const refused: UsageAnomaly[] = [];
+  for (const record of records) {
+    const refusal = refusalOf(record, now);
+    if (refusal === undefined) storeRecord(sql, record, reporter, Math.min(record.at, now));
+    else refused.push(refusal);
+  }
+  prune(sql);
+  return refused;
+}
+
+/** These records were acknowledged to their agent, so waiting records are only deleted above a bound. */
+function prune(sql: Sql): void {
+  const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
+  sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, RECORDS_MAX);
+  const query = `SELECT count(*) AS n FROM ingress_usage WHERE ${behind}`;
+  const { n: lost } = sql.exec<{ n: number }>(query, WAITING_MAX).one();
+  if (lost === 0) return;
+  sql.exec(`DELETE FROM ingress_usage WHERE ${behind}`, WAITING_MAX);
+  loseRecords(lost);
+}
+
+function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined {
+  if (at < now - INGRESS_USAGE_AGE_MAX_MS) return 'backdated';
+  if (at > now + CLOCK_AHEAD_MAX_MS) return 'future';
+  return undefined;
+}
+
+function storeRecord(sql: Sql, record: IngressUsage, reporter: string, at: number): void {
+  sql.exec(
+    `INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record) VALUES (?, ?, 1, ?, ?, ?)
+     ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1,
+       record = json_patch(json_patch('{}', json_object('course', json(ingress_usage.record -> 'course'))), excluded.record)
+     WHERE ingress_usage.estimated = 1 AND excluded.estimated = 0`,
+    usageName(record),
+    record.estimated ? 1 : 0,
+    at,
+    reporter,
+    JSON.stringify(record),
+  );
+}
+
+type WaitingUsage = {
+  number: number;
+  at: number;
+  /** The provider of the agent that reported it. */
+  reporter: string;
+  /** The record when it was read; an exact record may replace it meanwhile. */
+  text: string;
+};
+
+/** The oldest waiting records. */
+export function pendingIngressUsage(sql: Sql, limit: number): WaitingUsage[] {
+  const query =
+    'SELECT number, at, reporter, record AS text FROM ingress_usage WHERE waiting = 1 ORDER BY number LIMIT ?';
+  return sql.exec<WaitingUsage>(query, limit).toArray();
+}
+
+/** Marks these records as forwarded, except for those that changed meanwhile. */
+export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[]): void {
+  for (const { number, text } of waiting)
+    sql.exec('UPDATE ingress_usage SET waiting = 0 WHERE number = ? AND record = ?', number, text);
+}
+
+/** `session`: of the reporting agent. Numbers below zero are not streams, so these rows have unique names. */
+export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
+  const record = JSON.parse(text) as IngressUsage;
+  const { course } = record;
+  return {
+    session,
+    stream: -number,
+    at,
+    request: record.request_id,
+    attempt: record.attempt,
+    provider: reporter,
+    key: `ingress:${reporter}`,
+    user: '',
+    project: '',
+    model: record.model,
+    endpoint: course?.endpoint ?? 0,
+    streamed: course?.streamed ?? false,
+    status: course?.status ?? null,
+    prompt: record.prompt_tokens,
+    completion: record.completion_tokens,
+    cached: record.cached_tokens,
+    reasoning: record.reasoning_tokens,
+    firstMs: course?.first_ms ?? null,
+    totalMs: course?.total_ms ?? null,
+    aborted: record.aborted,
+    estimated: record.estimated,
+    complete: record.complete,
+    bytes: record.answer_bytes,
+    traced: false,
+  };
+}

@@ -1,0 +1,234 @@
+import { attemptName } from '../../../shared/attempts/attempt-request.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
+import { OPENING_LIFE_MS } from '../../accounts/opening-proof.ts';
+import type { Sql } from '../../platform/object-context.ts';
+import { loseRecords, WAITING_MAX } from './lost-records.ts';
+
+/** Records that a session's object keeps at least. When it has twice as many, the oldest are deleted. */
+const RECORDS_MIN = 20_000;
+
+/** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
+export const RECORDS_PER_STATEMENT = 100;
+
+/**
+ * Keyed by stream: rows are appended, so a batch writes few pages (a key of random ids wrote six per record). `pending`
+ * names the records that are not forwarded yet, in order of arrival. An estimate is stored in `pending` itself: an
+ * exact record may replace it in `usage` while it is forwarded, and each position must always have the same content.
+ * `settled`: the estimate that an exact record replaces.
+ */
+export function createUsageTable(sql: Sql): void {
+  sql.exec(
+    `CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL,
+       replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS usage_expired (expires_at INTEGER NOT NULL)`,
+  );
+  const columns = sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'pending').toArray();
+  if (columns.some(({ name }) => name === 'estimate')) return;
+  sql.exec('ALTER TABLE pending ADD COLUMN estimate TEXT; ALTER TABLE pending ADD COLUMN settled TEXT');
+}
+
+/**
+ * The only place where counts arrive. Idempotent; an exact record replaces an estimated one. Durable when it returns:
+ * the object's output gate delays the acknowledgment until the rows are on disk.
+ * @returns how many late records were refused, because it is no longer known whether they were already counted
+ */
+export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = ''): number {
+  let newest = 0;
+  const records = withoutExpired(sql, all);
+  const fresh = withoutDoubles(sql, records);
+  for (let from = 0; from < fresh.length; from += RECORDS_PER_STATEMENT) {
+    const some = fresh.slice(from, from + RECORDS_PER_STATEMENT);
+    newest = some.reduce((most, { record }) => Math.max(most, record.stream), newest);
+    storeTogether(sql, some, provider);
+  }
+  prune(sql, newest);
+  return all.length - records.length;
+}
+
+/**
+ * A late record counts once while its first count is kept here. So when records are deleted, the proofs of all attempts
+ * to which they may belong expire, even if they state a later time.
+ */
+function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
+  if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
+  const query = 'SELECT coalesce(max(expires_at), 0) AS expired FROM usage_expired';
+  const { expired } = sql.exec<{ expired: number }>(query).one();
+  return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
+}
+
+/** Three statements for all of them: one statement costs about as much as a hundred records. */
+function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
+  const known = new Map<number, Stored>();
+  const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
+  for (const row of sql.exec<StoredKind>(STORED_KINDS, streams)) known.set(row.stream, storedOf(row));
+  const written: UsageRecord[] = [];
+  const pending: Pending[] = [];
+  for (const { record, replaces } of fresh) {
+    const { stream, estimated, prompt, completion } = record;
+    const before = known.get(stream);
+    if (before !== undefined && (estimated || !before.estimated)) continue;
+    const earlier = before ?? replaces;
+    known.set(stream, { stream, estimated, seen: earlier?.seen ?? record, used: { prompt, completion } });
+    const whole = earlier === undefined ? record : { ...record, ...earlier.seen };
+    written.push(whole);
+    pending.push([stream, replaces?.stream ?? null, estimated ? whole : null, earlier?.used ?? null]);
+  }
+  if (written.length === 0) return;
+  sql.exec(
+    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
+    JSON.stringify(written),
+  );
+  sql.exec(
+    `INSERT INTO pending (stream, replaces, again, estimate, settled, provider)
+     SELECT value ->> 0, value ->> 1, value ->> 3 IS NOT NULL, value ->> 2, value ->> 3, ? FROM json_each(?)`,
+    provider,
+    JSON.stringify(pending),
+  );
+}
+
+/**
+ * What the gateway itself observed of an attempt, including `course` if it is known. It stays when an exact count
+ * replaces an estimate: the agent's late report has none of it, and with another time the record could be in another
+ * hour than the estimate.
+ */
+type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
+
+type StoredKind = { stream: number; estimated: number; seen: string; prompt: number; completion: number };
+
+/** The stored part of an attempt. */
+interface Stored {
+  stream: number;
+  estimated: boolean;
+  seen: Seen;
+  used: UsedTokens;
+}
+
+type Pending = [stream: number, replaces: number | null, estimate: UsageRecord | null, settled: UsedTokens | null];
+
+function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): Stored {
+  return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
+}
+
+/** `seen`: as JSON. A missing member is left out, so that it replaces nothing. */
+const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
+  'course', json(record -> 'course'))) AS seen, record ->> 'prompt' AS prompt, record ->> 'completion' AS completion`;
+
+const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
+
+/** Numbers have gaps wherever an object woke: their distance only shows when counting the records is worthwhile. */
+function prune(sql: Sql, newest: number): void {
+  const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
+  if (newest - oldest < 2 * RECORDS_MIN) return;
+  const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+  const kept = Math.max(RECORDS_MIN, Math.min(waiting, WAITING_MAX));
+  const query = 'SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?';
+  const [last] = sql.exec<{ stream: number }>(query, kept).toArray();
+  if (last === undefined) return;
+  // An attempt is opened before its record is made.
+  const made = sql
+    .exec<{ at: number }>("SELECT max(record ->> 'at') AS at FROM usage WHERE stream <= ?", last.stream)
+    .one();
+  sql.exec('DELETE FROM usage_expired');
+  sql.exec('INSERT INTO usage_expired (expires_at) VALUES (?)', made.at + OPENING_LIFE_MS);
+  const lost = 'FROM pending WHERE estimate IS NULL AND stream <= ?';
+  loseRecords(sql.exec<{ n: number }>(`SELECT count(*) AS n ${lost}`, last.stream).one().n);
+  sql.exec(`DELETE ${lost}`, last.stream);
+  sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
+}
+
+/** A record that waits to be forwarded. */
+export interface PendingUsage {
+  position: number;
+  record: UsageRecord;
+  replaces: number | undefined;
+  /** The estimate of the same attempt, which is at an earlier position. */
+  settled: UsedTokens | undefined;
+  provider: string;
+}
+
+type PendingRow = {
+  position: number;
+  record: string;
+  replaces: number | null;
+  settled: string | null;
+  provider: string;
+};
+
+/** The oldest waiting records. */
+export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
+  const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
+      coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
+    FROM pending LEFT JOIN usage USING (stream) WHERE coalesce(estimate, record) IS NOT NULL ORDER BY position LIMIT ?`;
+  return sql
+    .exec<PendingRow>(query, limit)
+    .toArray()
+    .map((row) => ({
+      position: row.position,
+      record: JSON.parse(row.record) as UsageRecord,
+      replaces: row.replaces ?? undefined,
+      settled: row.settled === null ? undefined : (JSON.parse(row.settled) as UsedTokens),
+      provider: row.provider,
+    }));
+}
+
+/** The stored record of a stream, if it was forwarded. */
+export function deliveredRecord(sql: Sql, stream: number): UsageRecord | undefined {
+  const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
+  const [row] = sql.exec<{ record: string }>(query, stream).toArray();
+  return row && (JSON.parse(row.record) as UsageRecord);
+}
+
+/** Number of waiting records. */
+export function countPendingUsage(sql: Sql): number {
+  return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+}
+
+/** Marks the records up to this position as forwarded. */
+export function markDelivered(sql: Sql, position: number): void {
+  sql.exec('DELETE FROM pending WHERE position <= ?', position);
+}
+
+/**
+ * Reduces `records` to one per attempt, even if it was reported under several streams: exact before estimated, then the
+ * first. Reads all stored records once, for any number of repeated records, because repetitions are rare.
+ */
+function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
+  if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
+  const best = new Map<string, UsageRecord>();
+  for (const record of records) {
+    const other = best.get(attemptName(record));
+    if (other === undefined || (other.estimated && !record.estimated)) best.set(attemptName(record), record);
+  }
+  const replaced = new Map<string, Stored>();
+  for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
+    const record = best.get(attemptName(row));
+    if (record === undefined || record.stream === row.stream) continue;
+    if (row.estimated === 1 && !record.estimated) {
+      sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
+      replaced.set(attemptName(row), storedOf(row));
+    } else best.delete(attemptName(row));
+  }
+  return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
+}
+
+interface Fresh {
+  record: UsageRecord;
+  /** The estimate under another stream that this record replaces. */
+  replaces: Stored | undefined;
+}
+
+type StoredName = StoredKind & { requestId: string; attempt: number };
+
+const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
+  json_extract(record, '$.attempt') AS attempt FROM usage`;
+
+/** The newest records, newest first. */
+export function newestUsage(sql: Sql, limit: number): UsageRecord[] {
+  const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY stream DESC LIMIT ?', limit).toArray();
+  return rows.map((row) => JSON.parse(row.record) as UsageRecord);
+}

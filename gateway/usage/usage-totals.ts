@@ -1,0 +1,143 @@
+/** Totals in D1, by day, project, user, key, model and provider. Rows are added in batches; each batch counts once. */
+import { eq, sql } from 'drizzle-orm';
+import { database } from '../accounts/database.ts';
+import type { Env } from '../env.ts';
+import type { UsageRow } from './usage-row.ts';
+import { usageBatches, usageTotals } from './usage-tables.ts';
+
+export type UsageTotal = typeof usageTotals.$inferSelect;
+
+const COUNTERS = [
+  'requests',
+  'failed',
+  'aborted',
+  'estimated',
+  'prompt',
+  'completion',
+  'cached',
+  'reasoning',
+  'firstTokens',
+  'firstTokenMs',
+  'engineFirstTokenMs',
+  'queueMs',
+  'timed',
+  'totalMs',
+] as const;
+
+/** The total of one row; `sign` −1 subtracts it again. */
+export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
+  const { project, user, key, model, provider } = row;
+  const times = row.times ?? 1;
+  const firstMs = row.firstMs ?? 0;
+  const queueMs = row.queueMs ?? 0;
+  const of = (count: number | boolean) => sign * times * Number(count);
+  return {
+    day: new Date(row.at).toISOString().slice(0, 10),
+    project,
+    user,
+    key,
+    model,
+    provider,
+    requests: of(1),
+    failed: of(row.status !== null && (row.status < 200 || row.status >= 400)),
+    aborted: of(row.aborted),
+    estimated: of(row.estimated),
+    prompt: of(row.prompt),
+    completion: of(row.completion),
+    cached: of(row.cached),
+    reasoning: of(row.reasoning),
+    firstTokens: of(firstMs > 0),
+    firstTokenMs: of(firstMs > 0 ? queueMs + firstMs : 0),
+    engineFirstTokenMs: of(firstMs),
+    queueMs: of(queueMs),
+    timed: of(row.totalMs !== null),
+    totalMs: of(row.totalMs ?? 0),
+  };
+}
+
+/**
+ * Parses a total that waited in an object's storage. Totals of an earlier version have no `timed`: all their requests
+ * count as timed, as they did then.
+ */
+export function readTotal(text: string): UsageTotal {
+  const total: UsageTotal = JSON.parse(text);
+  return { ...total, timed: total.timed ?? total.requests };
+}
+
+/** Sums stop at the largest integer that JavaScript counts exactly: a larger one would be read back wrong. */
+const SUM_MAX = Number.MAX_SAFE_INTEGER;
+
+export function addTotal(to: UsageTotal, more: UsageTotal): void {
+  for (const name of COUNTERS) to[name] = Math.min(SUM_MAX, to[name] + more[name]);
+}
+
+export function totalKey({ day, project, user, key, model, provider }: UsageTotal): string {
+  return JSON.stringify([day, project, user, key, model, provider]);
+}
+
+/** Totals per statement: D1 binds 100 values per statement, and each total has 20. */
+const PER_STATEMENT = 5;
+
+/**
+ * Adds `totals` unless this batch of this shard was already added. Rejects if D1 does not answer; then it must be
+ * called again.
+ */
+export async function addToTotals(
+  env: Pick<Env, 'DB'>,
+  shard: string,
+  batch: number,
+  totals: readonly UsageTotal[],
+): Promise<void> {
+  const db = database(env);
+  const counted = await db.select().from(usageBatches).where(sql`shard = ${shard} AND batch = ${batch}`);
+  if (counted.length > 0) return;
+  const statements = [];
+  for (let from = 0; from < totals.length; from += PER_STATEMENT) {
+    statements.push(
+      db
+        .insert(usageTotals)
+        .values(totals.slice(from, from + PER_STATEMENT))
+        .onConflictDoUpdate({
+          target: [
+            usageTotals.day,
+            usageTotals.project,
+            usageTotals.user,
+            usageTotals.key,
+            usageTotals.model,
+            usageTotals.provider,
+          ],
+          set: sums(),
+        }),
+    );
+  }
+  // Its primary key makes the whole batch fail if it was sent twice concurrently.
+  await db.batch([db.insert(usageBatches).values({ shard, batch }), ...statements]);
+  await db.delete(usageBatches).where(sql`shard = ${shard} AND batch < ${batch}`);
+}
+
+/** Deletes the batch numbers of a shard that no longer exists. */
+export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promise<void> {
+  await database(env).delete(usageBatches).where(eq(usageBatches.shard, shard));
+}
+
+/** Removes the user from the totals of a day: sums of projects and providers stay the same. Atomic. */
+export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
+  const columns = COUNTERS.map((name) => usageTotals[name].name);
+  const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);
+  const add = columns.map((name) => `${name} = min(${name} + excluded.${name}, ${SUM_MAX})`);
+  const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
+    SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
+    GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
+  // Not with drizzle: its batches accept only statements that it built.
+  const said = [fold, 'DELETE FROM usage_totals WHERE user = ?1 AND day = ?2'];
+  await env.DB.batch(said.map((text) => env.DB.prepare(text).bind(user, day)));
+}
+
+function sums() {
+  return Object.fromEntries(
+    COUNTERS.map((name) => {
+      const column = usageTotals[name];
+      return [name, sql`min(${column} + excluded.${sql.identifier(column.name)}, ${sql.raw(String(SUM_MAX))})`];
+    }),
+  );
+}

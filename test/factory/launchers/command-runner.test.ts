@@ -1,0 +1,28 @@
+/** What a command of a batch system that ends badly is reported as. */
+import { expect, it } from 'vitest';
+import { commandRunner } from '../../../factory/launchers/command-runner.ts';
+
+const MANY_BYTES = 'head -c 9000000 /dev/zero';
+
+it('names the signal that ended a command, whose effect is unknown', async () => {
+  expect(await commandRunner()('sh', ['-c', 'kill -KILL $$'])).toEqual({
+    kind: 'killed',
+    errors: 'sh was ended by SIGKILL',
+  });
+});
+
+it('reports too much output as such, also while another process holds the pipes', async () => {
+  const run = commandRunner({}, 60_000);
+  for (const script of [MANY_BYTES, `sleep 20 & ${MANY_BYTES}`, `${MANY_BYTES} >&2`])
+    expect(await run('sh', ['-c', script])).toEqual({
+      kind: 'killed',
+      errors: 'sh printed more than 8388608 bytes',
+    });
+});
+
+it('reports a command that does not answer in time', async () => {
+  expect(await commandRunner({}, 50)('sh', ['-c', 'sleep 60'])).toEqual({
+    kind: 'killed',
+    errors: 'sh did not answer within 0.1 s',
+  });
+});
