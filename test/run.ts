@@ -21,8 +21,10 @@ import { cannotRun } from './support/abilities.ts';
 import { changedSinceMain, changedSinceOrigin } from './support/change.ts';
 import { environmentOf, filesOf, type Job, jobsOf } from './support/jobs.ts';
 import { LONG_VARIABLE } from './support/long-form.ts';
+import { slowness } from './support/patience.ts';
 import { Reach } from './support/reach.ts';
 import { failureLines } from './support/reporter.ts';
+import './support/slowness.ts';
 import { TestTally, together } from './support/tally.ts';
 import { command, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
@@ -50,8 +52,11 @@ const DEPLOY_CHECK: Record<string, string[]> = {
 };
 /** Loads the machine fully and allows no error, so it runs after all others. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
-/** Tests wait for two thirds of their time, so this many runs of vitest keep the cores busy. */
-const LANES = Math.min(3 * availableParallelism(), 12);
+/**
+ * Tests wait for two thirds of their time, so this many runs of vitest keep the cores busy. On a slow machine they wait
+ * less, and vitest gives a worker only 90 s to start.
+ */
+const LANES = slowness() > 3 ? 2 : Math.min(3 * availableParallelism(), 12);
 /**
  * They compute, or a browser does for them. One runs at a time next to those that wait, because more would break time
  * bounds.

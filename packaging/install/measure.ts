@@ -1,13 +1,16 @@
 /**
  * `npm run install:measure` measures the wait of a first installation. It clones the committed state, runs `npm ci` and
  * `npm start` there with an empty home and an empty npm cache, and prints fetched bytes, MiB unpacked and on disk, and
- * seconds until the URL. It fails above the bounds.
+ * seconds until the URL. With `--tests` it also prints the seconds and CPU seconds of `npm test` there, with `--slow`
+ * those of start and tests on a fifth of one core (root; hours). It fails above the bounds.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { endedChildrenSeconds } from '../../test/support/ended-children.ts';
 import { endAll, freePort, Managed } from '../../test/support/processes.ts';
 import { MIB, mib, sizeOf } from './folder-size.ts';
 import { outsideScript } from './npm.js';
@@ -18,6 +21,9 @@ const UNPACKED_MAX_BYTES = 300 * MIB;
 /** Enough for a slow connection and a slow machine; beyond this it hangs. */
 const INSTALL_MS = 2 * 3_600_000;
 const START_MS = 3_600_000;
+const TESTS_MS = 3 * 3_600_000;
+/** Lines of `npm run test:slow`. */
+const SLOW_FIGURES = /^(?:ok|FAILED|its URL after) .*$/gm;
 
 const seconds = (sinceMs: number) => `${((performance.now() - sinceMs) / 1_000).toFixed(1)} s`;
 
@@ -25,6 +31,18 @@ function strings(env: NodeJS.ProcessEnv): Record<string, string> {
   return Object.fromEntries(
     Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
   );
+}
+
+/** Runs `npm ARGS` in the clone. False: it failed. */
+async function test(clone: string, env: Record<string, string>, args: string[]): Promise<boolean> {
+  const [began, before] = [performance.now(), endedChildrenSeconds()];
+  const run = new Managed(['npm', ...args], { cwd: clone, env, label: 'npm' });
+  const { code } = await run.end(TESTS_MS);
+  const used = (endedChildrenSeconds() - before).toFixed(0);
+  for (const [line] of run.output.matchAll(SLOW_FIGURES)) console.log(line);
+  console.log(`npm ${args.join(' ').padEnd(14)} ${seconds(began)}, ${used} CPU s${code === 0 ? '' : ', FAILED'}`);
+  if (code !== 0) console.error(run.tail);
+  return code === 0;
 }
 
 async function measure(work: string): Promise<boolean> {
@@ -51,9 +69,15 @@ async function measure(work: string): Promise<boolean> {
   console.log(`fetched            ${mib(fetched)} MiB (${fetched} bytes; at most ${mib(FETCHED_MAX_BYTES).trim()})`);
   console.log(`unpacked           ${mib(modules.bytes)} MiB (at most ${mib(UNPACKED_MAX_BYTES).trim()})`);
   console.log(`on disk            ${mib(modules.diskBytes)} MiB, and ${mib(dist.diskBytes).trim()} MiB that was built`);
-  return fetched <= FETCHED_MAX_BYTES && modules.bytes <= UNPACKED_MAX_BYTES;
+  let isGood = fetched <= FETCHED_MAX_BYTES && modules.bytes <= UNPACKED_MAX_BYTES;
+  const slow = ['start', 'tests'].map((part) => ['run', 'test:slow', '--', part]);
+  for (const args of [...(values.tests ? [['test']] : []), ...(values.slow ? slow : [])])
+    isGood = (await test(clone, env, args)) && isGood;
+  return isGood;
 }
 
+const flag = { type: 'boolean', default: false } as const;
+const { values } = parseArgs({ options: { tests: flag, slow: flag } });
 const work = mkdtempSync(join(tmpdir(), 'otela-install-'));
 try {
   if (!(await measure(work))) process.exitCode = 1;

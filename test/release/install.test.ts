@@ -14,7 +14,7 @@ import { cannotRun, which } from '../support/abilities.ts';
 import { startEngine } from '../support/engine.ts';
 import { GatewayClient } from '../support/gateway-client.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../support/processes.ts';
-import { NODE, ROOT } from '../support/where.ts';
+import { BUILT_VARIABLE, NODE, ROOT } from '../support/where.ts';
 import { differences } from './differences.ts';
 import { addNode, type EmptyRoot, emptyRoot, PLATFORM } from './root.ts';
 
@@ -31,34 +31,38 @@ const { version } = z
 /** Why nothing can be installed here; undefined: it can. */
 const noRoot = cannotRun('release');
 
-let clone: string;
 let out: string;
 let log: string;
 
-interface Released {
-  clone: string;
-  out: string;
-  log: string;
+/** `npm test` has built this clone, and other tests use its dist/ meanwhile. */
+const AS_BUILT = process.env[BUILT_VARIABLE] === undefined ? [] : ['--no-build'];
+
+/** What the release of the clone in `root` prints. */
+function release(root: string, ...args: string[]): string {
+  const env = { ...process.env, SOURCE_DATE_EPOCH: '1767225600' };
+  return execFileSync(NODE, [join(root, 'packaging/main.ts'), ...args], {
+    cwd: root,
+    encoding: 'utf8',
+    env,
+    maxBuffer: 2 ** 24,
+  });
 }
 
-/** A release that was made by a copy of the clone in `from`. */
-async function released(name: string, key: string, from: string): Promise<Released> {
-  const directory = await temporaryDirectory(name);
+/** A copy of this clone that was never built. */
+async function copied(directory: string): Promise<string> {
   const clone = join(directory, 'clone');
   const left = new Set(['node_modules', 'dist', '.git', '.ci', '.wrangler', 'data', 'release', 'cloudflare-keys']);
-  await cp(from, clone, { recursive: true, filter: (path) => !left.has(relative(from, path)) });
+  await cp(ROOT, clone, { recursive: true, filter: (path) => !left.has(relative(ROOT, path)) });
   execFileSync('cp', ['-al', join(ROOT, 'node_modules'), join(clone, 'node_modules')]);
-  const made = join(directory, 'release');
-  const args = [join(clone, 'packaging/main.ts'), '--key', key, '--out', made];
-  const env = { ...process.env, SOURCE_DATE_EPOCH: '1767225600' };
-  return { clone, out: made, log: execFileSync(NODE, args, { cwd: clone, encoding: 'utf8', env, maxBuffer: 2 ** 24 }) };
+  return clone;
 }
 
 let key: string;
 beforeAll(async () => {
   key = join(await temporaryDirectory('otela-release-key'), 'key.pem');
-  execFileSync(NODE, [join(ROOT, 'packaging/main.ts'), '--new-key', key]);
-  if (noRoot === undefined) ({ clone, out, log } = await released('otela-first', key, ROOT));
+  release(ROOT, '--new-key', key);
+  out = join(await temporaryDirectory('otela-first'), 'release');
+  if (noRoot === undefined) log = release(ROOT, '--key', key, '--out', out, ...AS_BUILT);
 });
 afterAll(endAll);
 
@@ -95,8 +99,10 @@ async function answer(gateway: GatewayClient): Promise<void> {
 
 it('two runs in two places give the same bytes, and every file has its checksum', async ({ skip }) => {
   skip(noRoot !== undefined, noRoot);
-  const second = await released('otela-second-in-a-place-with-a-longer-name', key, clone);
-  const differing = await differences(out, second.out);
+  const directory = await temporaryDirectory('otela-second-in-a-place-with-a-longer-name');
+  const second = join(directory, 'release');
+  release(await copied(directory), '--key', key, '--out', second);
+  const differing = await differences(out, second);
   expect(differing, differing.join('\n')).toEqual([]);
   const names = [...(await sums(out)).matchAll(/^[0-9a-f]{64} {2}(.*)$/gm)].map(([, name = '']) => name);
   expect(names.toSorted()).toEqual(
@@ -305,8 +311,7 @@ it('without a key it says that it is not signed, and admits any agent', async ({
   skip(noRoot !== undefined, noRoot);
   expect(log).toContain('signed by ');
   const to = join(await temporaryDirectory('otela-unsigned'), 'release');
-  const args = [join(ROOT, 'packaging/main.ts'), '--out', to, '--platform', 'none', '--without', 'wheel'];
-  expect(execFileSync(NODE, args, { encoding: 'utf8' })).toContain('NOT SIGNED');
+  expect(release(ROOT, '--out', to, '--platform', 'none', '--without', 'wheel', ...AS_BUILT)).toContain('NOT SIGNED');
   expect(globSync('*', { cwd: to }).filter((name) => /manifest|\.sig|release\.pub/.test(name))).toEqual([]);
   expect(
     execFileSync('tar', ['-xOzf', join(to, `opentela-${version}.tgz`), 'package/dist/gateway.json'], {

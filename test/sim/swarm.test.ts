@@ -5,7 +5,7 @@ import { World } from './world.ts';
 
 /** SIM_SEED=n repeats that seed; SIM_SEEDS=n runs n seeds, starting at SIM_FROM. */
 const only = process.env.SIM_SEED;
-const count = Number(process.env.SIM_SEEDS ?? scaled(400));
+const count = Number(process.env.SIM_SEEDS ?? scaled(240));
 const from = Number(process.env.SIM_FROM ?? 1);
 const BATCH = 20;
 

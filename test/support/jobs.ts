@@ -23,7 +23,7 @@ export interface Job {
 /** Files of a part are divided into runs of at most this duration, unless one file takes longer. */
 const PIECE_SECONDS = 200;
 /** For a file that is not in the table. */
-const OTHER_FILE_SECONDS = 5;
+const OTHER_FILE_SECONDS = 2;
 /**
  * Parts that are one run: files of `netns` and `slurm` share the machine's addresses and daemons; the others share a
  * runtime or loaded modules.
@@ -41,7 +41,7 @@ const WHOLE: ReadonlySet<string> = new Set([
   'worker',
 ]);
 /** How many times longer `wrangler dev` takes for the same files. */
-const WORKER_SLOWER = 4;
+const WORKER_SLOWER = 3;
 
 /** The part `worker` runs some files of another project on another host. */
 export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {

@@ -12,7 +12,7 @@ const LEAST_PATIENCE_MS = 30_000;
 const BESIDE_OTHERS = 5;
 
 /** How many times slower this machine is than the one for which the tests' times were chosen; at least 1. */
-const slowness = (): number => Math.max(1, Number(process.env[SLOWNESS_VARIABLE] ?? 1));
+export const slowness = (): number => Math.max(1, Number(process.env[SLOWNESS_VARIABLE] ?? 1));
 
 /** How long to wait for an operation that takes at most `ms` on a quiet machine, before a test reports a hang. */
 export const patience = (ms = 0): number => Math.ceil(slowness() * Math.max(LEAST_PATIENCE_MS, BESIDE_OTHERS * ms));
