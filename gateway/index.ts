@@ -1,4 +1,4 @@
-/** The Worker: the app's entry point on Cloudflare, and the Durable Objects that its bindings name. */
+/** The entry point of the Worker on Cloudflare: the app, and the Durable Objects that its bindings name. */
 import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
@@ -18,7 +18,7 @@ import { RegistryRelay as Relay } from './registry/snapshot-cache-object.ts';
 import { TunnelObject as Tunnel } from './tunnel/tunnel-object.ts';
 import { UsageObject as Usage } from './usage/hour/usage-hour-object.ts';
 
-/** The path, without the cost of a URL object. */
+/** Returns the path of a URL without creating a URL object, which is expensive. */
 function pathOf(url: string): string {
   const from = url.indexOf('/', url.indexOf('://') + 3);
   const query = url.indexOf('?', from);
@@ -35,7 +35,7 @@ export default {
     return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
-/** wrangler.toml contains these names. */
+/** Durable Objects under the class names that wrangler.toml contains. */
 export class BatchObject extends toDurableObject(Batch) {}
 export class BatchQueueObject extends toDurableObject(BatchQueue) {}
 export class FactoryObject extends toDurableObject(Factory) {}

@@ -1,7 +1,7 @@
-/** Parts of schemas that mean the same to the parser and in /openapi.json: neither allows what the other refuses. */
+/** Schemas that mean the same to the parser and in /openapi.json: neither allows what the other refuses. */
 import * as z from 'zod';
 
-/** A record with at most `max` members. */
+/** Schema of a record with at most `max` members. */
 export function boundedRecord<Value extends z.ZodType>(key: z.ZodString, value: Value, max: number) {
   return z
     .record(key, value)
@@ -11,7 +11,8 @@ export function boundedRecord<Value extends z.ZodType>(key: z.ZodString, value: 
 
 const LABEL = '[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
 /**
- * The last label of a name begins with a letter: with a digit it would be parsed as an IPv4 address (WHATWG URL §3.5).
+ * The last label of a host's name begins with a letter: with a digit it would be parsed as an IPv4 address (WHATWG URL
+ * §3.5).
  */
 const LAST_LABEL = '[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?';
 const BYTE = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])';
@@ -21,21 +22,21 @@ const PORT = '(:(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-
 const PATH = "(/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?";
 const URL_MAX_CHARS = 512;
 
-/** An http or https URL, as a pattern: `new URL` accepts more, which a schema cannot express. */
+/** An http or https URL, as a pattern, because `new URL` accepts more than a JSON schema can express. */
 export const httpUrlSchema = z
   .string()
   .max(URL_MAX_CHARS)
   .regex(new RegExp(`^https?://${HOST}${PORT}${PATH}$`), 'must be an http or https URL')
   .meta({ examples: ['https://gateway.example.org'] });
 
-/** http is only allowed for a service on this machine. */
+/** An https URL. http is only allowed for a service on the same machine. */
 export const secureUrlSchema = z
   .string()
   .max(URL_MAX_CHARS)
   .regex(new RegExp(`^(https://${HOST}|http://${LOOPBACK})${PORT}${PATH}$`), 'must be an https URL')
   .meta({ examples: ['https://login.example.org'] });
 
-/** Addresses that mail servers accept in practice; RFC 5321 allows more. */
+/** An e-mail address as mail servers accept in practice; RFC 5321 allows more. */
 export const emailSchema = z
   .string()
   .max(320)
@@ -44,16 +45,16 @@ export const emailSchema = z
 
 const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
 /**
- * Invisible characters, and characters that reverse the text around them: one name would look like another. Joiners
- * stay, because scripts need them.
+ * Invisible characters, and characters that reverse the text around them, with which one name can look like another.
+ * Joiners are not in the list, because scripts need them.
  */
 const UNSEEN = '\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb';
 const NOT_IN_NAMES = CONTROL + UNSEEN;
-/** Without control characters; spelled out, because generators of test data cannot use \P{Cc}. */
+/** Matches text without control characters. They are listed, because generators of test data cannot use \P{Cc}. */
 export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`);
 /**
- * One line that a terminal can show: no control or invisible characters, and not blank. Surrounding white space is
- * removed.
+ * A name of one line that a terminal can show: not blank, without control and invisible characters. Surrounding white
+ * space is removed.
  */
 export const displayNameSchema = z
   .string()

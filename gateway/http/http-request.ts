@@ -33,23 +33,24 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
    */
   readonly accepted?: (holder: string) => void;
   /**
-   * The body as the host has it, to be read instead of `body`: Fetch's streams cost as much as the rest of an upload.
+   * The body as the host provides it, which is read instead of `body`, because Fetch's streams cost as much as the rest
+   * of an upload.
    */
   readonly pieces?: () => AsyncIterator<Uint8Array>;
   /** Cloudflare's data about a request; undefined on other hosts. */
   readonly cf?: unknown;
 }
 
-/** A response: its body is whole, or a stream. */
+/** A response whose body is whole or a stream. */
 interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
   body: Uint8Array | string | ReadableStream<Uint8Array> | null;
-  /** Length of a streaming body. Absent: unknown. */
+  /** Bytes of a streaming body; absent: unknown. */
   length?: number | undefined;
 }
 
-/** Converts the pipeline's response for a caller that reads streams. */
+/** Converts the pipeline's response to one whose body is a ReadableStream. */
 function streamed(response: ProxyResponse): HttpAnswer {
   const { body } = response;
   if (typeof body !== 'function') return { ...response, body };
@@ -65,7 +66,7 @@ function streamed(response: ProxyResponse): HttpAnswer {
   return { ...response, body: readable };
 }
 
-/** The engine has already encoded the body; without this, Cloudflare's runtime would encode it again. */
+/** Option that says that the body is encoded already. Without it, Cloudflare's runtime would encode it again. */
 const ENCODED: object = { encodeBody: 'manual' };
 
 export function responseOf(response: ProxyResponse): Response {

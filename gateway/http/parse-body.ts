@@ -1,7 +1,4 @@
-/**
- * Bound on JSON bodies and forms of all requests except those to models: these are small and have exactly the expected
- * form.
- */
+/** Maximum bytes of JSON bodies and forms of all requests except those to models. */
 import type { z } from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
@@ -10,19 +7,25 @@ import { type BodyContext, readBodyBytes } from './read-body.ts';
 const BODY_MAX_BYTES = 64 * 1024;
 
 /**
- * Parses a request's body. @throws ApiError 413 above 64 KiB, 400 if it is not JSON or does not match `schema`, 408 if
- * it stalls
+ * Parses a request's JSON body.
+ * @throws ApiError 413 above 64 KiB, 400 if the body is not JSON or does not match `schema`, 408 if it stalls
  */
 export async function readParsedBody<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
   return parseWithSchema(await readJsonBody(c, BODY_MAX_BYTES), schema);
 }
 
-/** A form, as OAuth clients send it. @throws ApiError 413 above 64 KiB, 400 if it does not match `schema`, 408 */
+/**
+ * Parses a form, as OAuth clients send it.
+ * @throws ApiError 413 above 64 KiB, 400 if the form does not match `schema`, 408 if it stalls
+ */
 export async function readFormFields<T>(c: BodyContext, schema: z.ZodType<T>): Promise<T> {
   return parseWithSchema(Object.fromEntries(new URLSearchParams(await readText(c, BODY_MAX_BYTES))), schema);
 }
 
-/** A body that its caller validates. @throws ApiError 413 above `maxBytes`, 400 if it is not JSON, 408 */
+/**
+ * Parses a JSON body that the caller validates.
+ * @throws ApiError 413 above `maxBytes`, 400 if the body is not JSON, 408 if it stalls
+ */
 export async function readJsonBody(c: BodyContext, maxBytes: number): Promise<unknown> {
   const text = await readText(c, maxBytes);
   try {
@@ -32,7 +35,7 @@ export async function readJsonBody(c: BodyContext, maxBytes: number): Promise<un
   }
 }
 
-/** The query string as an object; of a repeated name the last value counts. */
+/** Parses the query string. If a name is repeated, its last value counts. */
 export function readQuery<T>(request: Request, schema: z.ZodType<T>): T {
   return parseWithSchema(Object.fromEntries(new URL(request.url).searchParams), schema);
 }
@@ -47,7 +50,10 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
   throw new ApiError('invalid_request', `${param}: ${said}`, { param });
 }
 
-/** Replaces the message of a pattern that has none: a regular expression is for programmers. */
+/**
+ * Returns the message of a validation error. A pattern without a message gets one, because regular expressions are for
+ * programmers.
+ */
 function saidOf(issue: z.core.$ZodIssue): string {
   const raw =
     issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');

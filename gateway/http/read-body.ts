@@ -1,4 +1,4 @@
-/** Reads the bodies of the router's routes. They have the same rule on stalls as requests to models. */
+/** Reads the bodies of routes of the router. They have the same limit on stalls as requests to models. */
 
 import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import { concat } from '../../shared/collections/concat.ts';
@@ -13,7 +13,7 @@ import type { HttpRequest } from './http-request.ts';
 
 type BodyEnv = Pick<Env, 'BODY_STALL_MS'>;
 
-/** The part of a route's context that is needed. */
+/** The members of a route's context that are needed. */
 export interface BodyContext {
   req: { raw: Pick<HttpRequest, 'headers' | 'body' | 'pieces'> };
   env: BodyEnv;
@@ -24,8 +24,8 @@ export function bodyStallMs(env: BodyEnv): number {
 }
 
 /**
- * A body as a stream. If its reader stops early, another reader may read the rest.
- * @throws ApiError 408 if it is too slow for BODY_STALL_MS, 400 if it breaks off
+ * Yields a body in pieces. If the reader stops early, another reader can read the rest.
+ * @throws ApiError 408 if the body is too slow for BODY_STALL_MS, 400 if it is cut
  */
 export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator<Uint8Array, undefined> {
   const reader = readerOf(req.raw);
@@ -42,14 +42,14 @@ export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator
     }
     standing = false;
   } finally {
-    // A stalled body brings nothing more, and its reader has an open read.
+    // A stalled body brings nothing more, and a read of it is in progress, so it is canceled.
     if (standing) reader.cancel().catch(() => {});
     else reader.release();
   }
 }
 
 /**
- * @throws ApiError 408, 400; 413 above `maxBytes`, counted in received bytes because content-length may be absent or
+ * @throws ApiError 408, 400; 413 above `maxBytes`, counted in received bytes, because content-length may be absent or
  * wrong
  */
 export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<Uint8Array<ArrayBuffer>> {
@@ -64,7 +64,7 @@ export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<U
 }
 
 function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
-  // If the host has pieces, getting `body` would create a stream that reads them.
+  // If the host provides pieces, reading the property `body` would create a stream.
   const iterator = request.pieces?.();
   if (iterator === undefined) {
     const { body } = request;
@@ -72,7 +72,7 @@ function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
   }
   return {
     read: async () => (await iterator.next()).value,
-    // The response uses the same socket, so it stays open.
+    // The response uses the same socket, so the socket is not closed.
     cancel: async () => {},
     release: () => neverRejects(iterator.return?.()),
   };

@@ -1,33 +1,30 @@
 import type * as z from 'zod';
 
 /**
- * The end of a route's path: a model's name. It may have slashes, raw or encoded, and any other character; `.` would
- * not match a line break.
+ * Returns the end of a route's path that matches a model's name. A name may contain slashes, raw or encoded, and any
+ * other character; `.` would not match a line break.
  */
 export function modelParam(name: 'id' | 'model'): string {
   return `:${name}{[^]+}`;
 }
 
-/**
- * A route outside the admin REST API, as `/openapi.json` describes it. Its handler validates requests with its own
- * rules.
- */
+/** A route outside the admin API, as `/openapi.json` describes it. Its handler validates requests by its own code. */
 export interface RouteDescription {
   method: 'get' | 'post' | 'delete';
-  /** In OpenAPI's form: `{id}`. */
+  /** Path in OpenAPI's form, with parameters such as `{id}`. */
   path: string;
   summary: string;
-  /** Required rights. Default: scope inference. */
+  /** Required rights, as a sentence. Default: scope inference. */
   needs?: string;
   query?: z.ZodType;
-  /** A JSON body. */
+  /** Schema of the JSON body. */
   body?: z.ZodType;
   /** Example of a body. */
   example?: object;
-  /** A multipart/form-data body. */
+  /** Schema of the multipart/form-data body. */
   form?: z.ZodType;
-  /** A JSON response. */
+  /** Schema of the JSON response. */
   answer?: z.ZodType;
-  /** The response is bytes. */
+  /** Set if the response is bytes. */
   bytes?: true;
 }

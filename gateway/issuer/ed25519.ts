@@ -1,18 +1,18 @@
 /**
- * Ed25519 (RFC 8032) and SHA-256 with node:crypto, which workerd has too: WebCrypto would return promises, and merging
- * is synchronous.
+ * Ed25519 (RFC 8032) and SHA-256 by node:crypto, which workerd has too. WebCrypto is not used, because it returns
+ * promises, and merging is synchronous.
  */
 import { Buffer } from 'node:buffer';
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
 
-/** The bytes before a raw key in its DER form (RFC 8410 §4 and §7). */
+/** The bytes before a raw key in DER (RFC 8410 §4 and §7). */
 const PUBLIC_DER = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const PRIVATE_DER = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /**
- * Parsed public keys that are cached: parsing is part of each verification's cost, and a session's key is used for each
- * of its records.
+ * Maximum cached public keys. Parsing is part of each verification's cost, and a session's key is used for each of its
+ * records.
  */
 const KEYS_MAX = 2048;
 const keys = new Map<string, KeyObject>();
@@ -29,12 +29,12 @@ export const workerdCrypto: Crypto = {
   },
 };
 
-/** The seed of a private key (RFC 8032 §5.1.5). */
+/** Creates the seed of a private key (RFC 8032 §5.1.5). */
 export function newSeed(): Uint8Array {
   return new Uint8Array(randomBytes(KEY_BYTES));
 }
 
-/** A signer for a seed of 32 secret bytes; by default for a new seed. */
+/** Returns a signer for a seed of 32 secret bytes; by default for a new seed. */
 export function workerdSigner(seed: Uint8Array = newSeed()): Signer {
   const privateKey = createPrivateKey({ key: joined(PRIVATE_DER, seed), format: 'der', type: 'pkcs8' });
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });
@@ -55,7 +55,7 @@ function publicKeyObject(raw: Uint8Array): KeyObject {
   return key;
 }
 
-/** A Buffer, because Node's types require one; workerd takes any bytes. */
+/** Returns a Buffer, because Node's types require one; workerd accepts any bytes. */
 function joined(prefix: readonly number[], raw: Uint8Array) {
   return Buffer.from([...prefix, ...raw]);
 }

@@ -1,6 +1,6 @@
 /**
- * The gateway's issuer: everything that it signs. Its root key is not here, unless the gateway had to create the issuer
- * itself.
+ * The gateway's issuer: it signs tickets, evictions, watermarks and orders. The root key is not here, unless the
+ * gateway had to create the issuer itself.
  */
 import {
   type DeploymentRequest,
@@ -29,7 +29,7 @@ import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.t
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './ed25519.ts';
 
-/** A gateway's key and its certificate, base64url: as in the environment, in files and in storage. */
+/** A gateway's key and its certificate in base64url: the form in the environment, in files and in storage. */
 export interface GatewayKey {
   /** 32 secret bytes. */
   key: string;
@@ -37,58 +37,61 @@ export interface GatewayKey {
 }
 
 /**
- * Lifetime of a gateway certificate: longer than an operator runs a gateway without an update. Each start of a
+ * Lifetime of a gateway's certificate: longer than an operator runs a gateway without an update. Each start of a
  * self-hosted gateway renews it.
  */
 const CERTIFICATE_LIFE_S = 400 * 86_400;
-/** A clock that is set back a little must not invalidate the gateway's own certificate. */
+/**
+ * A certificate is valid from this long before it was signed, so that a clock that is set back a little does not
+ * invalidate it.
+ */
 const CERTIFICATE_SLACK_S = 86_400;
-/** Lifetime of a ticket if the agent states no end of its job. */
+/** Lifetime of a ticket if the agent reports no end of its job. */
 const TICKET_LIFE_S = 7 * 86_400;
-/** Added to the end of a job: its last minutes, and clocks that disagree about them. */
+/** Seconds added to the end of a job: for its last minutes, and for clocks that disagree. */
 const AFTER_JOB_S = 3600;
-/** How long a replica may be disconnected and still learn of every session that ended meanwhile. */
+/** How long a replica may be disconnected and still receive every end of a session that happened meanwhile. */
 export const PARTITION_WINDOW_S = 86_400;
 
 interface Newcomer {
   sessionKey: Uint8Array;
   provider: string;
   cluster: string;
-  /** Seconds since 1970, as the agent read it from Slurm. Undefined: unknown. */
+  /** End of the agent's job in seconds since 1970, as the agent read it from Slurm. Undefined: unknown. */
   jobEndsAt?: number | undefined;
 }
 
-/** Part of the Worker's environment. */
+/** The environment variables of the issuer. */
 export interface IssuerEnvironment {
   /**
    * This gateway's issuer: 32 secret bytes, and the certificate signed by the root key, base64url. Absent: the gateway
-   * creates its own issuer.
+   * creates an issuer.
    */
   OTELA_GATEWAY_KEY?: string;
   OTELA_GATEWAY_CERT?: string;
-  /** Former keys as `key:certificate`, comma-separated: they continue to collect the sessions that they admitted. */
+  /** Former keys as `key:certificate`, comma-separated. Their watermarks still drop the sessions that they admitted. */
   OTELA_RETIRED_KEYS?: string;
-  /** Signed by the root, base64url, comma-separated. */
+  /** Revocations signed by the root, base64url, comma-separated. */
   OTELA_REVOCATIONS?: string;
 }
 
-/** The issuer in the environment is not usable; the operator must see this message. */
+/** The issuer in the environment cannot be used. The message is for the operator. */
 export class IssuerError extends Error {}
 
 export class GatewayIssuer {
   readonly issuer: string;
   readonly certificate: Certificate;
   readonly signer: Signer;
-  /** This gateway as a gossip peer. */
+  /** This gateway's id as a gossip peer. */
   readonly id: string;
-  /** The current key, then former keys, which only evict and collect the sessions that they once admitted. */
+  /** The current key, then former keys, which only sign evictions and watermarks of the sessions that they admitted. */
   readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
-  /** Keys that the root has revoked: to be merged at each start. */
+  /** Keys that the root has revoked. They are merged at each start. */
   readonly revocations: readonly Update[];
-  /** True if the own key or root is revoked: this gateway then only publishes that fact. */
+  /** True if the own key or the root is revoked. Then this gateway only publishes that fact. */
   readonly #revoked: boolean;
 
-  /** @throws IssuerError */
+  /** @throws IssuerError if a key or a certificate is invalid */
   constructor(own: GatewayKey, former: { retired?: readonly GatewayKey[]; revocations?: readonly string[] } = {}) {
     const { certificate, signer } = readKey(own);
     this.certificate = certificate;
@@ -103,8 +106,9 @@ export class GatewayIssuer {
   }
 
   /**
-   * A new session's ticket. `watermark`: `at` of this key's garbage-collection watermark, which may be in the future
-   * after a clock that ran ahead; the ticket must outlive it. @throws IssuerError if the own key or root is revoked
+   * Signs a new session's ticket. `watermark`: the key's newest watermark. A clock that ran ahead may have put it in
+   * the future, so the ticket must expire after it.
+   * @throws IssuerError if the own key or the root is revoked
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its tickets count nowhere.');
@@ -116,8 +120,8 @@ export class GatewayIssuer {
   }
 
   /**
-   * Ends a session that any of this gateway's keys admitted, including former keys. Undefined: none of them did.
-   * `reason`: an id such as `silent` or `operator`.
+   * Signs the eviction of a session that one of this gateway's keys admitted, including former keys. Undefined: none of
+   * them admitted it. `reason`: an id such as `silent` or `operator`.
    */
   eviction(ticket: Pick<Ticket, 'session' | 'certificate'>, reason: string): EntryUpdate | undefined {
     const own = this.#keys.find(({ certificate }) => certificate.keyName === ticket.certificate.keyName);
@@ -126,8 +130,8 @@ export class GatewayIssuer {
   }
 
   /**
-   * An order to one of the institution's sessions, valid for two minutes. @throws IssuerError if the own key or root is
-   * revoked
+   * Signs an order to one of the institution's sessions, valid for two minutes.
+   * @throws IssuerError if the own key or the root is revoked
    */
   order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
@@ -136,7 +140,10 @@ export class GatewayIssuer {
     return signOrder(fields, this.signer);
   }
 
-  /** Must be signed every hour: collects the sessions that ended before the partition window. */
+  /**
+   * Signs watermarks, which make replicas drop the sessions that ended before the partition window. Call this every
+   * hour.
+   */
   floors(nowS: number): Update[] {
     return this.#keys.map(({ certificate, signer }) => {
       const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
@@ -145,7 +152,7 @@ export class GatewayIssuer {
   }
 }
 
-/** The issuer that the environment names. Undefined: it names none. @throws IssuerError */
+/** Returns the issuer of the environment. Undefined: the environment has none. @throws IssuerError */
 export function issuerOf(env: IssuerEnvironment): GatewayIssuer | undefined {
   const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate } = env;
   if (key === undefined && certificate === undefined) return undefined;
@@ -162,14 +169,14 @@ function listed(text = ''): string[] {
   return text.split(/[\s,]+/).filter((part) => part !== '');
 }
 
-/** For a gateway without an issuer: a new root and key, to be kept in its storage. */
+/** Creates a root key and a gateway key, for a gateway without an issuer, which keeps them in its storage. */
 export function createIssuer(nowS: number): { root: string; gateway: GatewayKey } {
   const root = newSeed();
   const key = newSeed();
   return { root: toBase64url(root), gateway: certifyKey(toBase64url(root), toBase64url(key), nowS) };
 }
 
-/** A certificate for `key`, signed by `root`; both are secret and base64url. */
+/** Signs a certificate for `key` with `root`; both are secret and base64url. */
 export function certifyKey(root: string, key: string, nowS: number): GatewayKey {
   const signer = workerdSigner(secret(key));
   const dates = { notBefore: nowS - CERTIFICATE_SLACK_S, notAfter: nowS + CERTIFICATE_LIFE_S };
@@ -177,10 +184,10 @@ export function certifyKey(root: string, key: string, nowS: number): GatewayKey 
   return { key, certificate: toBase64url(certificate) };
 }
 
-/** A certificate with less than this left is renewed at each start, for the same key, so sessions are not affected. */
+/** A certificate with less time left is renewed at each start, for the same key, so that sessions are not affected. */
 const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
 
-/** `gateway` itself if its certificate is still valid for long, otherwise with a new certificate. */
+/** Returns `gateway` if its certificate is valid for long enough, otherwise the key with a new certificate. */
 export function renewIfNeeded(root: string, gateway: GatewayKey, nowS: number): GatewayKey {
   const left = readKey(gateway).certificate.notAfter - nowS;
   return left > RENEW_S ? gateway : certifyKey(root, gateway.key, nowS);

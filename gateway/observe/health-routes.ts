@@ -9,7 +9,7 @@ export const healthRoutes = new Hono<{ Bindings: Env }>();
 /** Liveness: the process answers. */
 healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
 
-/** Readiness: its dependencies answer too. */
+/** Readiness: the gateway's dependencies answer too. */
 healthRoutes.get('/readyz', async (c) => {
   const [database, registry] = await Promise.all([
     answerOf(() => c.env.DB.prepare('SELECT 1').first()),
@@ -32,7 +32,7 @@ healthRoutes.get('/readyz', async (c) => {
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
   const { required, keys } = releaseRules(c.env);
   const state = {
-    // Off in a clone: any program with a join token is admitted as an agent.
+    // Not required in a clone: any program with a join token is then admitted as an agent.
     signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },
@@ -47,7 +47,7 @@ healthRoutes.get('/readyz', async (c) => {
   return c.json({ status, checks, storage, ...state }, ready ? 200 : 503);
 });
 
-/** Undefined: it failed. */
+/** Calls `ask`. Undefined: it failed. */
 export async function answerOf<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
     return await ask();

@@ -7,12 +7,12 @@ import type { RequestLog } from '../environment.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './metric-labels.ts';
 
-/** A client chooses the model's name, so longer names are cut. */
+/** Maximum characters of a model's name in a line, because a client chooses the name. */
 const MODEL_MAX = 128;
 
 const DEFAULT: RequestLog = 'error';
 
-/** What the line tells about a request. */
+/** The facts of a request that its log line contains. */
 interface LoggedFacts {
   readonly seen: Readonly<RequestInfo<{ readonly account: Pick<Account, 'keyId'> }>>;
   readonly traceId: string | undefined;
@@ -27,8 +27,8 @@ interface LoggedFacts {
 }
 
 /**
- * One line of JSON per request: key, model, node, durations and outcome. Never a prompt, a key's secret, an address or
- * a response.
+ * Formats one line of JSON per request: key id, model, node, durations and outcome. It never contains a prompt, a key's
+ * secret, an address or a response.
  */
 export function logLine(
   env: Pick<Env, 'REQUEST_LOG'>,

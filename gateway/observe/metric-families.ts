@@ -7,14 +7,14 @@
  */
 import type { Family, HistogramFamily } from '../../shared/metrics/metric-family.ts';
 
-/** The bounds that OpenTelemetry recommends for each. */
+/** Histogram bounds that OpenTelemetry recommends. */
 const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 const PER_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
-/** Between regions: from 1 ms within a building to halfway around the earth and back. */
+/** Bounds for round trips between regions: from 1 ms within a building to halfway around the earth and back. */
 const ROUND_TRIP_S = [0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1];
-/** For reasoning and queues, which take longer than OpenTelemetry's buckets reach. */
+/** Bounds for reasoning and queues, which take longer than OpenTelemetry's buckets. */
 const LONG_S = [0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600];
 
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
@@ -135,7 +135,7 @@ export const FILES_BYTES = gauge(
   'purpose',
 );
 
-/** Current values, summed over all isolates. */
+/** Gauges, which are summed over all isolates. */
 export const REQUESTS_IN_FLIGHT = gauge('otela_requests_in_flight', 'Running requests to /v1.');
 export const QUEUE_WAITING = gauge(
   'otela_queue_waiting',
@@ -277,7 +277,7 @@ export const TLS_CERTIFICATE_END = gauge(
   "Time when the gateway's TLS certificate expires; absent if TLS ends at another program.",
 );
 
-/** In the order of the page. */
+/** All families in the order of the /metrics page. */
 export const FAMILIES: readonly Family[] = [
   SERVER_DURATION,
   CLIENT_DURATION,

@@ -1,11 +1,11 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 
-/** An endpoint's name in labels and logs: its path without `/v1/`; empty for an unknown path. */
+/** Returns an endpoint's name in labels and logs: its path without `/v1/`; empty for an unknown path. */
 export function endpointLabel(endpoint: Pick<Endpoint, 'path'> | undefined): string {
   return endpoint === undefined ? '' : endpoint.path.slice('/v1/'.length);
 }
 
-/** OpenTelemetry's names; other endpoints use their own (`gen_ai.operation.name` allows it). */
+/** OpenTelemetry's names of operations. Other endpoints use their own names, which `gen_ai.operation.name` allows. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   'chat/completions': 'chat',
   responses: 'chat',

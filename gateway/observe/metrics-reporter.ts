@@ -2,27 +2,27 @@ import { type MetricState, MetricStore } from '../../shared/metrics/metric-store
 import type { Env } from '../env.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
-/** Name of the gateway's only counting object. */
+/** Name of the gateway's only observe object. */
 export const OBSERVE_NAME = 'observe';
 
-/** Delay in which counts are collected into one report. */
+/** Counts are collected for this time into one report. */
 const REPORT_DELAY_MS = 1_000;
-/** A canceled request may take its timer with it: after this, another request reports. */
+/** After this time, another request sends the report: a canceled request may have taken the timer with it. */
 const REPORT_STUCK_MS = 3_000;
 
 /** The counts of one source since its last report. */
 export interface MetricsReport {
-  /** Names the source while it lives; its reports are numbered. */
+  /** Random id of the source while it lives. Its reports are numbered. */
   source: string;
   sequence: number;
   counts: MetricState;
-  /** Current values: they replace those of the source's previous report. */
+  /** Current values, which replace those of the source's previous report. */
   gauges: MetricState;
   /** Timelines of finished requests. */
   stories?: readonly RequestTimeline[];
 }
 
-/** Timelines that wait for a report; further ones are dropped. */
+/** Maximum timelines that wait for a report. Further ones are dropped. */
 const TIMELINES_MAX = 1_000;
 
 interface Context {
@@ -30,7 +30,7 @@ interface Context {
 }
 
 /**
- * Counts in memory, and reports to the counting object once a second while there is something to report. No request
+ * Counts in memory, and reports to the observe object once a second while there is something to report. No request
  * waits for it. A source that dies loses the counts of its last second.
  */
 export class MetricsReporter {
@@ -44,14 +44,15 @@ export class MetricsReporter {
   /** A report that may not have arrived. It is sent again unchanged, so that it counts once. */
   #unconfirmed: MetricsReport | undefined;
 
-  /** `gauges` is called for each report and writes the current values. */
+  /** @param gauges called for each report; writes the current values */
   constructor(gauges: (now: MetricStore) => void = () => {}) {
     this.#gauges = gauges;
   }
 
   /**
    * Schedules a report after a count. Must not be called for a client that disconnected: the runtime would wait for the
-   * report before it ends the request's work, and an engine would run for another second. The next count reports it.
+   * report before it ends the request's work, so an engine would run for another second. The next count sends the
+   * report.
    */
   touch(env: Env, ctx: Context, now: number): void {
     if (now - this.#reportingSince < REPORT_STUCK_MS) return;
@@ -70,7 +71,7 @@ export class MetricsReporter {
     await this.#send(env, this.#unconfirmed ?? this.#next());
   }
 
-  /** Reports all counts up to now. */
+  /** Reports all counts now. */
   async flush(env: Env): Promise<void> {
     if (this.#unconfirmed !== undefined) await this.#send(env, this.#unconfirmed);
     if (this.#unconfirmed === undefined) await this.#send(env, this.#next());
@@ -92,7 +93,7 @@ export class MetricsReporter {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
       if (this.#unconfirmed === report) this.#unconfirmed = undefined;
     } catch {
-      // The object is moving: the report is sent again with the next count.
+      // The object is moving; the report is sent again with the next count.
     }
   }
 }

@@ -1,4 +1,4 @@
-/** `GET /metrics`: scraped by Prometheus, the same on both hosts. */
+/** `GET /metrics`, which Prometheus scrapes; the same on both hosts. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { Hono } from 'hono';
 import { MetricStore } from '../../shared/metrics/metric-store.ts';
@@ -20,8 +20,7 @@ export const metricsRoutes = new Hono<{ Bindings: Env }>();
 metricsRoutes.get('/metrics', async (c) => {
   await permit(c.env, c.req.raw);
   await metricsReporter.flush(c.env);
-  // Either source suffices for a page: metrics of a source that does not answer are missing, and an alert can detect
-  // that.
+  // One source suffices for a page. Metrics of a source that does not answer are missing, which an alert can detect.
   const [counted, census] = await Promise.all([
     answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
     answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
@@ -30,16 +29,16 @@ metricsRoutes.get('/metrics', async (c) => {
     throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
   const metrics = new MetricStore();
   if (counted !== undefined) metrics.merge(counted);
-  else noteStorage(metrics); // The storage may be the reason why the object does not answer.
+  else noteStorage(metrics); // the storage may be the reason why the object does not answer
   if (census !== undefined) addNodeMetrics(metrics, census);
   addProcessMetrics(metrics);
   return c.body(exposition(FAMILIES, metrics), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });
 
-/** Requires the metrics token, or an operator's key that may read. @throws ApiError 401, 403, 503 */
+/** @throws ApiError 401, 403, 503 unless the request has the metrics token, or an operator's key that may read */
 async function permit(env: Env, request: Request): Promise<void> {
   const [, token] = /^Bearer (\S{1,512})$/i.exec(request.headers.get('authorization') ?? '') ?? [];
-  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // A secret read from a file may end with a line feed.
+  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // a secret that was read from a file may end with a line feed
   if (token !== undefined && wanted !== undefined && wanted !== '' && isSame(token, wanted)) return;
   const account = await authenticateUncached(env, request, Date.now());
   if (!isRoleAtLeast(account.role, 'operator')) {
@@ -48,7 +47,7 @@ async function permit(env: Env, request: Request): Promise<void> {
   requireScope(account, 'admin:read', 'admin');
 }
 
-/** Compares hashes, which have the same length and reveal nothing, so that the time does not depend on the input. */
+/** Compares hashes, which have the same length, so that the duration does not depend on the input. */
 function isSame(given: string, wanted: string): boolean {
   return timingSafeEqual(digest(given), digest(wanted));
 }

@@ -8,15 +8,15 @@ import type { MetricsReport } from './metrics-reporter.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
-/** Sources that report; beyond this the longest silent one is dropped. */
+/** Maximum sources that report. Beyond this, the one that has been silent for longest is dropped. */
 const SOURCES_MAX = 4_000;
-/** How long the last gauges of a source count: a source that died sends no new ones. */
+/** How long the last gauges of a source are valid, because a source that died sends no new ones. */
 const GAUGES_VALID_MS = 30 * 60_000;
-/** Nodes with records that wait. */
+/** Maximum nodes whose number of waiting records is stored. */
 const OUTBOXES_MAX = 10_000;
 /** Counts are written this long after a change, and whenever they are read. */
 const SAVE_MS = 10_000;
-/** Timelines that wait for the disk, a kilobyte each. */
+/** Maximum timelines that wait for the disk, a kilobyte each. */
 const WAITING_MAX = 1_000;
 const PREFIX = 'counts/';
 
@@ -27,15 +27,15 @@ interface Source {
 }
 
 /**
- * Adds up the counts of isolates and other objects. Survives eviction: the counts as of the last read, or ten seconds
- * ago. The output gate sends a count only after it is on disk, so no reader ever sees a counter decrease.
+ * Sums the counts of isolates and other objects. After an eviction it has the counts as of the last read, or of ten
+ * seconds ago. The output gate sends a count only after it is on disk, so no reader ever sees a counter decrease.
  */
 export class ObserveObject extends GatewayObject {
   readonly #metrics = new MetricStore();
   readonly #timelines: TimelineStore;
-  /** Timelines that wait because the disk is full: the newest. */
+  /** The newest timelines, which wait because the disk is full. */
   #waiting: readonly RequestTimeline[] = [];
-  /** In the order of their last reports. */
+  /** Sources in the order of their last reports. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
   readonly #unsaved = new Set<string>();
@@ -48,7 +48,7 @@ export class ObserveObject extends GatewayObject {
       this.#metrics.merge({ [key.slice(PREFIX.length)]: samples });
   }
 
-  /** Each report counts once, however often it arrives. */
+  /** Adds a report. Each report counts once, however often it arrives. */
   add({ source, sequence, counts, gauges, stories: timelines = [] }: MetricsReport): void {
     if (sequence <= (this.#sources.get(source)?.sequence ?? 0)) return;
     this.#sources.delete(source);
@@ -56,7 +56,7 @@ export class ObserveObject extends GatewayObject {
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#metrics.merge(counts);
-    // A full disk loses no counts, and only the timelines above the bound.
+    // While the disk is full, no counts are lost, and only timelines above WAITING_MAX.
     const waiting = [...this.#waiting, ...timelines].slice(-WAITING_MAX);
     this.#waiting = writeIfPossible(() => this.#timelines.add(waiting, Date.now())) ? [] : waiting;
     this.#metrics.count(METRICS_REPORTS, []);
@@ -64,18 +64,18 @@ export class ObserveObject extends GatewayObject {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
   }
 
-  /** Number of a node's records that could not be forwarded and wait; 0: none. */
+  /** Stores how many of a node's records wait to be forwarded; 0: none. */
   outbox(session: string, waiting: number): void {
     this.#outboxes.delete(session);
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
   }
 
-  /** Requests by the client's id or the gateway's, newest first. `whose`: only those of this owner. */
+  /** Finds requests by the client's id or the gateway's, newest first. `whose`: only those of this owner. */
   stories(id: string, whose?: RecordOwner): RequestTimeline[] {
     return this.#timelines.find(id, Date.now(), whose);
   }
 
-  /** All counts, and the current gauges. */
+  /** Returns all counts, and the valid gauges. */
   read(): MetricState {
     this.#save();
     const now = new MetricStore();

@@ -3,12 +3,15 @@ import { CLOCK_TIMESTAMP, TLS_CERTIFICATE_END } from './metric-families.ts';
 
 let tlsEndsS: number | undefined;
 
-/** Called by a host that terminates TLS itself, whenever it loads a certificate. `endsS`: seconds since 1970. */
+/**
+ * Called by a host that terminates TLS itself, whenever it loads a certificate. `endsS`: end of the certificate in
+ * seconds since 1970.
+ */
 export function setCertificateEnd(endsS: number): void {
   tlsEndsS = endsS;
 }
 
-/** Metrics of the process: its clock, and its certificate if it terminates TLS. */
+/** Adds the metrics of the process: its clock, and its certificate if it terminates TLS. */
 export function addProcessMetrics(metrics: MetricStore): void {
   metrics.set(CLOCK_TIMESTAMP, [], Date.now() / 1000);
   if (tlsEndsS !== undefined) metrics.set(TLS_CERTIFICATE_END, [], tlsEndsS);

@@ -1,6 +1,6 @@
 /**
- * The record of one request while it runs: for the counters and for its line in the log. Never a prompt, a key's secret
- * or a response.
+ * The record of one request while it runs, for the counters, the timeline and the log line. It never contains a prompt,
+ * a key's secret or a response.
  */
 
 import type { MetricStore } from '../../shared/metrics/metric-store.ts';
@@ -41,13 +41,13 @@ interface Context {
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** One per isolate. */
+/** The reporter of this isolate. */
 export const metricsReporter = new MetricsReporter((now) => {
   now.set(REQUESTS_IN_FLIGHT, [], inFlight);
   noteStorage(now);
   for (const [model, waiting] of queued) now.set(QUEUE_WAITING, [model], waiting);
 });
-/** The state of the storage, as this isolate knows it. */
+/** Adds gauges about the storage, as this isolate knows it. */
 export function noteStorage(now: MetricStore): void {
   now.set(STORAGE_FAILING, [], storageHealth.isFailing(Date.now()) ? 1 : 0);
   now.set(USAGE_HELD, [], storageHealth.held);
@@ -56,7 +56,7 @@ export function noteStorage(now: MetricStore): void {
 let inFlight = 0;
 const queued = new Map<string, number>();
 
-/** The known facts of a request so far. */
+/** What is known of a request so far. */
 export type LoggedRequest = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
 export class RequestLog implements RequestRecorder {
@@ -67,18 +67,21 @@ export class RequestLog implements RequestRecorder {
   readonly #ctx: Context;
   readonly #client: ClientDisconnect;
   node = '';
-  /** The model that answered, which may be another one because of an alias or a fallback. */
+  /** The model that answered, which may differ from the requested one because of an alias or a fallback. */
   served = '';
   provider = '';
   attempts = 0;
   status = 0;
-  /** Code of the gateway's error, in-band or not. */
+  /** Code of the gateway's error, whether it was sent before or inside the response. */
   error = '';
-  /** The error's class and its first frames, if the gateway itself failed. Messages may contain part of a prompt. */
+  /**
+   * The error's class and its first stack frames, if the gateway itself failed. Messages are omitted, because they may
+   * contain part of a prompt.
+   */
   failedAt: string | undefined;
   queuedMs = 0;
   readonly #steps: TimelineStep[] = [];
-  /** Outcome of the last attempt. */
+  /** Result of the last attempt. */
   #failed = '';
   /** Timings of the last attempt that reached an engine. */
   #reached: AttemptTimings | undefined;
@@ -100,11 +103,11 @@ export class RequestLog implements RequestRecorder {
     this.#traceparent = telemetrySink.sink && traceparent;
     this.traceId = traceparent && readTraceId(traceparent);
     inFlight++;
-    // After a disconnect the runtime may stop the request's work at any point.
+    // After a disconnection the runtime may stop the request's work at any point, so this listener records it.
     client.on(() => this.clientDisconnected());
   }
 
-  /** One attempt got an engine's head with this status, or failed in transit with this code. */
+  /** Records an attempt: it got an engine's head with this status, or failed in transit with this code. */
   attempt(outcome: number | string, node = '', reached?: AttemptTimings): void {
     this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
     if (this.attempts++ > 0) metricsReporter.counts.count(RETRIES, [this.#failed]);
@@ -121,14 +124,14 @@ export class RequestLog implements RequestRecorder {
   }
 
   /**
-   * The request waits for a free node. Returns a function to call with the outcome when the wait ends; a client's
-   * disconnect ends it too.
+   * Records that the request waits for a free node. Returns a function to call with the outcome when the wait ends. A
+   * disconnection of the client ends the wait too.
    */
   queueEntered(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
     const from = Date.now();
     this.#queued(1);
     const end = (outcome: 'turn' | 'full' | 'late' | 'left') => {
-      if (this.#endWait !== end) return; // Its client disconnected first.
+      if (this.#endWait !== end) return; // the client disconnected first
       this.#endWait = undefined;
       this.#queued(-1);
       this.queuedMs += Date.now() - from;
@@ -145,7 +148,7 @@ export class RequestLog implements RequestRecorder {
     else queued.delete(this.#model);
   }
 
-  /** The engine's response is being sent from now on. */
+  /** Records that the engine's response is being sent from now on. */
   responseStarted(
     status: number,
     { node, model }: { node: { session: string; provider: string }; model: string },
@@ -157,9 +160,9 @@ export class RequestLog implements RequestRecorder {
     this.served = model;
   }
 
-  /** Refused or failed before anything was sent. */
+  /** Records that the request was refused, or failed before anything was sent. */
   refused(error: unknown): void {
-    if (this.#client.left) return this.clientDisconnected(); // The disconnect is why it failed.
+    if (this.#client.left) return this.clientDisconnected(); // the request failed because the client disconnected
     const { code, status } = toApiError(error);
     if (!(error instanceof ApiError)) this.failedAt = framesOf(error);
     this.status = status;
@@ -168,13 +171,15 @@ export class RequestLog implements RequestRecorder {
     this.responseEnded();
   }
 
-  /** A stream was opened before an engine answered, and then none did: 200 has been sent. */
+  /** Records that a stream was opened (with status 200) before an engine answered, and that then no engine answered. */
   refusedLate({ code }: ApiError, _cause: unknown): void {
     this.status = 200;
     this.responseBroke('no_engine', code);
   }
 
-  /** The response broke off after its head. `code`: of the error that the client gets in-band. */
+  /**
+   * Records that the response was cut after its head. `code`: of the error that the client gets inside the response.
+   */
   responseBroke(reason: string, code: string): void {
     if (this.#finished) return;
     this.error = code;
@@ -190,7 +195,7 @@ export class RequestLog implements RequestRecorder {
     this.responseEnded();
   }
 
-  /** The last byte was sent, or none will be. Idempotent. */
+  /** Records that the last byte was sent, or that none will be. Idempotent. */
   responseEnded(): void {
     if (this.#finished) return;
     this.#finished = true;
@@ -206,8 +211,8 @@ export class RequestLog implements RequestRecorder {
       const labels = [operationLabel(endpoint), this.provider, this.#model, type];
       metricsReporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    // A response that an engine refused, or that ended early, took almost no time: a planner would send all requests to
-    // that region.
+    // A response that an engine refused, or that ended early, took almost no time, so it is not measured: otherwise a
+    // planner would send all requests to that region.
     if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
@@ -256,13 +261,13 @@ export class RequestLog implements RequestRecorder {
 
   get #model(): string {
     if (this.served !== '') return this.served;
-    // A client chooses the model's name: only a model that nodes serve, or recently served, is a label.
+    // Only a model that nodes serve, or recently served, is a label, because a client chooses the name.
     return this.seen.known === true ? (this.seen.model ?? '') : '';
   }
 }
 
 const FRAMES = 4;
-/** A client chooses the model's name, so longer names are cut. */
+/** Maximum characters of a model's name, because a client chooses the name. */
 const MODEL_MAX = 128;
 
 function framesOf(error: unknown): string {

@@ -1,13 +1,13 @@
 /**
- * The timeline of a request, stored if its usage record does not contain the same facts: how long it waited, which
- * nodes were tried, how it ended. No text.
+ * The timeline of a request: how long it waited, which nodes were tried, how it ended. It contains no text, and is
+ * stored only if the request's usage record does not contain the same facts.
  */
 
-/** Steps per request: attempts and waits. */
+/** Maximum steps (attempts and waits) that are kept per request. */
 export const TIMELINE_STEPS_MAX = 32;
 
 export type TimelineStep =
-  /** A wait for a free node that ended. `at`: milliseconds since the request arrived. */
+  /** A wait for a free node that has ended. `at`: milliseconds since the request arrived. */
   | { at: number; kind: 'wait'; ms: number; outcome: string }
   /** An attempt at a node. `outcome`: the engine's status, or why there is none. */
   | { at: number; kind: 'attempt'; node: string; outcome: string };
@@ -15,31 +15,31 @@ export type TimelineStep =
 export interface RequestTimeline {
   /** The id that the client knows: `x-request-id`. */
   id: string;
-  /** The id in usage records and at nodes. */
+  /** The internal id, which usage records and nodes also have. */
   name: string;
-  /** Milliseconds since 1970. */
+  /** When the request arrived; milliseconds since the epoch. */
   at: number;
   endpoint: string;
   model: string;
   served: string;
   /** Id of the key. */
   key: string;
-  /** The key's owner. Absent: none, or written by an older version. */
+  /** Id of the key's user. Absent: there is none, or an older version wrote the timeline. */
   user?: string | undefined;
   node: string;
   provider: string;
   status: number;
   error: string;
   failedAt?: string | undefined;
-  /** Time until the head of the response. Absent: none was sent. */
+  /** Milliseconds until the head of the response; absent: no head was sent. */
   firstMs?: number | undefined;
   totalMs: number;
   steps: readonly TimelineStep[];
 }
 
 /**
- * A successful request with one attempt is described by its usage record only, so it costs nothing here. Exception: its
- * client chose an id, which no record has.
+ * True unless the usage record has the same facts. A successful request with one attempt needs no timeline, so it costs
+ * nothing here, except if the client chose an id, which no record contains.
  */
 export function needsTimeline({
   id,

@@ -2,14 +2,17 @@ import type { ObjectStorage, Sql } from '../platform/object-context.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 
 const RETENTION_MS = 7 * 24 * 60 * 60_000;
-/** Timelines of a kilobyte each; beyond this the oldest are deleted. */
+/** Maximum timelines, a kilobyte each. Beyond this the oldest are deleted. */
 const TIMELINES_MAX = 50_000;
-/** Inserted timelines between two deletions of old ones. */
+/** Number of inserted timelines between two deletions of old ones. */
 const TRIM_EVERY = 1_000;
-/** Results of one search. Many requests may have the same id, because clients choose them. */
+/** Maximum results of one search. Many requests may have the same id, because clients choose ids. */
 export const TIMELINES_FOUND_MAX = 20;
 
-/** Bound of one value in a statement: Cloudflare allows two million bytes, and a character has at most three. */
+/**
+ * Maximum characters of one value in a statement: Cloudflare allows two million bytes, and a character has at most
+ * three.
+ */
 const TEXT_MAX_CHARS = 600_000;
 
 export interface RecordOwner {
@@ -22,8 +25,8 @@ export interface RecordOwner {
 export class TimelineStore {
   readonly #sql: Sql;
   /**
-   * The first insert after a wake also deletes: an object that sleeps between few timelines would otherwise keep them
-   * forever.
+   * The first insert after a wake also deletes old timelines. Otherwise an object that sleeps between few timelines
+   * would keep them forever.
    */
   #untrimmed = TRIM_EVERY;
 
@@ -54,8 +57,8 @@ export class TimelineStore {
   }
 
   /**
-   * By the client's id or the gateway's, newest first. `whose`: only requests of that key or user; those of others with
-   * the same id are skipped.
+   * Finds timelines by the client's id or the gateway's, newest first. `whose`: only requests of that key or user;
+   * requests of other owners with the same id are skipped.
    */
   find(id: string, now: number, whose?: RecordOwner): RequestTimeline[] {
     const query = `SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ?
@@ -68,7 +71,9 @@ export class TimelineStore {
   }
 }
 
-/** JSON arrays of the items, in order. Each fits into a value of a statement, unless a single item is too long. */
+/**
+ * Yields JSON arrays of the items, in order. Each fits into a value of a statement, unless a single item is too long.
+ */
 function* jsonTexts(items: Iterable<unknown>): Generator<string> {
   let texts: string[] = [];
   let chars = 0;

@@ -53,19 +53,19 @@ import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
 import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } from './resolve-route.ts';
 
-/** This isolate's observations of nodes, and how much it may retry. */
+/** How many retries this isolate may make. */
 const retryBudget = new RetryBudget();
 
 const breakers = new Breakers(snapshotCache.view.nodes.live);
 
-/** All isolates get it with their next snapshot. */
+/** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
-  // While the registry moves, it does not get the state; the other isolates find out for themselves.
+  // If the registry is moving, it does not get the state, and other isolates detect the failure themselves.
   const told = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
   ctx.waitUntil(Promise.resolve(told).catch(() => {}));
 }
 
-/** One per isolate. */
+/** Nodes that this isolate found busy. */
 const busyNodes = new BusyNodeMemory();
 
 interface Context {
@@ -73,7 +73,7 @@ interface Context {
   ctx: Background;
 }
 
-/** The counters and the log of `RequestLog`, and the usage row of a request that no engine received. */
+/** The counters and the log line of `RequestLog`, and the usage row of a request that no engine received. */
 class GatewayRecord extends RequestLog {
   readonly #request: ProxyRequest;
   readonly #context: Context;
@@ -94,7 +94,7 @@ class GatewayRecord extends RequestLog {
     this.#recordRefusal(cause);
   }
 
-  /** For a client that disconnected, the queue or its node writes the record. */
+  /** If the client disconnected, the queue or the node writes the record. */
   #recordRefusal(error: unknown): void {
     const { env, ctx } = this.#context;
     if (!this.#request.client.left) recordRefusal(this.seen, error, this.queuedMs, env, ctx);
@@ -105,17 +105,20 @@ const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
 /**
- * Bytes of bodies that are being received, up to 1 MiB of each: above this, bodies wait for each other, and stalled
- * bodies are dropped.
+ * Maximum bytes of bodies that are being received, up to 1 MiB of each. Above it, bodies wait for each other, and
+ * stalled bodies are dropped.
  */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
-/** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
+/** The same for a self-hosted process, which has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
 
-/** Bytes of bodies and texts that an isolate keeps for streams that may have to be resumed. */
+/** Maximum bytes of bodies and texts that an isolate keeps for streams that may have to be resumed. */
 const RESUMABLE_MAX_BYTES = 16 * 1024 * 1024;
 
-/** A stream that has waited this long is opened with comments: proxies cut a connection that is silent for 100 s. */
+/**
+ * A stream that has waited for this time is opened with comments, because proxies cut a connection that is silent for
+ * 100 s.
+ */
 const PING_MS = 15_000;
 
 export const hostClock: HostClock = {
@@ -127,7 +130,7 @@ export const hostClock: HostClock = {
   newId: () => crypto.randomUUID(),
 };
 
-/** Of this isolate. */
+/** What this isolate has observed of nodes. */
 const memory: NodeMemory = {
   breakers,
   retries: retryBudget,
@@ -138,7 +141,10 @@ const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);
 let uploads: BodyMemory | undefined;
 
-/** This gateway, for one request: on Workers, background work and bindings belong to a request. */
+/**
+ * The gateway as the host of the request pipeline, for one request: on Workers, background work and bindings belong to
+ * a request.
+ */
 export class GatewayHost implements Host<ModelCaller> {
   readonly clock = hostClock;
   readonly memory = memory;

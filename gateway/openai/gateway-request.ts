@@ -3,7 +3,7 @@ import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 
-/** A request as a host of the gateway received it, in the form that the pipeline reads. */
+/** A request as the gateway's host received it, in the form that the pipeline reads. */
 export class GatewayRequest implements ProxyRequest, BodySource {
   readonly method: string;
   readonly path: string;
@@ -29,8 +29,8 @@ export class GatewayRequest implements ProxyRequest, BodySource {
   }
 
   /**
-   * Replaces the previous reader: otherwise the bytes that a failed attempt left unread would precede the connection's
-   * next request.
+   * Starts to read the body and cancels the previous reader. Otherwise bytes that a failed attempt left unread would
+   * precede the connection's next request.
    */
   reader(): BodyReader | undefined {
     const { body } = this.#http;
@@ -38,7 +38,7 @@ export class GatewayRequest implements ProxyRequest, BodySource {
     try {
       this.#reader?.release();
     } catch {
-      return undefined; // workerd throws while a read is in progress.
+      return undefined; // workerd throws while a read is in progress
     }
     if (body.locked) return undefined;
     this.#reader = new PieceReader(body);

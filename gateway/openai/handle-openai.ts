@@ -1,4 +1,4 @@
-/** `/v1/*` for models: runs the pipeline of `shared/proxy` on this gateway. */
+/** `POST /v1/*` for models: runs the pipeline of `shared/proxy` on this gateway. */
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { handleRequest } from '../../shared/proxy/handle-request.ts';
@@ -9,7 +9,7 @@ import type { Background } from '../platform/object-context.ts';
 import { GatewayHost, hostClock } from './gateway-host.ts';
 import { GatewayRequest } from './gateway-request.ts';
 
-/** Never rejects: errors become responses. `path`: without the query. */
+/** Handles a request to a model. Never rejects, because errors become responses. `path`: without the query. */
 export async function handleOpenAI(
   http: HttpRequest,
   path: string,

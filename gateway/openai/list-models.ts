@@ -14,7 +14,9 @@ interface Model {
   object: 'model';
   created: number;
   owned_by: string;
-  /** RFC 3339. From `deprecated_at` on new work should use another model; from `sunset_at` on requests are refused. */
+  /**
+   * RFC 3339. From `deprecated_at` on, new work should use another model; from `sunset_at` on, requests are refused.
+   */
   deprecated_at?: string;
   sunset_at?: string;
   successor?: string;
@@ -25,29 +27,32 @@ interface Model {
 interface LoadingModel extends Omit<Model, 'state'> {
   state: 'loading';
   loading_ms: number;
-  /** Estimated from earlier starts; null: unknown. */
+  /** Milliseconds until the model is ready, estimated from earlier starts; null: unknown. */
   ready_in_ms: number | null;
 }
 
-/** A model that an autoscaler starts for a request. */
+/** A model that an autoscaler starts when a request needs it. */
 interface ColdModel extends Omit<Model, 'state'> {
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** From a request that starts it, or from now if it is already starting; null: unknown. */
+  /** Milliseconds from the request that starts the model, or from now if it is already starting; null: unknown. */
   ready_in_ms: number | null;
-  /** Loaded share of its weights, 0 to 100; null: unknown. */
+  /** Share of the weights that is loaded, 0 to 100; null: unknown. */
   loaded_percent: number | null;
-  /** True if a request with this key starts it. */
+  /** True if a request with this key starts the model. */
   may_start: boolean;
 }
 
-/** True if this account may see the model: it is on the account's lists, not reserved for others, and not retired. */
+/**
+ * True if this account may see the model: the account's lists and the model's access list allow it, and it is not
+ * retired.
+ */
 function isListed({ settings }: RegistrySnapshot, account: Account, id: string): boolean {
   return mayUseModel(account, id) && hasAccess(settings, account, id) && !isRetired(settings, id, Date.now());
 }
 
 /**
- * Models that this account may use and that a node which it trusts serves now, by name; also under their aliases for
- * this account.
+ * Returns the models that this account may use and that a node which it trusts serves now, by name; also under the
+ * account's aliases.
  */
 function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);
@@ -69,7 +74,7 @@ function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-/** Models that no node serves yet and that a node is loading, by name. */
+/** Returns the models that no node serves yet and that a node is loading, by name. */
 function loadingModels(view: RegistrySnapshot, account: Account, now: number): LoadingModel[] {
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];
@@ -98,8 +103,8 @@ function coldModels(view: RegistrySnapshot, account: Account, known: readonly St
 }
 
 /**
- * `GET /v1/models`. `startable`: with `?state=all`, also models that are loading, and these models that an autoscaler
- * starts.
+ * `GET /v1/models`. `startable`: models that an autoscaler starts on request. They and models that are loading are only
+ * listed with `?state=all`.
  */
 export function listModels(
   view: RegistrySnapshot,

@@ -1,4 +1,4 @@
-/** Requests one attempt from the tunnel object of a session. */
+/** Opens one attempt at a session: builds the request for its tunnel object and waits for the response's head. */
 
 import type { AttemptRequest } from '../../shared/attempts/attempt-request.ts';
 import { openFrameFields } from '../../shared/attempts/dispatch-context.ts';
@@ -57,11 +57,12 @@ function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body
   return sampling === undefined ? { body } : { body, sampling };
 }
 
-/** Adds a proof, with which the node can report usage even after a restart of this gateway. */
+/** Adds an opening proof, with which the node can report usage even if this gateway forgets the attempt. */
 function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScope): AttemptRequest {
   const secret = knownInstallationSecret();
   if (secret === undefined || open.bound === undefined) {
-    // Only the operator's key from the environment is known before the secret is. Its request does not wait for D1.
+    // The secret is unknown only before the first key was read, which means for the operator's key from the
+    // environment. Its request does not wait for D1.
     ctx.waitUntil(installationSecret(env).then(ignore, ignore));
     return open;
   }

@@ -1,4 +1,4 @@
-/** `GET` below /v1: the models and the registry, from the isolate's view. */
+/** `GET` routes below /v1: models and the registry, from the isolate's view. */
 import { type Context, Hono } from 'hono';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { noCapacityError } from '../../shared/proxy/filter-nodes.ts';
@@ -32,7 +32,7 @@ export const readRoutes = new Hono<{ Bindings: Env }>();
 
 readRoutes.use('*', async (c, next) => {
   await next();
-  // Errors and responses of the models' handler already have one, and the log contains that id.
+  // Errors and responses of the models' handler already have a request id, which the log contains.
   if (!c.res.headers.has('x-request-id')) c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 
@@ -61,7 +61,7 @@ async function startable(
   return coldModels.all(Date.now(), settings);
 }
 
-/** @throws ApiError 400 */
+/** True if the query has `state=all`. @throws ApiError 400 for another value */
 function wantsAll(state: string | undefined): boolean {
   if (state !== undefined && state !== 'all')
     throw new ApiError('invalid_request', 'state: is "all", or left out', { param: 'state' });

@@ -1,6 +1,6 @@
 /**
  * Derives a request's route from its model and headers: aliases, trust, requirements, and a view of the registry with
- * the needed nodes.
+ * suitable nodes.
  */
 
 import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
@@ -38,15 +38,15 @@ import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/alia
 import { Policies } from '../routing/policies.ts';
 import { kindAtArrival } from '../routing/predict-request-kind.ts';
 
-/** The caller of a request, and the settings when the request began. */
+/** The caller of a request, and the settings at the time when the request began. */
 export interface ModelCaller {
   readonly account: Account;
   readonly settings: GatewaySettings;
-  /** True if its usage is counted but not recorded. */
+  /** True if the request's usage is counted but not recorded. */
   untracked: boolean;
 }
 
-/** One per isolate. */
+/** Policies of this isolate. */
 const policies = new Policies();
 
 type RoutingCriteria = Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
@@ -67,10 +67,10 @@ function routingCriteria(
   return { request: asked, fallbacks, demand: readRequirements(header, parsed.metadata), policyFor };
 }
 
-/** A route with the additional members that the gateway's attempts need. */
+/** A route with the members that the gateway's attempts need in addition. */
 export interface GatewayRoute extends Route {
   readonly view: RegistrySnapshot;
-  /** Tokens that the reasoning of a response may use, if the engine supports such a limit. */
+  /** Maximum reasoning tokens of the response, if the engine supports such a limit; undefined: no limit. */
   readonly reasoningBudget: number | undefined;
 }
 
@@ -96,7 +96,7 @@ export function resolveModelRoute(
     trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
   };
   const models = [chain.model, ...chain.fallbacks];
-  // A view that lacks the model or a provider is refreshed once, because they may just have joined.
+  // If the view lacks the model or a provider, it is read again once, because they may just have joined.
   const enough = (view: RegistrySnapshot) => servesAny(view.nodes, models) && knowsAllProviders(view, asked.trust);
   const view = snapshotCache.get(env, ctx, Date.now(), enough);
   const routed = (found: RegistrySnapshot) =>
@@ -145,7 +145,7 @@ function routeIn(
   asked: Asked,
 ): GatewayRoute {
   const { settings, nodes } = view;
-  // The view may have newer settings.
+  // The view may have newer settings than those with which the request began.
   const chain = settings === asked.settings ? asked.chain : fallbackChain(account, settings, parsed, Date.now());
   const opaque = parsed.unseen && parsed.sealed === undefined;
   if (opaque) requireOpenNodes(view, account, chain.model);
@@ -153,7 +153,7 @@ function routeIn(
   const own = routingCriteria(request, parsed, chain, account, settings);
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
-  // A fallback model has its own kinds, by which this request was not classified.
+  // The request was classified by the kinds of the requested model; a fallback model has others.
   const said = (model: string) => ({
     sampling: parsed.sampling,
     kind: model === own.request.model ? own.request.kind : undefined,
@@ -189,8 +189,8 @@ function generates({ method, url }: HttpRequest): boolean {
 }
 
 /**
- * The gateway does not parse an opaque body, which could name another model of its node. So the node must not serve a
- * model that is reserved for others or has its own limits.
+ * Checks the nodes for an opaque body, which the gateway does not parse and which could name another model of its node.
+ * So the node must not serve a model that has an access list or its own limits.
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Account, model: string): void {
@@ -201,7 +201,7 @@ function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Accoun
 }
 
 /**
- * Checked for each node again: nodes join while a request waits, and suspected nodes are tried if there is no other.
+ * Checked again for each node: nodes join while a request waits, and suspected nodes are tried if there is no other.
  */
 function isOpenNode({ nodes, settings }: RegistrySnapshot, account: Account, model: string, session: string): boolean {
   return nodes.get(session)?.models.every(({ id }) => mayBeNamed(settings, account, model, id)) ?? false;

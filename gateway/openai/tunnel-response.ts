@@ -8,32 +8,32 @@ import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
 import { OffloadedResponse } from '../tunnel/offload/offloaded-response.ts';
 
 /**
- * How long a broken response is claimed from the session's next object; the agent keeps it for 10 s after a lost
- * socket.
+ * How long the rest of a cut response is claimed from the session's next object instance. The agent keeps the rest for
+ * 10 s after a lost socket.
  */
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** One attempt at the node of a session. */
+/** What is needed to open an attempt at a session, and to claim the rest of its response. */
 interface TunnelAttempt {
   scope: RequestScope;
   session: string;
   open: AttemptRequest;
   body: AttemptBody;
   /**
-   * The body of a claim. A kept body is sent again, in case the agent never got it. Of a streaming body, the agent has
-   * all sent bytes.
+   * The body of a claim. A kept body is sent again, in case the agent did not get all of it. If the body was streamed,
+   * the agent has all sent bytes.
    */
   claimBody: AttemptBody;
-  /** True if the client disconnected or stopped sending its body: nothing is claimed. */
+  /** True if the client disconnected or stopped sending its body. Then nothing is claimed. */
   left(): boolean;
 }
 
 type Answer = ResultOf<'whole' | 'stream' | 'offloaded'>;
 
 /**
- * One engine's response, read as a stream. The object that carries it may be redeployed or evicted at any time: the
- * rest is then claimed from its successor, and the reader gets one unbroken response.
+ * One engine's response, read as a stream. The object that carries it may be redeployed or evicted at any time. The
+ * rest is then claimed from the next instance, and the reader gets one complete response.
  */
 export class TunnelResponse implements ResponseStream {
   readonly status: number;
@@ -41,7 +41,7 @@ export class TunnelResponse implements ResponseStream {
   readonly #attempt: TunnelAttempt;
   #answer: Answer;
   readonly #offloaded: OffloadedResponse | undefined;
-  /** The bytes of the answer that arrived with it; undefined after they were read. */
+  /** The bytes that arrived with the head; undefined after they were read. */
   #first: Uint8Array | undefined;
   #reader: PieceReader | undefined;
   #offset = 0;
@@ -62,7 +62,7 @@ export class TunnelResponse implements ResponseStream {
     return new TunnelResponse(attempt, await ask(attempt));
   }
 
-  /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is not available */
+  /** Returns the next bytes, or undefined at the complete end. @throws AttemptError if the rest is not available */
   async read(): Promise<Uint8Array | undefined> {
     for (;;) {
       try {
@@ -90,8 +90,8 @@ export class TunnelResponse implements ResponseStream {
   }
 
   /**
-   * The body, if it arrived whole: it need not be read here, and its length distinguishes a broken pipe from an end.
-   * Undefined if it still streams, or if part of it was read.
+   * The body, if it arrived whole. It need not be read here, and its length shows whether a pipe was cut. Undefined if
+   * the body still streams, or if part of it was read.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
     const answer = this.#answer;
@@ -100,12 +100,12 @@ export class TunnelResponse implements ResponseStream {
     return this.length === undefined || answer.kind === 'offloaded' ? undefined : answer.open();
   }
 
-  /** Length of a `whole` that streams. Undefined: unknown. */
+  /** Bytes of a `whole` that streams. Undefined: unknown. */
   get length(): number | undefined {
     return this.#answer.kind === 'stream' ? this.#answer.length : undefined;
   }
 
-  /** Defined if the rest is offloaded, unless it is read here. */
+  /** Handle with which another part of the host writes the rest of the response. Undefined: the rest is read here. */
   get offload(): ResponseOffloadHandle | undefined {
     const offloaded = this.#answer.kind === 'offloaded' ? this.#offloaded : undefined;
     return offloaded && { rest: offloaded.number, over: () => offloaded.over() };
@@ -117,7 +117,7 @@ export class TunnelResponse implements ResponseStream {
     this.#reader = undefined;
   }
 
-  /** The reader stops: cancels the engine's work. */
+  /** Stops reading and cancels the engine's work. */
   async cancel(): Promise<void> {
     const answer = this.#answer;
     if (answer.kind === 'offloaded') this.#offloaded?.leave();
@@ -125,7 +125,7 @@ export class TunnelResponse implements ResponseStream {
       if (this.#reader !== undefined) await this.#reader.cancel();
       else if (answer.kind === 'stream') await answer.open().cancel();
     } catch {
-      // Already broken.
+      // the stream is already cut
     }
   }
 }
@@ -143,7 +143,7 @@ function firstOf(answer: Answer): Uint8Array | undefined {
 
 /**
  * Opens the attempt at the session's object, or claims its response from byte `offset` on. An object that throws is
- * being replaced: its successor is asked until a claim can no longer succeed.
+ * being replaced: the next instance is called until a claim can no longer succeed.
  * @throws AttemptError
  */
 async function ask(attempt: TunnelAttempt, offset?: number): Promise<Answer> {
@@ -164,7 +164,7 @@ async function persist(attempt: TunnelAttempt, offset: number | undefined): Prom
     try {
       return await callTunnel(scope, session, request, body);
     } catch (error) {
-      if (left()) break; // The client's requests fail, but the object works.
+      if (left()) break; // the client's request failed, but the object works
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
       if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));

@@ -1,7 +1,7 @@
 import type { Env } from '../env.ts';
 import type { ObjectContext, ObjectSocket } from './object-context.ts';
 
-/** Base class of all objects: only the context that the host passes in. */
+/** Base class of all objects. It only stores the context that the host passes in. */
 export abstract class GatewayObject {
   protected readonly ctx: ObjectContext;
   protected readonly env: Env;
@@ -12,7 +12,7 @@ export abstract class GatewayObject {
   }
 }
 
-/** Methods that a host may call; an object has only those that it needs. */
+/** Methods that a host calls if the object has them. */
 export interface ObjectHandlers {
   fetch?(request: Request): Response | Promise<Response>;
   alarm?(): void | Promise<void>;

@@ -3,7 +3,9 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from './registry-object-name.ts';
 
-/** Runs after the change is stored; if the registry does not answer, the same request may be repeated. */
+/**
+ * Called after the change was stored. If the registry does not answer, the error says that the request may be repeated.
+ */
 export async function notifyRegistry(
   env: Pick<Env, 'REGISTRY'>,
   tell: (registry: ReturnType<Env['REGISTRY']['getByName']>) => Promise<unknown>,

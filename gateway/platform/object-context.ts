@@ -15,7 +15,7 @@ export interface ObjectContext {
   /** The name by which callers address the object; unique within its class. */
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** The state of its storage: whether writes succeed. */
+  /** Whether writes to the object's storage succeed. */
   readonly health: StorageHealth;
   readonly sockets: ObjectSockets;
   readonly clock: Clock;
@@ -26,9 +26,9 @@ export interface ObjectContext {
 export interface ObjectStorage {
   readonly sql: Sql;
   readonly kv: KeyValue;
-  /** Milliseconds since the epoch; null: none is set, or its handler is running. */
+  /** Time of the alarm in milliseconds since the epoch; null: no alarm is set, or its handler is running. */
   getAlarm(): Promise<number | null>;
-  /** Replaces the current alarm. If `at` is not in the future, it fires immediately. */
+  /** Sets the alarm and replaces the current one. If `at` is not in the future, it fires immediately. */
   setAlarm(at: number): Promise<void>;
   /** Deletes rows, keys and the alarm. */
   deleteAll(): Promise<void>;
@@ -39,7 +39,7 @@ type SqlRow = Record<string, SqlValue>;
 
 export interface Sql {
   /**
-   * One statement with its bindings, or several without bindings. Reads may be lazy: use a cursor before the next
+   * Runs one statement with its bindings, or several without bindings. Reads may be lazy: use a cursor before the next
    * write.
    */
   exec<Row extends SqlRow>(query: string, ...bindings: unknown[]): SqlCursor<Row>;
@@ -48,16 +48,16 @@ export interface Sql {
 
 export interface SqlCursor<Row> extends Iterable<Row> {
   toArray(): Row[];
-  /** @throws Error unless there is exactly one row */
+  /** Returns the only row. @throws Error unless there is exactly one */
   one(): Row;
 }
 
-/** Values must be supported by structuredClone. */
+/** Key-value storage. Values must be supported by structuredClone. */
 export interface KeyValue {
   get<Value = unknown>(key: string): Value | undefined;
   put<Value>(key: string, value: Value): void;
   delete(key: string): boolean;
-  /** In the byte order of the keys. */
+  /** Yields entries in the byte order of the keys. */
   list<Value = unknown>(options: { prefix: string }): Iterable<[string, Value]>;
 }
 
@@ -75,33 +75,34 @@ export interface ObjectSocket {
  */
 export interface ObjectSockets {
   /**
-   * Creates a socket. Its other end is part of `response`, the response to the upgrade request, which gets `headers`.
+   * Creates a socket. Its other end is part of `response`, the response to the upgrade request, to which `headers` are
+   * added.
    */
   accept(headers?: Record<string, string>): { socket: ObjectSocket; response: Response };
-  /** Sockets that outlived the object's memory. */
+  /** Returns the sockets that outlived the object's memory. */
   survivors(): ObjectSocket[];
-  /** Attaches the data about a socket that the object needs after hibernation. */
+  /** Attaches data to a socket that the object needs after hibernation. */
   note(socket: ObjectSocket, attachment: unknown): void;
-  /** The last attachment; null: none. */
+  /** Returns the last attachment; null: none. */
   noted(socket: ObjectSocket): unknown;
-  /** When the last heartbeat arrived; milliseconds since the epoch, 0: none. */
+  /** Returns when the last heartbeat arrived; milliseconds since the epoch, 0: none. */
   pingedAt(socket: ObjectSocket): number;
   /**
-   * Calls `flush` once, after the host has handled all input that it has read, so that frames put meanwhile share a
-   * message.
+   * Calls `flush` once, after the host has handled all input that it has read, so that frames that are put meanwhile
+   * share a message.
    */
   schedule(flush: () => void): void;
 }
 
-/** Timers end with the object's memory. */
+/** Timers of an object. They end with the object's memory. */
 export interface Clock {
   now(): number;
-  /** Calls `ring` once; the result cancels it. */
+  /** Calls `ring` once after `ms`. Returns a function that cancels the timer. */
   after(ms: number, ring: () => void): () => void;
   every(ms: number, ring: () => void): () => void;
 }
 
-/** Keeps the host working for a caller that does not wait. */
+/** Keeps the host working on something for which the caller does not wait. */
 export interface Background {
   waitUntil(work: Promise<unknown>): void;
 }

@@ -1,2 +1,2 @@
-/** There is one registry object per gateway. */
+/** Name of the only registry object of a gateway. */
 export const REGISTRY_OBJECT_NAME = 'registry';

@@ -1,6 +1,6 @@
 import type { StartTimer } from '../../shared/collections/start-timer.ts';
 
-/** This runtime's timer, for the code in `shared`. */
+/** Starts a timer of this runtime, for code in `shared`, which has no timers. */
 export const startTimer: StartTimer = (ms, ring) => {
   const timer = setTimeout(ring, ms);
   return () => clearTimeout(timer);

@@ -1,19 +1,19 @@
 /**
- * What a host exports about requests and events, if its operator enables that. Without a sink nothing is computed for
- * it.
+ * The interface through which a host exports data about requests, if its operator enables that. Without a sink nothing
+ * is computed for it.
  */
 
-/** A finished request: no text, no key's secret, no address. */
+/** A finished request, without text, a key's secret or an address. */
 export interface RequestEndEvent {
-  /** The id in its usage records. */
+  /** The internal id, which usage records also have. */
   name: string;
   /** The id that the client knows. */
   id: string;
-  /** Milliseconds since 1970. */
+  /** When the request arrived; milliseconds since the epoch. */
   at: number;
   totalMs: number;
   firstMs?: number | undefined;
-  /** OpenTelemetry's name: `chat`, `text_completion`, `embeddings`, … */
+  /** OpenTelemetry's name of the operation: `chat`, `text_completion`, `embeddings`, … */
   operation: string;
   endpoint: string;
   model: string;
@@ -22,18 +22,18 @@ export interface RequestEndEvent {
   provider: string;
   status: number;
   error: string;
-  /** `at`: when the step ended, in milliseconds since the request arrived. */
+  /** Attempts and waits. `at`: when the step ended, in milliseconds since the request arrived. */
   steps: readonly (
     | { at: number; kind: 'wait'; ms: number; outcome: string }
     | { at: number; kind: 'attempt'; node: string; outcome: string }
   )[];
-  /** The client's trace context. This request is a part of the trace. */
+  /** The client's trace context, of which this request is a part. */
   traceparent: string | undefined;
 }
 
 /** The usage of one attempt, reported shortly after its request ended. */
 export interface AttemptUsage {
-  /** `RequestEndEvent.name`. */
+  /** Internal id of the request; see `RequestEndEvent.name`. */
   request: string;
   session: string;
   model: string;
@@ -46,9 +46,9 @@ export interface AttemptUsage {
 export interface TelemetrySink {
   request(end: RequestEndEvent): void;
   usage(usage: AttemptUsage): void;
-  /** One log line, as it is printed. */
+  /** Exports one log line as it is printed. */
   event(event: Readonly<Record<string, unknown>>): void;
 }
 
-/** Of this process. */
+/** The sink of this process; undefined: no export. */
 export const telemetrySink: { sink: TelemetrySink | undefined } = { sink: undefined };

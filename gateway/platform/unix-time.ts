@@ -1,4 +1,4 @@
-/** Seconds since the epoch, for dates in signed statements. */
+/** Returns seconds since the epoch, for dates in signed statements. */
 export function nowS(): number {
   return Math.floor(Date.now() / 1000);
 }

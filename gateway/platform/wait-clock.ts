@@ -5,20 +5,22 @@ import { steadyNow } from './steady-clock.ts';
 
 const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow, after: startTimer, every: undefined };
 
-/** The clock for waiting for other processes. Deadlines are set and judged with `now`, waits are ended with `after`. */
+/**
+ * The clock for waiting for other processes. Deadlines are set and checked with `now`, waits are ended with `after`.
+ */
 export const waitClock = new WaitClock(host);
 
 /**
- * For a host with a process that lives on between requests: from now on late turns of the event loop count as one turn.
- * On Cloudflare timers belong to a request, and isolates are not starved.
+ * Called by a host whose process lives on between requests: from now on, late turns of the event loop count as one
+ * turn. Not on Cloudflare, where timers belong to a request and isolates are not starved.
  */
 export function enableTurnClock(every: StartTimer): void {
   host.every = every;
 }
 
 /**
- * Resolves when `work` has settled, after `ms` at the latest. `work` may belong to another request, which may never
- * settle it, and code after it must run in this request's context: so this creates its own promise.
+ * Resolves when `work` has settled, at the latest after `ms`. `work` may belong to another request, which may never
+ * settle it, and the code that follows must run in this request's context. So this function creates its own promise.
  */
 export async function waitAtMost(work: Promise<void>, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

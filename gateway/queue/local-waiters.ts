@@ -1,21 +1,21 @@
-/** Bytes of bodies that this isolate keeps for requests that wait for a node; beyond this the queue is full. */
+/** Maximum bytes of bodies that this isolate keeps for requests that wait for a node. Above it the queue is full. */
 const BODIES_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
- * The waiting requests of this isolate. While one waits, a later request for the same nodes queues after it without an
- * attempt; otherwise new requests would take every place that becomes free.
+ * The waiting requests of this isolate. While a request waits, a later request for the same nodes queues after it
+ * without an attempt; otherwise new requests would take every place that becomes free.
  */
 class LocalWaiters {
-  /** Number of waiting requests by model and scope; bounded by the queues' slots. */
+  /** Number of waiting requests by model and scope. Bounded by the queues' slots. */
   readonly #counts = new Map<string, number>();
   #bytes = 0;
 
-  /** True if a request waits already. `scope` is only called if any request waits. */
+  /** True if a request for the same nodes waits already. `scope` is only called if any request for the model waits. */
   has(model: string, scope: () => string): boolean {
     return this.#counts.size > 0 && this.#counts.has(nameOf(model, scope()));
   }
 
-  /** Returns a function that leaves, which is idempotent. Undefined: the body is too large. */
+  /** Adds a waiting request. Returns an idempotent function that removes it. Undefined: the body is too large. */
   enter(model: string, scope: string, bytes: number): (() => void) | undefined {
     if (this.#bytes + bytes > BODIES_MAX_BYTES) return undefined;
     const name = nameOf(model, scope);
@@ -37,5 +37,5 @@ function nameOf(model: string, scope: string): string {
   return `${model}\n${scope}`;
 }
 
-/** One per isolate. */
+/** The waiting requests of this isolate. */
 export const localWaiters = new LocalWaiters();

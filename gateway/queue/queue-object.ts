@@ -10,16 +10,16 @@ const TURN_USE_MS = 2_000;
 
 interface Waiter {
   since: number;
-  /** After its turn: if the request is not back by then, it no longer waits. */
+  /** Set after the request's turn: if the request is not back at this time, it no longer waits. */
   until: number;
 }
 
 /** The requests in one model's queue, including those that are making an attempt. Bounded by the queue's slots. */
 class QueueWaiters {
-  /** By the request's name. */
+  /** Waiting requests by internal id. */
   readonly #known = new Map<string, Waiter>();
 
-  /** The request waits, possibly again. */
+  /** Adds a request, or continues its wait. `since`: when it began to wait. */
   enter(name: string, since: number): { tries(now: number): void; leave(): void } {
     const waiter: Waiter = { since, until: Number.POSITIVE_INFINITY };
     this.#known.set(name, waiter);
@@ -34,7 +34,7 @@ class QueueWaiters {
     };
   }
 
-  /** `oldestMs`: how long the oldest request has waited. */
+  /** Returns the number of requests; `oldestMs`: how long the oldest one has waited. */
   count(now: number): { waiting: number; oldestMs: number } {
     let first = now;
     for (const [name, { since, until }] of this.#known) {
@@ -45,15 +45,15 @@ class QueueWaiters {
   }
 }
 
-/** Busy nodes that are observed concurrently for completions. */
+/** Maximum busy nodes whose completions are observed concurrently. */
 const WATCHED_MAX = 64;
-/** Delay before a node's object that did not answer is asked again. */
+/** Delay before a node's object that did not answer is called again. */
 const WATCH_RETRY_MS = 1_000;
 
 export interface QueuedTurnRequest extends TurnRequest {
-  /** The record to write if its client disconnects. Absent: none. */
+  /** The record to write if the request's client disconnects. Absent: none. */
   ifLeft?: UsageRow | undefined;
-  /** Time that the request waited in queues before. */
+  /** Milliseconds for which the request waited in queues before. */
   queuedMs?: number;
 }
 
@@ -61,18 +61,18 @@ interface QueueDepth {
   waiting: number;
   interactive: number;
   batch: number;
-  /** Nodes that are observed for completions. */
+  /** Number of nodes whose completions are observed. */
   watched: number;
 }
 
 /**
- * Requests that wait for a node that serves one model, because none is free. Used only then: a request that finds a
- * node never reaches this object. Nothing survives: a waiting request asks again if its call to this object breaks.
+ * The queue of requests that wait for a node that serves one model, because none is free. A request that finds a free
+ * node never calls this object. Nothing is stored: a waiting request calls again if its call to this object fails.
  */
 export class QueueObject extends GatewayObject {
   readonly #line = new WaitQueue({ now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) });
   readonly #refusals = new RefusalWriter();
-  /** Sessions; at most WATCHED_MAX. */
+  /** Sessions whose completions are observed; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
   readonly #waiters = new QueueWaiters();
   /** Reports demand, because an autoscaler may have to start a node. */
@@ -109,13 +109,13 @@ export class QueueObject extends GatewayObject {
     }
   }
 
-  /** The client disconnected, which also ended the isolate's part of the request, so its record is written here. */
+  /** Writes the record of a request whose client disconnected, which also ended the isolate's part of the request. */
   #disconnected({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;
     this.#refusals.add(abandonedRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
-  /** Null: the request does not wait here now. */
+  /** Returns a request's position; null: it does not wait here now. */
   position(name: string): number | null {
     return this.#line.position(name) ?? null;
   }
@@ -146,12 +146,12 @@ export class QueueObject extends GatewayObject {
       try {
         const askedAt = steadyNow();
         const ended = await this.env.TUNNEL.getByName(session).ended(seen ?? -1);
-        // Smaller: another instance of the object counts from zero.
+        // A smaller count means that another instance of the object counts from zero.
         const count = seen === undefined ? 0 : ended >= seen ? ended - seen : 1;
         const before = seen;
         seen = ended;
         if (count > 0) this.#line.freed(session, count);
-        else if (ended === before && steadyNow() - askedAt < WATCH_RETRY_MS) await pause(); // It has too many listeners.
+        else if (ended === before && steadyNow() - askedAt < WATCH_RETRY_MS) await pause(); // If the object answered immediately without a change, it has too many listeners, so the next call is delayed.
       } catch {
         seen = undefined;
         await pause();

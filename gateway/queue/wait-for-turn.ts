@@ -1,4 +1,4 @@
-/** The client of the gateway's queues: one object per model, called by requests that find no free node. */
+/** The client of the queue objects (one per model). Called by requests that find no free node. */
 
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
 import { findColdModel } from '../../shared/proxy/cold-model.ts';
@@ -12,19 +12,19 @@ import { abandonedRowDraft } from '../usage/refusal-writer.ts';
 import { localWaiters } from './local-waiters.ts';
 import type { QueuedTurnRequest } from './queue-object.ts';
 
-/** Largest share of a starting model's queue slots for one key, because a start takes minutes. */
+/** Maximum share of a starting model's queue slots for one key, because a start takes minutes. */
 const KEY_SHARE = 0.5;
-/** Delay before a retry: an object that throws is being replaced. */
+/** Delay before a retry. An object that throws is being replaced. */
 const RETRY_MS = 250;
 
-/** `streaming`: the client gets pings meanwhile, so it may wait longer. */
+/** Returns the longest wait. `streaming`: the client gets pings meanwhile, so it may wait longer. */
 export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: boolean): number {
   return streaming ? stream_ms : unary_ms;
 }
 
 interface Waiting {
   env: Env;
-  /** The current settings: a view that the request waited for may have brought newer ones. */
+  /** The current settings: a view that arrived while the request waited may have newer ones. */
   settings: QueueSettings;
   /** Aborted when the client disconnects. */
   signal: AbortSignal;
@@ -35,11 +35,14 @@ interface QueuedCaller {
   readonly untracked: boolean;
 }
 
-/** One wait in the queue, from entering to its end. @throws AttemptError `cancelled` if the client disconnected */
+/**
+ * Waits in the queue once, until the request's turn or the end of the wait.
+ * @throws AttemptError `cancelled` if the client disconnected
+ */
 export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<TurnResult> {
   const leave = localWaiters.enter(queued.model, queued.scope, queued.bytes);
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
-  // A disconnect may stop the request's work at any point: then no `finally` runs, but this listener does.
+  // A disconnection may stop the request's work at any point. Then no `finally` runs, but this listener does.
   const { signal } = waiting;
   signal.addEventListener('abort', leave, { once: true });
   try {
@@ -85,7 +88,7 @@ function placeOf(
     places,
     ...(findColdModel(queued.route) !== undefined && { placesOfKey: Math.max(1, Math.floor(places * KEY_SHARE)) }),
     begun,
-    ifLeft: begun ? undefined : abandonedRowDraft(info), // For a stream that has begun, the response of its first node is on record.
+    ifLeft: begun ? undefined : abandonedRowDraft(info), // if a stream has begun, the usage record of its first node exists
     queuedMs,
   };
 }

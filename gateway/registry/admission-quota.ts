@@ -5,19 +5,19 @@
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import type { AdmissionCounter, Admissions } from './admissions.ts';
 
-/** Maximum nodes of a provider if the operator set no number. */
+/** Maximum nodes of a provider for which the operator set no maximum. */
 const PROVIDER_NODES_DEFAULT = 2_000;
 
 /**
- * Bounds a provider's tickets, including those of ended sessions, because a replica must remember that they ended. Half
- * of what a replica stores for one issuer.
+ * Maximum tickets of a provider, including those of ended sessions, because a replica must remember that they ended.
+ * Half of what a replica stores for one issuer.
  */
 const PROVIDER_TICKETS_MAX = 32_768;
 
-/** Nodes of one provider that may join concurrently: a job array can start a thousand. */
+/** Maximum nodes of one provider that may join at the same time: a job array can start a thousand. */
 const ADMISSIONS_BURST = 1_000;
 const ADMISSIONS_PER_SECOND = 10;
-/** Bounds the buckets in memory. If a provider's bucket was dropped, the next one is full. */
+/** Maximum token buckets in memory. If a provider's bucket was dropped, its next one is full. */
 const BUCKETS_MAX = 10_000;
 
 export type QuotaRefusal =
@@ -27,25 +27,25 @@ export type QuotaRefusal =
 export interface AdmissionRequest {
   provider: string;
   tokenId: string;
-  /** Null: the provider's maximum. */
+  /** Maximum nodes with the token; null: only the provider's maximum applies. */
   tokenNodesMax: number | null;
-  /** Null: the default. */
+  /** Maximum nodes of the provider; null: the default applies. */
   providerNodesMax: number | null;
 }
 
 export class AdmissionQuota {
   readonly #admissions: Admissions;
   readonly #present: (session: string) => boolean;
-  /** By provider. */
+  /** Token buckets by provider. */
   readonly #buckets = new Map<string, TokenBucket>();
 
-  /** `present`: the session is registered here and not suspected. */
+  /** @param present returns true if the session is registered here and not suspected */
   constructor(admissions: Admissions, present: (session: string) => boolean) {
     this.#admissions = admissions;
     this.#present = present;
   }
 
-  /** Why another node may not join; undefined: it may. `now`: milliseconds since the epoch. */
+  /** Returns why another node may not join; undefined: it may. `now`: milliseconds since the epoch. */
   refusal(
     { provider, tokenId, tokenNodesMax, providerNodesMax }: AdmissionRequest,
     now: number,
@@ -61,7 +61,10 @@ export class AdmissionQuota {
     return undefined;
   }
 
-  /** Number of nodes that count against a limit. Exact if at least `enough` sessions are candidates. */
+  /**
+   * Returns the number of nodes that count against a limit. Exact only if at least `enough` sessions are candidates;
+   * otherwise an upper bound.
+   */
   places(counted: AdmissionCounter, enough: number, now: number): number {
     return this.#admissions.places(counted, enough, now, this.#present);
   }

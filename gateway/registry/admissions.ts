@@ -6,8 +6,8 @@ import { writeIfPossible } from '../platform/storage/storage-health.ts';
 import { buffer } from './registry-storage.ts';
 
 /**
- * Bounds the stored admissions; those that expire first are dropped first. Revoking a token ends the sessions that are
- * still stored here.
+ * Maximum stored admissions; those that expire first are dropped first. Revoking a token ends only the sessions that
+ * are still stored here, so this bounds what a revocation reaches.
  */
 const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
@@ -23,7 +23,7 @@ interface CountedAdmission {
   token: string;
   provider: string;
   ticket: Uint8Array;
-  /** Seconds since 1970. */
+  /** When the ticket expires; seconds since 1970. */
   expires: number;
 }
 
@@ -31,8 +31,8 @@ interface CountedAdmission {
 export type AdmissionCounter = { token: string } | { provider: string };
 
 /**
- * Which join token admitted which session. Stored with the ticket, so that a session that never sent a record can be
- * ended too.
+ * Stores which join token admitted which session, with the session's ticket, so that a session that never sent a record
+ * can be ended too.
  */
 export class Admissions {
   readonly #sql: Sql;
@@ -63,7 +63,7 @@ export class Admissions {
     }
   }
 
-  /** `now`: milliseconds since the epoch. */
+  /** Stores an admission. `now`: milliseconds since the epoch. */
   add({ session, token, provider, ticket, expires }: CountedAdmission, now: number): void {
     this.#sql.exec(
       `INSERT OR REPLACE INTO admissions (session, token, provider, ticket, expires, at, spoke, ended)
@@ -72,7 +72,7 @@ export class Admissions {
     );
   }
 
-  /** Sessions that `token` admitted and that have not ended, with their tickets. */
+  /** Returns the sessions that `token` admitted and that have not ended, with their tickets. */
   of(token: string): { session: string; ticket: Uint8Array }[] {
     const query = 'SELECT session, ticket FROM admissions WHERE token = ? AND ended = 0 LIMIT ?';
     const rows = this.#sql.exec<{ session: string; ticket: ArrayBuffer }>(query, token, SESSIONS_OF_A_TOKEN_MAX);
@@ -80,7 +80,7 @@ export class Admissions {
   }
 
   /**
-   * Called at the session's first record. False: it was admitted too long ago, and another session may count in its
+   * Called at a session's first record. False: the session was admitted too long ago, and another may count in its
    * place. True if it is not stored here.
    */
   speaks(session: string, now: number): boolean {
@@ -92,26 +92,28 @@ export class Admissions {
     return true;
   }
 
-  /** The session left or was evicted and no longer counts as a node. Its ticket counts until it expires. */
+  /** Marks a session that left or was evicted. It no longer counts as a node; its ticket counts until it expires. */
   ended(session: string): void {
     writeIfPossible(() => this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session));
   }
 
-  /** As if the session had never been admitted. */
+  /** Removes a session as if it had never been admitted. */
   forget(session: string): void {
     // If the disk is full, the row stays until its ticket expires.
     writeIfPossible(() => this.#sql.exec('DELETE FROM admissions WHERE session = ?', session));
   }
 
-  /** Tickets of a provider that replicas still have to remember, including those of ended sessions. */
+  /**
+   * Returns the number of a provider's tickets that replicas still have to remember, including those of ended sessions.
+   */
   tickets(provider: string, nowS: number): number {
     const query = 'SELECT count(*) AS n FROM admissions WHERE provider = ? AND expires >= ?';
     return this.#sql.exec<{ n: number }>(query, provider, nowS - PARTITION_WINDOW_S).one().n;
   }
 
   /**
-   * Number of nodes that count against a limit: sessions that are `present`, and sessions that were admitted recently
-   * and have sent no record yet. Sessions are checked one by one only if there are at least `enough`.
+   * Returns the number of nodes that count against a limit: sessions that are `present`, and sessions that were
+   * admitted recently and have sent no record yet. Sessions are checked one by one only if there are at least `enough`.
    */
   places(counted: AdmissionCounter, enough: number, now: number, present: (session: string) => boolean): number {
     const [where, value] = 'token' in counted ? ['token', counted.token] : ['provider', counted.provider];
@@ -125,7 +127,7 @@ export class Admissions {
     return places;
   }
 
-  /** Drops admissions that replicas have forgotten. `nowS`: seconds since 1970. */
+  /** Deletes admissions that replicas have forgotten. `nowS`: seconds since 1970. */
   sweep(nowS: number): void {
     this.#sql.exec('DELETE FROM admissions WHERE expires < ?', nowS - PARTITION_WINDOW_S);
     this.#sql.exec(

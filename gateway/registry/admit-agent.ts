@@ -27,13 +27,13 @@ const DEFAULT_CLUSTER = 'default';
 
 const admitSchema = z.object({
   protocol: z.number().int(),
-  /** Ed25519, raw, base64url; the agent creates it for this session. */
+  /** Public key of the session, which the agent creates for it: Ed25519, raw, base64url. */
   public_key: z.string().max(64),
   cluster: idSchema.optional(),
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
-  /** As `otela-agent version` prints it; older agents do not send it. */
+  /** The agent's version, as `otela-agent version` prints it. Older agents do not send it. */
   version: z.string().max(64).optional(),
-  /** The release that the agent was installed from, if any. */
+  /** The release from which the agent was installed, if any. */
   release: releaseSchema.optional(),
   /** The agent's answer to a response 428. */
   attestation: attestationSchema.optional(),
@@ -45,7 +45,10 @@ const admitSchema = z.object({
  */
 export const admitRoutes = new Hono<{ Bindings: Env }>();
 
-/** Plain workerd sends no Date header, and `otela-agent doctor` compares clocks with it (RFC 9110 §6.6.1). */
+/**
+ * workerd sends no Date header without Cloudflare's network, and `otela-agent doctor` compares clocks with it (RFC 9110
+ * §6.6.1).
+ */
 admitRoutes.use('/admit', async (c, next) => {
   await next();
   c.header('date', new Date().toUTCString());
@@ -77,7 +80,8 @@ admitRoutes.post('/admit', async (c) => {
   const registry = c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const admitted = await asking(() => registry.admit({ ...grant, sessionKey, cluster, jobEndsAt }));
   if (!(await countJoin(c.env, tokenId))) {
-    // The token was revoked meanwhile, maybe before the registry had this session.
+    // The token was revoked meanwhile, perhaps before the registry had this session, so its revocation missed the
+    // session.
     await registry.revokeToken(tokenId, false);
     throw revokedToken();
   }
@@ -108,7 +112,7 @@ async function knownSettings(env: Env, ctx: Background, now: number): Promise<Ga
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }
 
-/** RFC 6585 §3. The agent repeats its request with the attestation and is then admitted. */
+/** Responds with 428 (RFC 6585 §3). The agent repeats its request with the attestation and is then admitted. */
 function challenged(challenge: string): Response {
   const message = 'This gateway admits agents of signed releases alone: answer the challenge.';
   const error = { message, type: 'invalid_request_error', param: null, code: 'attestation_required' };
@@ -129,7 +133,7 @@ async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): P
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** When an agent should try again: nodes that were killed count until they are suspected. */
+/** When an agent should retry: nodes that were killed count until they are suspected. */
 const NO_PLACE_RETRY_MS = 30_000;
 
 function noPlace(refusal: QuotaRefusal): ApiError {

@@ -5,7 +5,7 @@ import type { ListedIssuer } from './listed-issuers.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
-/** An agent serves some tens of gateways at most. */
+/** Maximum gateways in the list. An agent connects to some tens of gateways at most. */
 const GATEWAYS_MAX = 32;
 
 const NOT_STORED = { 'cache-control': 'no-store' };
@@ -13,15 +13,15 @@ const NOT_STORED = { 'cache-control': 'no-store' };
 interface NamedGateway {
   url: string;
   /**
-   * True for a gateway of this institution. Agents send their join tokens, last logs and lines of batches only to these
+   * True for a gateway of this institution. Agents send their join tokens, last logs and batch lines only to these
    * gateways.
    */
   own: boolean;
 }
 
 /**
- * Other gateways that this agent may serve: first those of this institution, then those of peer institutions, which
- * decide for themselves.
+ * Returns other gateways to which this agent may connect: first those of this institution, then those of peer
+ * institutions, which decide whether they accept it.
  */
 export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): NamedGateway[] {
   const own = new Set(INSTITUTION?.gateways() ?? []);
@@ -40,7 +40,7 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
   const { issuer, view } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
-  // The agent's own institution decides which gateways it serves and how often it probes.
+  // The agent's own institution decides to which gateways it connects and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
   const { membership } = view.settings;
   const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership };

@@ -6,15 +6,15 @@ import type { ObjectStorage } from '../platform/object-context.ts';
  */
 const HOUSEKEEPING_MS = 60 * 60_000;
 
-/** An armed alarm is not moved if it is at most this much too late. */
+/** An alarm that is set for at most this much too late is not moved. */
 const ALARM_SLACK_MS = 1_000;
 
 const HOUSEKEEPING = 'housekeeping';
 
-/** An object has one alarm. Gossip and the hourly housekeeping share it: it is set to the earlier time. */
+/** Shares the object's only alarm between gossip and the hourly housekeeping: it is set to the earlier time. */
 export class AlarmClock {
   readonly #storage: ObjectStorage;
-  /** When gossip must wake the object next. */
+  /** When gossip must wake the object next; milliseconds since the epoch. */
   #gossipAt = Number.POSITIVE_INFINITY;
 
   constructor(storage: ObjectStorage) {
@@ -30,7 +30,8 @@ export class AlarmClock {
     }
     const due = Math.min(this.#gossipAt, housekeeping);
     const armed = await storage.getAlarm();
-    // The handler of an alarm that is due, or nearly due, arms the next alarm. Moving it now would cancel that handler.
+    // The handler of an alarm that is due, or nearly due, sets the next one. Moving the alarm now would cancel that
+    // handler.
     if (armed === null || due < armed - ALARM_SLACK_MS) await storage.setAlarm(due);
   }
 
@@ -39,12 +40,12 @@ export class AlarmClock {
     return this.arm();
   }
 
-  /** Called when the alarm fires. Gossip's timer is handled now, and gossip then sets its next time. */
+  /** Called when the alarm fires. Gossip handles its timer now and then sets its next time. */
   rang(): void {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }
 
-  /** True if housekeeping is due. If so, also sets the next time. */
+  /** True if housekeeping is due. Then also sets its next time. */
   isHousekeeping(now: number): boolean {
     if ((this.#storage.kv.get<number>(HOUSEKEEPING) ?? 0) > now) return false;
     this.#storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);

@@ -1,4 +1,4 @@
-/** Decides whether a joining agent must prove which release it is, and checks the proof. */
+/** Decides whether a joining agent must prove from which release it is, and checks the proof. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto-interface.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -20,14 +20,17 @@ import { installationSecret } from '../accounts/installation-secret.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 
-/** Time from challenge to answer: one more round trip, through a slow proxy. Only the gateway's clock is used. */
+/**
+ * Maximum time from challenge to answer: one more round trip, through a slow proxy. Only the gateway's clock is used.
+ */
 const CHALLENGE_MS = 60_000;
 
 type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
 /**
- * What agents must prove at this gateway. `minimum`: the version from the settings; the later of it and the
- * environment's version applies. A list with a malformed key counts as empty, because the operator meant another key.
+ * Returns what agents must prove at this gateway. `minimum`: the minimum version in the settings; the later of it and
+ * the environment's version applies. If a key in the list is malformed, the list counts as empty, because the operator
+ * meant another key.
  */
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
@@ -43,7 +46,7 @@ export interface ReleaseClaim {
 /**
  * Undefined if the agent may proceed; otherwise the challenge that it must answer first. Nothing is stored: the
  * challenge is encrypted, contains the session key for which it was issued, and expires.
- * @throws ApiError 403 with the reason; 503 if D1 cannot be asked
+ * @throws ApiError 403 with the reason; 503 if D1 cannot be reached
  */
 export async function requireRelease(
   env: ReleaseEnv & Pick<Env, 'DB'>,
@@ -59,7 +62,7 @@ export async function requireRelease(
     throw refused('its OLDEST_AGENT is not a version such as 0.2.0: its operator must set it');
   if (release === undefined)
     throw refused('this agent has no manifest: it runs from a clone, or from files that were moved');
-  // Checked before the challenge: a release that cannot pass costs no second request.
+  // Checked before the challenge, so that a release that cannot pass needs no second request.
   const manifest = openRelease(release, rules.keys, workerdCrypto);
   if (typeof manifest === 'string') throw refused(manifest);
   const secret = await installationSecret(env);

@@ -8,8 +8,9 @@ import { type RegistrySnapshot, snapshotCache } from './snapshot.ts';
 export type ReadContext = Context<{ Bindings: Env }>;
 
 /**
- * The current view and the account of the caller's key. If `open`, callers without a key get the view too; their
- * account is undefined. Rejects with ApiError 401 or 503, like `authenticate`, and 403 if the key lacks the scope.
+ * Returns the current view and the account of the caller's key. If `open`, callers without a key get the view too, and
+ * their account is undefined. Rejects with ApiError 401 or 503, like `authenticate`, and 403 if the key lacks the
+ * scope.
  */
 export async function readView(
   c: ReadContext,
@@ -22,7 +23,7 @@ export async function readView(
   return { view, account };
 }
 
-/** The same for a client that asks for models. It always needs a key. */
+/** The same for a client that reads the list of models, which always needs a key. */
 export async function readModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);

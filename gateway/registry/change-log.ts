@@ -1,6 +1,6 @@
 /** Records which sessions changed since a version, so that snapshots can be sent as differences. */
 
-/** A reader that is more changes behind gets the whole map, which is smaller. */
+/** Maximum changes. A reader that is further behind gets the whole map, which is smaller. */
 const CHANGES_MAX = 20_000;
 
 interface Change {
@@ -9,13 +9,13 @@ interface Change {
 }
 
 /**
- * Versions grow by one with each change. A tag names a version of this log only, so tags of a previous instance never
+ * A version grows by one with each change. A tag names a version of this log only, so tags of a previous instance never
  * match.
  */
 export class ChangeLog {
   readonly #epoch: string;
   #version = 0;
-  /** Oldest first. */
+  /** Changes, oldest first. */
   #changes: Change[] = [];
   /** Changes up to this version were dropped. */
   #forgotten = 0;
@@ -32,7 +32,7 @@ export class ChangeLog {
     return this.#version;
   }
 
-  /** A session changed. Without an argument: something else in the snapshot changed. */
+  /** Records that a session changed. Without an argument: something else in the snapshot changed. */
   add(session?: string): void {
     this.#version++;
     if (session === undefined) return;
@@ -43,7 +43,7 @@ export class ChangeLog {
     this.#changes = kept;
   }
 
-  /** The version that a tag names; undefined if the tag is from another log, or if changes after it were dropped. */
+  /** Returns the version of a tag; undefined if the tag is from another log, or if changes after it were dropped. */
   versionOf(tag: string | null): number | undefined {
     if (tag === null || !tag.startsWith(`${this.#epoch}:`)) return undefined;
     const version = Number(tag.slice(this.#epoch.length + 1));
@@ -51,7 +51,7 @@ export class ChangeLog {
     return known ? version : undefined;
   }
 
-  /** Sessions that changed after `version`, each once. Takes time for the changes, not for all sessions. */
+  /** Returns the sessions that changed after `version`, each once. Takes time for the changes, not for all sessions. */
   since(version: number): Set<string> {
     const changed = new Set<string>();
     for (let at = this.#changes.length - 1; at >= 0; at--) {

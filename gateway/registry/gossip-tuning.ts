@@ -1,5 +1,6 @@
 /**
- * The membership settings as the registry object stores them: it wakes without asking D1 and needs them to judge nodes.
+ * The membership settings as the registry object stores them: it wakes without reading D1 and needs them to decide
+ * which nodes are suspected.
  */
 import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
 import type { RegistryMeta } from './registry-meta.ts';
@@ -19,7 +20,7 @@ export class GossipTuning {
     return this.#current;
   }
 
-  /** False: unchanged. If the disk is full, they are lost when the object sleeps. */
+  /** Stores the settings. False: unchanged. If the disk is full, they are lost when the object sleeps. */
   set(settings: MembershipSettings, write: (work: () => void) => void): boolean {
     const text = JSON.stringify(settings);
     if (text === JSON.stringify(this.#current)) return false;

@@ -16,8 +16,8 @@ const peersSchema = z.array(
 );
 
 /**
- * The issuers with the right to admit: our own, with the key from the environment or a key created here, and those of
- * the listed peer institutions.
+ * The issuers whose tickets are accepted: our own, with the key from the environment or a key created here, and those
+ * of the listed peer institutions.
  */
 export class IssuerAuthority {
   readonly issuer: GatewayIssuer;
@@ -37,7 +37,7 @@ export class IssuerAuthority {
     this.#set(peersSchema.parse(JSON.parse(meta.get(PEERS) ?? '[]')));
   }
 
-  /** Our own issuer is first. */
+  /** All accepted issuers; our own is first. */
   get listed(): ListedIssuer[] {
     return this.#listed;
   }
@@ -50,11 +50,11 @@ export class IssuerAuthority {
     return this.#names.get(issuer);
   }
 
-  /** Sets the operator's current list. @returns whether it changed */
+  /** Sets the operator's current list of peer institutions. @returns whether it changed */
   list(peers: readonly ListedIssuer[]): boolean {
     const text = JSON.stringify(peers);
     if (text === (this.#meta.get(PEERS) ?? '[]')) return false;
-    // Stored here too, so that nodes of peer institutions stay while D1 is down.
+    // The list is also stored here, so that nodes of peer institutions stay while D1 is unavailable.
     writeIfPossible(() => this.#meta.set(PEERS, text));
     this.#set(peers);
     return true;
@@ -68,7 +68,10 @@ export class IssuerAuthority {
   }
 }
 
-/** A clone or a test has no key in the environment, so the object creates its own issuer and stores it. */
+/**
+ * Returns our own issuer. If the environment has no key, as in a clone or a test, the object creates an issuer and
+ * stores it.
+ */
 function ownIssuer(meta: RegistryMeta, nowS: number): GatewayIssuer {
   const stored = meta.get(OWN_KEY);
   const made = stored === undefined ? createIssuer(nowS) : ownSchema.parse(JSON.parse(stored));

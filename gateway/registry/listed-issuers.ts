@@ -3,15 +3,15 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto-interface.ts';
 import { issuerId } from '../../shared/lattice/gateway-certificate.ts';
 
-/** The form in snapshots and in responses to agents. */
+/** An issuer as snapshots and responses to agents contain it. */
 export interface ListedIssuer {
   /** `local`, or the operator's name for the peer institution. */
   name: string;
-  /** Derived from the root key. */
+  /** Id of the issuer, derived from the root key. */
   id: string;
-  /** Public key, base64url. */
+  /** Public root key in base64url. */
   root: string;
-  /** Address of the peer institution's gateway. */
+  /** Address of the peer institution's gateway; absent: unknown. */
   url?: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** The issuers of peer institutions that the operator listed, from D1. */
+/** Reads the issuers of peer institutions that the operator listed from D1. */
 import { asc } from 'drizzle-orm';
 import { peers } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
@@ -6,10 +6,10 @@ import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import { type ListedIssuer, listedIssuer } from './listed-issuers.ts';
 
-/** Bounds the size of every snapshot and of the list that every agent stores. */
+/** Maximum peer institutions. It bounds the size of every snapshot, and of the list that every agent stores. */
 export const PEERS_MAX = 64;
 
-/** Rejects with ApiError 503 if D1 cannot be asked. */
+/** Rejects with ApiError 503 if D1 cannot be reached. */
 export async function readGatewayPeers(env: Pick<Env, 'DB'>): Promise<ListedIssuer[]> {
   const rows = await queryOrUnavailable(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
   return rows.flatMap(({ name, root, url }) => listedIssuer(name, root, url ?? undefined, workerdCrypto) ?? []);

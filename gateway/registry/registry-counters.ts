@@ -4,24 +4,24 @@ import type { DepartureCause } from '../../shared/lattice/departure-cause.ts';
 export interface RegistryCounters {
   sessions: number;
   snapshots: number;
-  /** Calls by tunnel objects, and on behalf of agents that were killed. */
+  /** Calls by tunnel objects, and calls about agents that were killed. (The name is part of the stored metrics.) */
   words: number;
-  /** From delegates. */
+  /** Gossip messages from delegates. */
   messages: number;
   alarms: number;
   timers: number;
-  /** Of tunnel objects, which wake for them. */
+  /** Probes of tunnel objects, each of which wakes one. */
   probes: number;
   /** Attempts that an engine completed after their requests had moved to another node. */
   doubles: number;
   delegates: number;
   /** Nodes that left, by cause. */
   departures: Record<DepartureCause, number>;
-  /** Origin of the issuer's key. */
+  /** Where the issuer's key comes from. */
   issuer: 'environment' | 'own';
   issuerId: string;
-  /** End of the gateway's certificate; seconds since 1970. */
+  /** When the gateway's certificate ends; seconds since 1970. */
   certificateEnds: number;
-  /** Clusters in which no node is evicted for now, because many of their nodes became suspect at the same time. */
+  /** Clusters in which no node is evicted for now, because many of their nodes became suspected at the same time. */
   frozen: string[];
 }

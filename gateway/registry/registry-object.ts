@@ -31,12 +31,10 @@ import { type NodeCensus, takeCensus } from './views/node-census.ts';
 import type { HistoryEvent, HistoryQuery, NodeEventLog } from './views/node-event-log.ts';
 
 /**
- * One replica of the registry: the gateway's gossip peer. Requests never call it; isolates read its snapshots as
- * differences.
- *
- * Survives eviction: the lattice, the shown state of sessions, gossip's memory, which token admitted which session, the
- * last output of failed engines, the history of nodes, and the issuer's keys if the environment has none. All of it is
- * in SQLite, read at start, and written with a delay.
+ * The registry object: one replica of the registry, and the gateway's gossip peer. Requests never call it; isolates
+ * read its snapshots as differences. Stored in SQLite: the lattice, the shown state of sessions, gossip's memory, which
+ * token admitted which session, the last output of failed engines, the history of nodes, and the issuer's keys if the
+ * environment has none. It is read at start, and written with a delay.
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: IssuerAuthority;
@@ -95,8 +93,8 @@ export class RegistryObject extends GatewayObject {
   // ----------------------------------------------------------------------------
 
   /**
-   * A new session's ticket, or the reason for a refusal. Null: our certificate is not valid now, so no gateway would
-   * accept the ticket.
+   * Admits a session: returns its ticket, or the reason for a refusal. Null: our certificate is not valid now, so no
+   * gateway would accept the ticket.
    */
   admit(node: NewNode): ReturnType<Membership['admit']> {
     return this.#members.admit(node);
@@ -107,19 +105,19 @@ export class RegistryObject extends GatewayObject {
     return this.#members.revokeToken(token, frees);
   }
 
-  /** For each join token, how many nodes count against its limit now. */
+  /** Returns for each join token how many nodes count against its limit now. */
   places(tokens: readonly string[]): number[] {
     return this.#members.places(tokens);
   }
 
-  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  /** Evicts a session for the operator. False: this gateway did not admit it, or it is unknown. */
   evict(session: string): boolean {
     return this.#members.evict(session);
   }
 
   /**
-   * A signed order to one session, to be sent on its tunnel, or the reason why there is none. Without `wish`: the empty
-   * order, which only asks for the state.
+   * Signs an order to one session, which is sent on its tunnel, or returns the reason why it cannot be sent. Without
+   * `wish`: the empty order, which only requests the deployment's state.
    */
   order(session: string, wish?: DeploymentRequest): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
@@ -132,8 +130,8 @@ export class RegistryObject extends GatewayObject {
   }
 
   /**
-   * The session's agent was killed. Calls the session's tunnel object only if the session had a tunnel here, because a
-   * call with any name would create an object.
+   * Handles the record of a session whose agent was killed. Calls the session's tunnel object only if the session had a
+   * tunnel here, because a call with any other name would create an object.
    */
   async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
     this.#words++;
@@ -166,7 +164,7 @@ export class RegistryObject extends GatewayObject {
     this.#members.sessions.store.setLive(session, news);
   }
 
-  /** A node completed an attempt after its request had moved to another node. */
+  /** Counts that a node completed an attempt after its request had moved to another node. */
   double(): void {
     this.#doubles++;
   }
@@ -185,7 +183,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   async #probe(session: string): Promise<ProbeVerdict> {
-    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // a session that was not probed is not silent
+    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // a session that was not probed must not count as silent
     this.#probes++;
     return this.env.TUNNEL.getByName(session).probe();
   }
@@ -199,14 +197,14 @@ export class RegistryObject extends GatewayObject {
     return this.#logs.get(session, Date.now()) ?? null;
   }
 
-  /** Joins and losses, newest first. Returns one more than requested if there are more. */
+  /** Returns joins and losses of nodes, newest first. Returns one more than requested if there are more. */
   history(asked: HistoryQuery): HistoryEvent[] {
     return this.#history.list(asked);
   }
 
   /**
-   * Reports to the session's tunnel object that the session has ended. If this fails, the object learns it with its
-   * next record.
+   * Reports to the session's tunnel object that the session has ended. If this call fails, the object learns it with
+   * its next record.
    */
   #end(session: string, reason: string): void {
     const telling = this.env.TUNNEL.getByName(session).end(reason);
@@ -216,20 +214,20 @@ export class RegistryObject extends GatewayObject {
   // --- requests of isolates
   // -------------------------------------------------------------------------------------------
 
-  /** Reads the stored settings and peer institutions again. */
+  /** Reads settings and peer institutions from D1 again. */
   reloadSettings(): Promise<void> {
     return this.#settings.reload();
   }
 
-  /** The changes since `tag`; null: the caller is up to date. */
+  /** Returns the changes since `tag`; null: the caller is up to date. */
   async snapshot(tag: string | null, _fresh = true): Promise<SnapshotDelta | null> {
     this.#snapshots++;
-    // If D1 is down, nodes still get requests: settings follow when D1 is back.
+    // If D1 is unavailable, nodes still get requests: the settings follow when D1 is available again.
     if (this.#members.sessions.store.carried.settings === undefined) await this.#settings.first();
     return this.#members.sessions.store.since(tag);
   }
 
-  /** A response proves that the object is running. */
+  /** Returns the object's counters. A response proves that the object is running. */
   ready(): RegistryCounters {
     return {
       sessions: this.#members.sessions.size,
@@ -249,12 +247,12 @@ export class RegistryObject extends GatewayObject {
     };
   }
 
-  /** Sessions by name, with their state that is valid for seconds only. */
+  /** Returns a page of sessions by name, with their live state that is valid for seconds only. */
   look(wanted: SessionLookup): SessionPage {
     return lookUpSessions(this.#members.sessions, wanted);
   }
 
-  /** The registry in numbers, for monitoring. */
+  /** Returns the registry in numbers, for monitoring. */
   census(): NodeCensus {
     const { sessions } = this.#members;
     const [catalogue, now] = [sessions.store.carried.settings?.catalogue ?? {}, Date.now()];
@@ -291,7 +289,7 @@ export class RegistryObject extends GatewayObject {
 
   // --- delegates ------------------------------------------------------------------------------------------------------
 
-  /** `GET /agent/gossip`: a session with a ticket that the Worker has verified becomes a peer. */
+  /** `GET /agent/gossip`: a session with a ticket that the Worker has verified becomes a gossip peer. */
   fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')

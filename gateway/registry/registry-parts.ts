@@ -20,7 +20,7 @@ import { CarriedSettings } from './snapshot-settings.ts';
 import { LogTails } from './views/engine-log-tails.ts';
 import { NodeEventLog } from './views/node-event-log.ts';
 
-/** Events that concern other objects. */
+/** Events that other objects must receive. */
 interface RegistryEvents {
   ended(session: string, reason: string): void;
   settled(settings: GatewaySettings): void;
@@ -56,7 +56,7 @@ export function createRegistryParts(ctx: ObjectContext, env: Env, on: RegistryEv
   return { ...stored, members, settings, sockets, gossip, paths };
 }
 
-/** The parts that read the object's storage. */
+/** Creates the parts that read the object's storage. */
 function createStored({ storage, clock }: ObjectContext, env: Env) {
   const meta = new RegistryMeta(storage);
   return {

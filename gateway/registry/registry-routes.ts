@@ -31,7 +31,8 @@ async function answer(c: ReadContext, name: RegistryViewName): Promise<Response>
   const filter = filterOf(c);
   const { view, account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
   const { nodes } = new VisibleRegistry(account).of(view);
-  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes. A response that depends on the clock has no tag.
+  // The ETag (RFC 9110 §8.8.3) is weak: it stands for the same registry, not the same bytes. A response that depends on
+  // the clock has no tag.
   const tag = dependsOnTime(filter) ? undefined : `W/"${view.tag}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(c.req.header('if-none-match'), tag)) return c.body(null, 304, headers);

@@ -5,9 +5,9 @@ import { RETRY_MS, writeIfPossible } from '../platform/storage/storage-health.ts
 /** A change is written after this time, so that many changes are one write and no message waits for the disk. */
 const BEHIND_MS = 250;
 
-/** The stored state of one session; undefined parts are removed. */
+/** The stored state of one session. Undefined parts are removed. */
 interface Row {
-  /** Its encoded lattice update. The column is called `words`. */
+  /** The session's encoded lattice update. The column is called `words`. */
   update?: Uint8Array | undefined;
   shown?: RegistryEntry | undefined;
 }
@@ -18,13 +18,13 @@ interface ArchiveSource {
 }
 
 /**
- * The registry in the object's SQLite. It is read when the object starts, and written with a delay. A crash loses a
- * quarter of a second of changes, which the agents' digests restore.
+ * The registry in the object's SQLite database. It is read when the object starts, and written with a delay. A crash
+ * loses at most a quarter of a second of changes, which the agents' digests restore.
  */
 export class Archive {
   readonly #storage: ObjectStorage;
   readonly #source: ArchiveSource;
-  /** At most one element per session. */
+  /** Sessions whose changes are not written yet. At most one entry per session. */
   readonly #changed = new Set<string>();
   /** Watermarks and revocations that could not be written yet. Bounded by what issuers sign. */
   readonly #control = new Map<string, Uint8Array>();
@@ -36,24 +36,26 @@ export class Archive {
     this.#clock = clock;
     this.#source = source;
     const { sql } = storage;
-    sql.exec('DROP TABLE IF EXISTS sessions'); // from a version before the lattice
+    sql.exec('DROP TABLE IF EXISTS sessions'); // a table of a version before the lattice
     sql.exec('CREATE TABLE IF NOT EXISTS entries (session TEXT PRIMARY KEY, words BLOB, shown TEXT, updated INTEGER)');
     sql.exec('CREATE TABLE IF NOT EXISTS control (id TEXT PRIMARY KEY, words BLOB NOT NULL)');
   }
 
-  /** Watermarks and revocations. Load them first, because entries that they exclude are not loaded. */
+  /**
+   * Reads watermarks and revocations. They must be loaded first, because the entries that they exclude are not loaded.
+   */
   *control(): Generator<Uint8Array> {
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer }>('SELECT words FROM control'))
       yield new Uint8Array(row.words);
   }
 
-  /** The stored state of each session, oldest change first. */
+  /** Reads the stored state of each session, oldest change first. */
   *entries(): Generator<Row> {
     const query = 'SELECT words, shown FROM entries ORDER BY updated';
     for (const row of this.#storage.sql.exec<{ words: ArrayBuffer | null; shown: string | null }>(query)) {
       yield {
         update: row.words === null ? undefined : new Uint8Array(row.words),
-        // Written only by this class, so the type is known.
+        // Only this class writes the column, so the type is known.
         shown: row.shown === null ? undefined : (JSON.parse(row.shown) as RegistryEntry),
       };
     }

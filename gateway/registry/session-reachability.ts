@@ -2,22 +2,24 @@ import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { Membership } from './session-registry.ts';
 
 /**
- * The state of the paths to sessions, from tunnels and gossip. It decides how the session table shows sessions and
- * routes to them. Also reports to gossip what this gateway's tunnels observed.
+ * Whether sessions can be reached, from tunnels and gossip. Decides how the session table shows sessions and whether
+ * requests are routed to them. Also reports to gossip what this gateway's tunnels observed.
  */
 export class PathState {
   readonly #members: Membership;
   readonly #gossip: GatewayGossipDriver;
   readonly #remember: () => void;
 
-  /** `remember`: gossip's memory has changed. */
+  /** @param remember called when gossip's memory has changed */
   constructor(members: Membership, gossip: GatewayGossipDriver, remember: () => void) {
     this.#members = members;
     this.#gossip = gossip;
     this.#remember = remember;
   }
 
-  /** The object slept and its sockets survived: tunnels of sessions that were not suspected are still open. */
+  /**
+   * Called if the object slept and its sockets survived. Tunnels of sessions that were not suspected are still open.
+   */
   wake(): void {
     const { sessions } = this.#members;
     for (const session of sessions.open()) if (!sessions.get(session)?.suspected) this.#tunnel(session, true);
@@ -28,15 +30,15 @@ export class PathState {
   }
 
   /**
-   * The session sent something on its tunnel. Also corrects the session table, because gossip may not know a suspicion
-   * that the table restored.
+   * Records that the session sent something on its tunnel. Also corrects the session table, because gossip may not know
+   * a suspicion that the table restored.
    */
   present(session: string): void {
     this.#tunnel(session, true);
     this.judged(session, this.#gossip.liveness(session));
   }
 
-  /** Gossip's verdict on the session. */
+  /** Records gossip's verdict on the session. */
   judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
     const { sessions, replica } = this.#members;
     const entry = replica.get(session);
@@ -44,7 +46,7 @@ export class PathState {
     sessions.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
-  /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
+  /** Records that the session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
   closed(session: string): void {
     const { sessions, replica } = this.#members;
     if (!sessions.isOpen(session)) return;
@@ -53,18 +55,18 @@ export class PathState {
     this.#remember();
   }
 
-  /** A path to the session failed. No requests are routed to it until it sends something again. */
+  /** Records that a path to the session failed. No requests are routed to it until it sends something again. */
   doubted(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', true, replica.get(session));
     this.#gossip.handle({ type: 'doubt', session });
   }
 
-  /** The path that failed works again. */
+  /** Records that the path that failed works again. */
   trusted(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', false, replica.get(session));
-    // Also ends the suspicion that the silence raised in gossip. Only this gateway concluded it, so no peer will
+    // This also ends the suspicion that the silence raised in gossip. Only this gateway concluded it, so no peer will
     // withdraw it.
     if (sessions.isOpen(session)) this.#tunnel(session, true);
   }

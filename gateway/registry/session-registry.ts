@@ -14,40 +14,45 @@ import { Archive } from './registry-storage.ts';
 import { SessionTable, SILENT_REASON } from './session-table.ts';
 import type { NodeEventLog } from './views/node-event-log.ts';
 
-/** The result for an agent that joins. */
+/** The answer to an agent that joins. */
 export interface AdmittedNode {
   session: string;
   ticket: Uint8Array;
-  /** Seconds since 1970. */
+  /** When the ticket expires; seconds since 1970. */
   expires: number;
   issuer: string;
   issuers: ListedIssuer[];
-  /** This gateway's name as a gossip peer. */
+  /** This gateway's id as a gossip peer. */
   gateway: string;
 }
 
 export interface NewNode extends AdmissionRequest {
   sessionKey: Uint8Array;
   cluster: string;
-  /** Seconds since 1970. */
+  /** End of the agent's job; seconds since 1970. */
   jobEndsAt?: number | undefined;
 }
 
-/** `over`: the session has ended and its agent needs a new one. `refused`: the record breaks a rule. */
+/**
+ * Result of a session's record. `over`: the session has ended and its agent needs a new one. `refused`: the record
+ * breaks a rule.
+ */
 export type PublishResult = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
 
 interface MembershipEvents {
-  /** Updates that gossip must spread. */
+  /** Called with updates that gossip must spread. */
   local(updates: readonly Update[]): void;
-  /** A session's tunnel opened here, or a suspected session sent something on its tunnel. */
+  /**
+   * Called when a session's tunnel to this gateway opened, or when a suspected session sent something on its tunnel.
+   */
   opened(session: string): void;
-  /** A session with an open tunnel here has ended. */
+  /** Called when a session with an open tunnel to this gateway has ended. */
   ended(session: string, reason: string): void;
 }
 
 /**
- * The members: the replica, the shown and stored state of its sessions, and the issuer's evictions and watermarks. Each
- * change of any of these is made here, so that they stay consistent.
+ * The sessions of the registry object: the replica, the shown and stored state of sessions, and the issuer's evictions
+ * and watermarks. Each change of any of these is made here, so that they stay consistent.
  */
 export class Membership {
   readonly replica: RegistryReplica;
@@ -90,8 +95,9 @@ export class Membership {
     for (const { update, shown } of this.#archive.entries()) {
       const held = update !== undefined && this.replica.load(update).outcome === 'merged';
       if (shown === undefined) continue;
-      // The session's issuer may have been removed from the list. Such a session would be shown, and requests routed to
-      // it, forever.
+      // The session's issuer may have been removed from the list. Such a session must not be restored: it would be
+      // shown, and
+      // requests would be routed to it, forever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
       else this.#archive.touch(shown.session);
     }
@@ -104,8 +110,8 @@ export class Membership {
   }
 
   /**
-   * A new session's ticket, with the trusted issuers. Null: our certificate is not valid now, so no gateway would
-   * accept the ticket.
+   * Admits a session: returns its ticket with the accepted issuers. Null: our certificate is not valid now, so no
+   * gateway would accept the ticket.
    */
   admit(node: NewNode): AdmittedNode | QuotaRefusal | null {
     const { issuer } = this.#authority;
@@ -136,8 +142,8 @@ export class Membership {
 
   /**
    * Ends all sessions that a revoked join token admitted, including those that have sent no record yet. `frees`: their
-   * tickets no longer count for the provider. Not allowed for the provider itself, which could otherwise fill the
-   * registry with ended sessions, token by token.
+   * tickets no longer count for the provider. This is not allowed for the provider itself, which could otherwise fill
+   * the registry with ended sessions, token by token.
    */
   revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);
@@ -148,12 +154,12 @@ export class Membership {
     return admitted.length;
   }
 
-  /** For each join token, how many nodes count against its limit now. */
+  /** Returns for each join token how many nodes count against its limit now. */
   places(tokens: readonly string[]): number[] {
     return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
   }
 
-  /** Ends a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  /** Evicts a session for the operator. False: this gateway did not admit it, or it is unknown. */
   evict(session: string): boolean {
     const entry = this.replica.get(session);
     return entry !== undefined && this.#evict(entry.ticket, 'operator');
@@ -176,8 +182,8 @@ export class Membership {
   }
 
   /**
-   * Called when a suspected session's grace period is over. Returns the eviction, already merged here; gossip must
-   * spread it.
+   * Called when a suspected session's grace period is over. Returns the eviction, already merged here, which gossip
+   * must spread.
    */
   signEviction(session: string): Update | undefined {
     const ticket = this.replica.get(session)?.ticket;
@@ -230,7 +236,8 @@ export class Membership {
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
     // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
-    // is not lost.
+    // is
+    // not lost.
     this.#archive.flush();
     return { kind: 'stored' };
   }
@@ -252,7 +259,7 @@ export class Membership {
       this.#archive.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
   }
 
-  /** Entries of the replica have changed. */
+  /** Updates the shown and stored state after entries of the replica have changed. */
   changed(sessions: readonly string[], wasKilled = false): void {
     for (const session of sessions) {
       const entry = this.replica.get(session);
@@ -266,21 +273,21 @@ export class Membership {
     }
   }
 
-  /** Called every hour. */
+  /** Signs watermarks and drops expired sessions and admissions. Call this every hour. */
   keepHouse(): void {
     this.#signFloors();
     this.sessions.sweep();
     this.#admissions.sweep(nowS());
   }
 
-  /** Watermarks make every replica drop sessions that ended long enough ago. */
+  /** Signs watermarks, which make every replica drop sessions that ended long enough ago. */
   #signFloors(): void {
     const floors = this.#authority.issuer.floors(nowS());
     for (const watermark of floors) this.merge(watermark);
     this.#events.local(floors);
   }
 
-  /** The list of issuers has changed. @returns the sessions of issuers that were removed from it */
+  /** Handles a changed list of issuers. @returns the sessions of issuers that were removed from it */
   relist(): string[] {
     const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
     for (const session of gone) {
@@ -295,7 +302,7 @@ export class Membership {
   }
 }
 
-/** The content of a RECORD, or the reason why it is invalid. */
+/** Parses the content of a RECORD frame, or returns why it is invalid. */
 function readUpdate(
   ticketBytes: Uint8Array,
   updateBytes: Uint8Array,

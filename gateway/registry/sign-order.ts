@@ -5,8 +5,8 @@ import type { IssuerAuthority } from './issuer-authority.ts';
 import type { Membership } from './session-registry.ts';
 
 /**
- * `unreachable`: its tunnel is not open here. `deaf`: its agent does not accept orders; an older agent would close its
- * tunnel at the frame.
+ * `unreachable`: the session's tunnel to this gateway is not open. `deaf`: its agent does not accept this order; an
+ * older agent would close its tunnel at the frame. `powerless`: our issuer did not admit it.
  */
 export type OrderReply =
   | { kind: 'signed'; order: Uint8Array; provider: string }
@@ -15,7 +15,10 @@ export type OrderReply =
 
 const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
 
-/** Only sessions of this institution obey our orders. Other sessions are sent nothing at all. */
+/**
+ * Signs an order if the session may get it. Only sessions of this institution obey our orders, so other sessions are
+ * sent nothing.
+ */
 export function orderFor(
   session: string,
   wish: DeploymentRequest | undefined,
@@ -29,7 +32,7 @@ export function orderFor(
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
-  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether it is.
+  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether the agent is.
   if (!deploys && wish !== undefined && !ACCEPTED_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
   if (!deploys && wish === undefined) return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };

@@ -10,9 +10,9 @@ export const SNAPSHOT_FRESH_MS = 500;
 const FAST_POLL_MS = 100;
 
 /**
- * One object per Cloudflare location, because one registry object cannot answer five hundred isolates that each ask
- * twice a second. It asks only while isolates ask. Nothing survives an eviction: it then requests the whole registry
- * again.
+ * The snapshot cache of one Cloudflare location. One registry object could not answer five hundred isolates that each
+ * ask twice a second. The cache reads only while isolates ask. Nothing is stored: after an eviction it reads the whole
+ * registry again.
  */
 export class RegistryRelay extends GatewayObject {
   readonly #store = new SnapshotStore(crypto.randomUUID());
@@ -20,14 +20,14 @@ export class RegistryRelay extends GatewayObject {
   #askedAt = Number.NEGATIVE_INFINITY;
   #asking: Promise<void> | undefined;
 
-  /** Like the registry object's `snapshot`. Rejects if the registry cannot be asked and nothing is cached here. */
+  /** Like the registry object's `snapshot`. Rejects if the registry cannot be reached and nothing is cached here. */
   async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
     if (fresh) await this.#refreshSince(steadyNow());
     else if (steadyNow() - this.#askedAt >= SNAPSHOT_FRESH_MS) await this.#refresh();
     return this.#store.since(tag);
   }
 
-  /** Refreshes with a request that begins at or after `time`. */
+  /** Waits for a read that began at or after `time`. */
   async #refreshSince(time: number): Promise<void> {
     await this.#asking;
     const early = this.#askedAt + FAST_POLL_MS - steadyNow();

@@ -5,7 +5,7 @@ import { readGatewayPeers } from './peer-institutions.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 
 interface CarriedChanges {
-  /** The list of trusted issuers has changed. */
+  /** Called when the list of accepted issuers has changed. */
   relisted(): void;
   settled(settings: GatewaySettings): void;
 }
@@ -16,7 +16,7 @@ export class CarriedSettings {
   readonly #store: Pick<SnapshotStore, 'set'>;
   readonly #authority: IssuerAuthority;
   readonly #changed: CarriedChanges;
-  /** Number of the latest read that began; `#done`: of the latest that was used. */
+  /** Number of the latest read that began. `#done`: number of the latest read whose result was used. */
   #begun = 0;
   #done = 0;
   #first: Promise<void> | undefined;
@@ -41,8 +41,8 @@ export class CarriedSettings {
   }
 
   /**
-   * One read for all isolates that ask meanwhile. Otherwise each would query D1 twice a second while D1 is down. Never
-   * rejects.
+   * Reads once for all isolates that ask meanwhile. Otherwise each isolate would cause a query twice a second while D1
+   * is unavailable. Never rejects.
    */
   first(): Promise<void> {
     this.#first ??= this.reload()

@@ -1,22 +1,22 @@
 import type { Clock, KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../object-context.ts';
 import { RETRY_MS, type StorageHealth } from './storage-health.ts';
 
-/** Keys of one object that wait to be written. An object has a handful of them, and some tens if it counts. */
+/** Maximum keys of one object that wait to be written. An object has a few, or some tens if it counts. */
 const KEYS_MAX = 1_000;
 
 /**
- * Matches statements that write. Tables and indexes are only created if they are missing, so later such statements
- * write nothing.
+ * Matches statements that write. CREATE is not matched: tables and indexes are only created if they are missing, so
+ * later such statements write nothing.
  */
 const WRITES = /\b(INSERT|UPDATE|DELETE|REPLACE)\b/i;
 
-/** Marks a key that must be deleted. */
+/** Value that marks a key that must be deleted. */
 const DELETED = Symbol('deleted');
 
 /**
  * An object's storage that keeps working while the disk fails. While it cannot be written, keys and the alarm are kept
- * in memory and written later, and a statement that writes throws StorageFailingError before it reaches the database:
- * some hosts end an object after a failed write, and with it the socket of its node. Reads continue.
+ * in memory and written later, and a statement that writes throws StorageFailingError before it reaches the database.
+ * Otherwise some hosts would end the object after a failed write, and with it the socket of its node. Reads continue.
  */
 export class ResilientStorage implements ObjectStorage {
   readonly sql: Sql;
@@ -26,11 +26,11 @@ export class ResilientStorage implements ObjectStorage {
   readonly #clock: Clock;
   readonly #ring: () => void;
   readonly #keys = new Map<string, unknown>();
-  /** An alarm that could not be stored: it only fires while the object is in memory. */
+  /** An alarm that could not be stored. It fires only while the object is in memory. */
   #alarm: { at: number; cancel: () => void } | undefined;
   #retry: (() => void) | undefined;
 
-  /** `ring` runs the host's handling of an alarm. */
+  /** @param ring runs the host's handler of an alarm */
   constructor(inner: ObjectStorage, health: StorageHealth, clock: Clock, ring: () => void) {
     this.#inner = inner;
     this.#health = health;
@@ -40,7 +40,7 @@ export class ResilientStorage implements ObjectStorage {
     this.kv = this.#kv();
   }
 
-  /** Runs a write. @throws StorageFailingError, or what the database throws */
+  /** Runs a write. @throws StorageFailingError, or the error of the database */
   #write<T>(run: () => T): T {
     const health = this.#health;
     if (health.failure !== undefined) health.require(this.#clock.now());
@@ -111,7 +111,7 @@ export class ResilientStorage implements ObjectStorage {
       this.#keys.delete(key);
       return;
     }
-    // A copy, as the host would have made at this point, because the caller may change the value.
+    // The value is copied, as the host would have done at this point, because the caller may change it.
     this.#keys.set(key, value === DELETED ? DELETED : structuredClone(value));
     if (this.#keys.size > KEYS_MAX) throw new Error(`more than ${KEYS_MAX} keys wait for the storage`);
     this.#retryLater();

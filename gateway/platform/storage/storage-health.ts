@@ -1,8 +1,8 @@
 /**
- * Whether this gateway can write to its storage, and its behavior while it cannot: requests are served, records wait in
- * memory within a bound, and /readyz and one log line a minute state the reason. Pure: times are passed in. A failure
- * is detected by a write that fails, or by the host, which checks the data directory. A failure that the host reported
- * ends only when the host says so. After a failed write another write is tried once a second.
+ * Tracks whether this gateway can write to its storage. While it cannot, requests are served, records wait in memory up
+ * to a maximum, and /readyz and one log line a minute state the reason. Pure: times are passed in. A failure is
+ * detected by a write that fails, or by the host, which checks the data directory. A failure that the host reported
+ * ends only when the host reports its end. After a failed write, another write is tried once a second.
  */
 
 import { isRecent } from '../../../shared/collections/is-recent.ts';
@@ -14,19 +14,19 @@ export const RETRY_MS = 1_000;
 /** Interval of log lines while the failure lasts. */
 const LOG_EVERY_MS = 60_000;
 
-/** Records of all nodes together that wait in this process's memory: about 1 KiB each. */
+/** Maximum records of all nodes together that wait in this process's memory, about 1 KiB each. */
 const HELD_RECORDS_MAX = 50_000;
 
-/** Bound on a reason, which is a message of an operating system or database. */
+/** Maximum characters of a reason, which is a message of an operating system or database. */
 const REASON_MAX_CHARS = 200;
 
 interface StorageFailure {
   reason: string;
-  /** Milliseconds since the epoch. */
+  /** When the failure began; milliseconds since the epoch. */
   since: number;
 }
 
-/** A write that was not tried because the previous write failed. */
+/** A write was not tried, because the previous write failed. */
 export class StorageFailingError extends Error {
   constructor({ reason }: StorageFailure) {
     super(`storage cannot be written: ${reason}`);
@@ -34,7 +34,7 @@ export class StorageFailingError extends Error {
   }
 }
 
-/** Messages of SQLite and its hosts if the storage failed, and not the statement. */
+/** Matches messages of SQLite and its hosts if the storage failed, and not the statement. */
 const STORAGE_ERROR =
   /SQLITE_(FULL|IOERR|READONLY|BUSY|CANTOPEN)|disk is full|disk I\/O error|readonly database|database is locked|unable to open database/i;
 
@@ -46,7 +46,10 @@ export function isStorageError(error: unknown): boolean {
 
 export class StorageHealth {
   readonly #log: (line: string) => void;
-  /** The health of all storages here. Records of all of them wait in one memory. Undefined: this is it. */
+  /**
+   * The health of all storages of this process, in whose memory the records of all of them wait. Undefined: this
+   * instance is it.
+   */
   readonly #whole: StorageHealth | undefined;
   #failure: StorageFailure | undefined;
   /** True if the host reported the failure. */
@@ -64,17 +67,17 @@ export class StorageHealth {
     this.#whole = whole;
   }
 
-  /** The health of one storage that can fail separately from the others. */
+  /** Returns the health of one storage that can fail separately from the others. */
   part(name: string): StorageHealth {
     return new StorageHealth((line) => this.#log(`${name}: ${line}`), this);
   }
 
-  /** Undefined: writes succeed as far as is known. */
+  /** The current failure. Undefined: writes succeed as far as is known. */
   get failure(): StorageFailure | undefined {
     return this.#failure;
   }
 
-  /** True if it fails, or if a part of it failed within the last minute. */
+  /** True if writes fail, or if a part of this storage failed within the last minute. */
   isFailing(now: number): boolean {
     return this.#failure !== undefined || isRecent(LOG_EVERY_MS, this.#partFailedAt, now);
   }
@@ -96,12 +99,12 @@ export class StorageHealth {
     this.#triedAt = now;
   }
 
-  /** A write succeeded. */
+  /** Records that a write succeeded. */
   wrote(now: number): void {
     if (this.#failure !== undefined && !this.#byHost) this.#recover(now);
   }
 
-  /** A write failed. Returns false if the storage was not the cause. */
+  /** Records that a write failed. Returns false if the storage was not the cause. */
   failed(error: unknown, now: number): boolean {
     if (error instanceof StorageFailingError) return true;
     if (!isStorageError(error)) return false;
@@ -122,26 +125,26 @@ export class StorageHealth {
     this.#heldMax = records !== undefined && records > 0 ? records : HELD_RECORDS_MAX;
   }
 
-  /** Records wait. Returns how many of the oldest the caller must give up; they count as lost. */
+  /** Adds waiting records. Returns how many of the oldest the caller must give up; they count as lost. */
   hold(records: number): number {
     if (this.#whole !== undefined) return this.#whole.hold(records);
     this.#heldRecords += records;
     return Math.min(records, Math.max(0, this.#heldRecords - this.#heldMax));
   }
 
-  /** Records no longer wait. */
+  /** Removes waiting records that were written. */
   release(records: number): void {
     if (this.#whole !== undefined) return this.#whole.release(records);
     this.#heldRecords -= records;
   }
 
-  /** Waiting records are given up. */
+  /** Removes waiting records that are given up. */
   lose(records: number): void {
     this.release(records);
     this.giveUp(records);
   }
 
-  /** Records are given up. */
+  /** Counts records that are given up. */
   giveUp(records: number): void {
     this.#whole?.giveUp(records);
     this.#lost += records;
@@ -174,8 +177,8 @@ export class StorageHealth {
 }
 
 /**
- * The storage of this process; on Cloudflare, that of all objects of this isolate, because the storage of each object
- * fails separately.
+ * The storage of this process. On Cloudflare, that of all objects of this isolate: each object has a part, because its
+ * storage can fail separately.
  */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 

@@ -9,7 +9,7 @@ import { issuersView } from '../views/issuers-view.ts';
 /**
  * `GET /agent/gossip`: passes an agent's socket to the registry object, which then treats the ticket's session as a
  * peer. The agent proves to the object that it owns the session.
- * @throws ApiError 400, 403, 410, 503; for another protocol version it returns 426.
+ * @throws ApiError 400, 403, 410, 503; another protocol version gets 426
  */
 export async function connectGossip(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
@@ -33,7 +33,7 @@ export function checkUpgrade(request: Request): Response | undefined {
   return versionMismatch(request.headers.get(PROTOCOL_HEADER));
 }
 
-/** The host that the agent dialed: its signature must be for this gateway. */
+/** Returns the host that the agent dialed. Its signature must be for this host. */
 export function audienceOf(request: Request): string {
   return request.headers.get('host') ?? new URL(request.url).host;
 }

@@ -22,11 +22,11 @@ import { telemetrySink } from '../../platform/telemetry-sink.ts';
 const NEAR_MS = 8_000;
 
 interface GatewayGossipDriverOptions {
-  /** `gw:…`: this gateway's key as a gossip peer. `issuer`: our issuer. */
+  /** `id`: this gateway's key as a gossip peer, `gw:…`. `issuer`: our issuer. */
   id: string;
   issuer: string;
   replica: RegistryReplica;
-  /** As the operator set them. */
+  /** The options with the operator's settings. */
   options: TunableOptions;
   memory: GossipMemory | undefined;
   clock: Clock;
@@ -35,22 +35,22 @@ interface GatewayGossipDriverOptions {
   changed(sessions: readonly string[]): void;
   liveness(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void;
   probe(session: string): Promise<ProbeVerdict>;
-  /** Signs an eviction and merges it; undefined if this gateway did not admit the session. */
+  /** Signs and merges an eviction; undefined if this gateway did not admit the session. */
   evict(session: string): Update | undefined;
   /** Wakes the object at this time. */
   wakeAt(at: number): void;
-  /** The state that must outlive a sleep has changed. */
+  /** Called when the state that must outlive a sleep has changed. */
   remembered(): void;
   /** Keeps the object awake until the work is done. */
   waitUntil(work: Promise<unknown>): void;
 }
 
-/** Runs the gossip core at a gateway: performs its actions. */
+/** Runs the gossip core at a gateway: performs the actions that the core returns. */
 export class GatewayGossipDriver {
   readonly #options: GatewayGossipDriverOptions;
   readonly #state: GossipState;
   readonly #steps: StepQueue;
-  /** How often a near timer fired since the object woke. While one is set, the object stays awake. */
+  /** How often a near timer fired since the object woke. While such a timer is set, the object stays awake. */
   timers = 0;
   #timer: (() => void) | undefined;
 
@@ -109,11 +109,11 @@ export class GatewayGossipDriver {
         this.#logNotice(action.notice);
         return remembered(); // /readyz shows which clusters are frozen
       case 'ended':
-        return; // only agents need it
+        return; // only agents need this action
     }
   }
 
-  /** Logs one line when most of a cluster becomes silent, and one when its nodes may be evicted again. */
+  /** Logs one line when most nodes of a cluster stop answering, and one when its nodes may be evicted again. */
   #logNotice(notice: GossipNotice): void {
     if (notice.what !== 'frozen' && notice.what !== 'thawed') return;
     const line = { event: `cluster_${notice.what}`, at: new Date().toISOString(), cluster: notice.cluster };
@@ -121,7 +121,7 @@ export class GatewayGossipDriver {
     console.log(JSON.stringify(line));
   }
 
-  /** Arms the core's next timer, `left` milliseconds from now. */
+  /** Sets the core's next timer, `left` milliseconds from now. */
   #arm(left: number): void {
     this.#timer?.();
     this.#timer = undefined;

@@ -12,9 +12,9 @@ import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.
 import { steadyNow } from '../../platform/steady-clock.ts';
 import { verifyHello } from '../verify-hello.ts';
 
-/** Bounds the delegates: three per cluster, and a few more while a cluster is split. */
+/** Maximum sockets of delegates: three per cluster, and a few more while a cluster is split. */
 const SOCKETS_MAX = 1024;
-/** Sockets of agents that have not proved their session yet; the oldest is closed for a new one. */
+/** Maximum sockets of agents that have not proved their session yet. Beyond it the oldest is closed. */
 const CHALLENGED_MAX = 128;
 /**
  * The same for one session. Tickets are public: without this bound, connection attempts with one copied ticket would
@@ -22,18 +22,18 @@ const CHALLENGED_MAX = 128;
  */
 const CHALLENGED_PER_SESSION = 4;
 /**
- * Agents ping every 15 s, which does not wake the object. A socket without pings is dead, even if no close event
- * arrived.
+ * A socket without pings for this time is dead, even if no close event arrived. Agents ping every 15 s, which does not
+ * wake the object.
  */
 const SILENCE_MS = 60_000;
-/** Peers that broke a rule and are refused for a while. */
+/** Maximum peers that broke a rule and are refused for a while. */
 const BANNED_MAX = 1024;
 const FLOOD_BAN_MS = 60_000;
 
-/** Survives hibernation. */
+/** State of a socket that outlives hibernation. */
 interface Attachment {
   phase: 'challenged' | 'active';
-  /** Base64url. */
+  /** The session's ticket in base64url. */
   ticket: string;
   nonce: string;
   audience: string;
@@ -54,7 +54,7 @@ interface GossipSocketEvents {
   message(session: string, bytes: Uint8Array): void;
 }
 
-/** The sockets of delegates, which hibernate with their object. One for each session, the newest. */
+/** The sockets of delegates, which hibernate with their object. Each session has one, the newest. */
 export class GossipSockets {
   readonly #sockets: ObjectSockets;
   readonly #gateway: string;
@@ -75,7 +75,7 @@ export class GossipSockets {
     }
   }
 
-  /** Sessions with sockets that survived the object's sleep or were opened since. */
+  /** Returns sessions with sockets that survived the object's sleep or were opened since. */
   sessions(): string[] {
     return [...this.#active.keys()];
   }
@@ -163,7 +163,7 @@ export class GossipSockets {
       const nonce = member.receipts.sent(bytes.length);
       if (nonce !== undefined) member.socket.send(encodeFrame({ type: 'probe', nonce, session }));
     } catch {
-      this.gone(member.socket); // it closed meanwhile
+      this.gone(member.socket); // the socket closed meanwhile
     }
     if (member.receipts.stuck) this.#close(member, CLOSE_CODES.silent, 'does not read what it is sent');
   }
@@ -195,7 +195,7 @@ export class GossipSockets {
     this.gone(member.socket);
   }
 
-  /** A socket was closed by either end. */
+  /** Called when either end closed a socket. */
   gone(socket: ObjectSocket): void {
     const member = this.#members.get(socket);
     if (member === undefined) return;
@@ -216,9 +216,9 @@ function ticketOf({ ticket }: Attachment): Ticket {
 
 function shut(socket: ObjectSocket, code: number, reason: string): void {
   try {
-    socket.close(code, reason.slice(0, 120)); // throws above 123 bytes
+    socket.close(code, reason.slice(0, 120)); // close() throws if the reason has more than 123 bytes
   } catch {
-    // already closed
+    // the socket is already closed
   }
 }
 

@@ -20,9 +20,9 @@ export class StoredGossip {
   }
 
   /**
-   * The memory from before the object slept. `slept`: sockets survived. If no socket did, the object did not sleep but
-   * was restarted: the sockets of delegates and of tunnels are closed, even if no close event arrived. `open`: sessions
-   * that had a tunnel.
+   * Reads the memory from before the object slept. `slept`: sockets survived. If no socket survived, the object did not
+   * sleep but was restarted, so the sockets of delegates and tunnels are closed even if no close event arrived. `open`:
+   * sessions that had a tunnel.
    */
   read(slept: boolean, open: Iterable<string>, now: number): GossipMemory | undefined {
     const memory = this.#storage.kv.get<GossipMemory>(MEMORY);
@@ -35,7 +35,7 @@ export class StoredGossip {
     };
   }
 
-  /** Writes with a delay: calls `memory` at the time of the write. */
+  /** Writes with a delay. Calls `memory` at the time of the write. */
   changed(memory: () => GossipMemory): void {
     this.#timer ??= this.#clock.after(REMEMBER_MS, () => {
       this.#timer = undefined;
