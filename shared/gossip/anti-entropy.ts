@@ -18,19 +18,22 @@ import type { PeerState } from './peer-state.ts';
 const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);
 /** Maximum number of items that one request names. */
 const REQUEST_ITEMS_MAX = 1024;
-/** Items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000 sessions. */
+/**
+ * Maximum number of items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000
+ * sessions.
+ */
 const DIGEST_FIT_ITEMS = 1800;
-/** Entries per `have`. */
+/** Maximum number of entries per `have`. */
 const HAVE_ITEMS_MAX = 16;
 /** When the ticket or payload of each session was requested. */
 const PULLED_MAX = 1024;
 
 interface Pull {
   peer: PeerId;
-  /** Scopes still to be requested. The first `asked` of them are in progress. */
+  /** Scopes that are still to be requested. The first `asked` of them are being answered. */
   queue: DigestScope[];
   asked: number;
-  /** Updates that the last round brought. A peer that always says `more` and brings nothing is dropped. */
+  /** Number of updates that the last round brought. A peer that always says `more` and brings nothing is dropped. */
   brought: number;
 }
 
@@ -41,18 +44,21 @@ export class AntiEntropy {
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
-  /** By issuer and bucket: when a push last changed it. Bounded by the listed issuers. */
+  /** When a push last changed each issuer's buckets. Bounded by the listed issuers. */
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
-  /** `onCascade`: news arrived that others may lack, so it is time to compare with some of them. */
+  /**
+   * @param onCascade called when updates arrived that other peers may lack, so that it is time to compare with some of
+   * them
+   */
   constructor(context: GossipContext, tree: BroadcastTree, onCascade: () => void) {
     this.#context = context;
     this.#tree = tree;
     this.#onCascade = onCascade;
   }
 
-  /** Sum over all issuers. A ping carries it. */
+  /** The sum over all issuers. A ping carries it. */
   root(): Uint8Array {
     this.#sum();
     return this.#rootBytes;
@@ -70,7 +76,7 @@ export class AntiEntropy {
     return this.#root;
   }
 
-  /** The replica changed. `byPush`: other members are learning the same change right now. */
+  /** Call when the replica has changed. @param byPush true if other members are learning the same change right now */
   changed(issuer: string, sessions: readonly string[], byPush: boolean): void {
     this.#root = undefined;
     if (!byPush) return;
@@ -111,7 +117,8 @@ export class AntiEntropy {
   }
 
   /**
-   * Requests differences that are not on their way already. @returns true if a difference was left for the next time
+   * Requests differences, unless they are already being sent.
+   * @returns true if a difference was left for the next comparison
    */
   compare(peer: PeerState, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { timerQueue, now, options } = this.#context;
@@ -135,7 +142,7 @@ export class AntiEntropy {
       return unsettled;
     }
     if (this.#pull !== undefined) return true;
-    // Live sessions matter more than sessions that have left.
+    // Live sessions come first, because they matter more than sessions that have left.
     scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
     this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
     this.#ask();
@@ -143,7 +150,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both peers list: those that the peer named, and ours if the peer may have nothing of them yet. */
+  /** Issuers that both peers list: those that the peer named, and ours if the peer may know nothing of them yet. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -152,7 +159,7 @@ export class AntiEntropy {
       if (replica.accepts(pair.issuer)) yield pair;
     }
     for (const issuer of replica.issuers()) {
-      // It is unknown whether the peer lists it. The peer is asked once; then `settled` remembers the result.
+      // It is unknown whether the peer lists this issuer. The peer is asked once; then `settled` remembers the result.
       if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
     }
   }
@@ -173,8 +180,8 @@ export class AntiEntropy {
   }
 
   /**
-   * Cuts a digest that is too large to a part, another part each time. The peer takes the rest for missing and sends it
-   * in vain.
+   * Cuts a digest that is too large to a part, a different part each time. The peer sends the remaining items in vain,
+   * because they seem to be missing.
    */
   #fit(digest: Digest): Digest {
     const { items } = digest;
@@ -205,7 +212,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** A peer says what it has of a few items. Requests the items that are newer there. */
+  /** Handles a peer's state of a few items. Requests the items that are newer at the peer. */
   haveHeard(peer: PeerState, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.heard(peer, digest);
@@ -215,8 +222,8 @@ export class AntiEntropy {
   #want(peer: PeerState, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
-    // Without this limit a peer whose digests name invented items could make us ask, and process its answers, without
-    // end.
+    // Limits requests. Otherwise a peer with digests of invented items could make us ask, and process its answers,
+    // without end.
     if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
     peer.expected += ids.length;
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
@@ -234,7 +241,7 @@ export class AntiEntropy {
     }
   }
 
-  /** True if an answer of this peer is still to come. */
+  /** True if this peer's answer has not fully arrived yet. */
   awaits(peer: PeerState): boolean {
     return this.#pull?.peer === peer.id || peer.expected > 0;
   }
@@ -247,9 +254,9 @@ export class AntiEntropy {
     return true;
   }
 
-  /** A repair brought a new update. */
+  /** Call when a repair brought a new update. */
   brought(peer: PeerState): void {
-    // An update that arrived because a neighbor asked has passed through here already.
+    // An update that arrived because a neighbor asked for it has already passed through here.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();
@@ -274,14 +281,14 @@ export class AntiEntropy {
     this.#context.timerQueue.cancel('pull');
   }
 
-  /** Other peers may lack what this node lacked. They compare now instead of at their next ping. */
+  /** Makes other peers, which may lack the same updates, compare now instead of at their next ping. */
   #cascade(): void {
     const { timerQueue, now, options } = this.#context;
     if (timerQueue.has('cascade')) return;
     timerQueue.set('cascade', now + options.cascadeMs, () => this.#onCascade());
   }
 
-  /** Requests the ticket or payload of a session that a thin update named. */
+  /** Requests the ticket or payload of a session that an update named without them. */
   lacks(peer: PeerState, session: string): void {
     const { now, options, out } = this.#context;
     if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;

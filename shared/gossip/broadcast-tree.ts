@@ -1,11 +1,11 @@
 /**
- * Spreads news through a cluster along a tree, which the news itself prunes from the existing channels (Plumtree,
- * Leitão, Pereira & Rodrigues 2007). Every new channel is a branch. A member that receives news a second time tells the
- * second sender, which then stops sending it news. A moment later each member asks a neighbor on the ring about the
- * news. If the neighbor lacks it, that channel becomes a branch.
+ * Spreads updates through a cluster along a tree, which the updates prune from the existing channels (Plumtree, Leitão,
+ * Pereira & Rodrigues 2007). Every new channel is a branch. A member that receives an update a second time informs the
+ * second sender, which then stops sending it updates. A moment later each member asks a neighbor on the ring about the
+ * update. If the neighbor lacks it, that channel becomes a branch.
  *
- * Branches have a direction, and only the receiving end prunes them. If both ends could, two concurrent waves from two
- * sides would cut off the members between them.
+ * Branches have a direction, and only the receiving end prunes them. If both ends could, two concurrent broadcasts from
+ * two sides would cut off the members between them.
  */
 import type { Digest, DigestItem } from '../lattice/replica-digest.ts';
 import type { GossipChannels } from './gossip-channels.ts';
@@ -15,23 +15,23 @@ import type { MessagePart } from './gossip-messages.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** News remembered for members that ask about it; the oldest is dropped first. */
+/** Maximum number of updates that are remembered for members that ask about them; the oldest is dropped. */
 const NEWS_MAX = 512;
 
 interface Told {
   readonly issuer: string;
   readonly item: DigestItem;
   /**
-   * True if it started in this cluster. From another cluster it enters by several delegates, and each member receives
-   * it from all sides.
+   * True if it started in this cluster. An update of another cluster enters through several delegates, and each member
+   * receives it from all sides.
    */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
-  /** Peers that said that they have it. */
+  /** Peers that reported that they have it. */
   readonly knownBy: Set<PeerId>;
-  /** When the next neighbor is asked. */
+  /** When the next neighbor is asked about it. */
   askAt: number;
-  /** The first neighbor was asked. */
+  /** True if the first neighbor was asked. */
   asked: boolean;
 }
 
@@ -39,9 +39,9 @@ export class BroadcastTree {
   readonly #context: GossipContext;
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
-  /** By the id in digests, newest last; at most NEWS_MAX. */
+  /** Recent updates by their id in digests, newest last. At most NEWS_MAX. */
   readonly #news = new Map<string, Told>();
-  /** The news in `#news` about which ring neighbors are still to be asked. */
+  /** The updates in `#news` about which ring neighbors are still to be asked. */
   readonly #notYetAsked = new Set<Told>();
 
   constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
@@ -50,7 +50,7 @@ export class BroadcastTree {
     this.#livenessTable = livenessTable;
   }
 
-  /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
+  /** Passes on an update that was new here. @param from the sender; undefined if it started here */
   pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
     const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
@@ -90,30 +90,30 @@ export class BroadcastTree {
     this.#notYetAsked.delete(oldest);
   }
 
-  /** `session`'s news came from `peer`, after another peer had sent the same. */
+  /** Call when an update of `session` came from `peer` after another peer had sent the same. */
   toldAgain(peer: PeerState, session: string): void {
     const { now, options, out, replica } = this.#context;
     const news = this.#news.get(replica.get(session)?.item.id ?? '');
     if (news === undefined) return;
     news.knownBy.add(peer.id);
-    // A peer that was first with other news a moment ago stays a branch for such news, although it is the longer path
-    // for this one.
+    // A peer that was first with another update a moment ago stays a branch for such updates, although it is the longer
+    // path for this one.
     if (!news.isHome || now - peer.firstAt < options.quietMs) return;
     out.send(peer.id, have(news));
   }
 
-  /** `peer` says what it has. */
+  /** Handles the state of a few entries of `peer`. */
   heard(peer: PeerState, { items }: Digest): void {
     for (const item of items) {
       const news = this.#news.get(item.id);
       if (news === undefined || !isSame(news.item, item)) continue;
       news.knownBy.add(peer.id);
-      // It had this news from another peer; otherwise it would not answer `have`.
+      // The peer had this update from another peer; otherwise it would not answer with `have`.
       if (news.isHome && news.sentTo.has(peer.id)) peer.branch = false;
     }
   }
 
-  /** `peer` lacked this. @returns true if it was news here a moment ago; then `peer` must pass it on too */
+  /** Call when `peer` lacked this. @returns true if it was new here a moment ago; then `peer` must pass it on too */
   lacked(peer: PeerState, id: string): boolean {
     const news = this.#news.get(id);
     if (news === undefined) return false;
@@ -128,9 +128,9 @@ export class BroadcastTree {
   }
 
   /**
-   * Asks the neighbors on the ring, which connects all members: if news was lost, one of two neighbors has it and the
-   * other lacks it. Asks the next member first. The previous member has asked here by the time it would be asked
-   * itself, unless it lacks the news.
+   * Asks the neighbors on the ring, which connects all members: if an update was lost, one of two neighbors has it and
+   * the other lacks it. Asks the next member first. The previous member will ask here in time, unless it lacks the
+   * update.
    */
   #ask(): void {
     const { now, options, out } = this.#context;

@@ -1,6 +1,6 @@
 /**
- * Sends news immediately: along the ring in both directions, to some members across it, and through gateways to other
- * clusters.
+ * Sends updates immediately: along the ring in both directions, to some members across it, and through gateways to
+ * other clusters.
  */
 import { TokenBucket } from '../collections/token-bucket.ts';
 import type { Update } from '../lattice/registry-update.ts';
@@ -15,15 +15,18 @@ import type { LivenessTable } from './liveness-table.ts';
 
 type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutation' }>;
 
-/** Members of one cluster that a gateway tells in addition to its delegates: they joined because they saw a split. */
+/**
+ * Maximum number of members of one cluster that a gateway informs in addition to its delegates. They asked for it
+ * because they saw a split.
+ */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
-/** Factor on the requested pace, after which a silent delegate is skipped. */
+/** A delegate that is silent for this many intervals of the requested pace is skipped. */
 const SILENT_PACES = 3;
 
-/** The subject of a piece of news. */
+/** The subject of an update. */
 export interface UpdateSubject {
-  /** Undefined: an issuer's statement about its keys, which concerns all. */
+  /** Undefined: an issuer's statement about its keys, which concerns all members. */
   session: string | undefined;
   cluster: string | undefined;
 }
@@ -34,10 +37,10 @@ export class Broadcast {
   readonly #livenessTable: LivenessTable;
   readonly #tree: BroadcastTree;
   readonly #onCheck: (gateway: PeerId) => void;
-  /** By the session that signed the news. At PASSES_MAX entries the map is cleared. */
+  /** Token buckets by the session that signed the updates. At PASSES_MAX entries the map is cleared. */
   readonly #forwardBuckets = new Map<string, TokenBucket>();
 
-  /** `onCheck`: it is time to compare with this gateway. */
+  /** @param onCheck called when it is time to compare with this gateway */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
@@ -52,7 +55,7 @@ export class Broadcast {
     this.#onCheck = onCheck;
   }
 
-  /** Passes on an update that was new here. `from`: the sender; undefined: it started here. */
+  /** Passes on an update that was new here. @param from the sender; undefined if it started here */
   update(update: Update, about: UpdateSubject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
     if (isOwners && about.session !== undefined && !this.#mayForward(about.session)) return;
@@ -76,7 +79,7 @@ export class Broadcast {
     return bucket.take(1, now);
   }
 
-  /** Passes on a suspicion or its refutation. `session`: the accused. */
+  /** Passes on a suspicion or its refutation. @param session the suspected session */
   pass(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
     if (!this.#mayForward(`suspicion ${origin}`)) return;
@@ -87,7 +90,7 @@ export class Broadcast {
     this.#sendToGateways(bytes, { session, cluster }, from);
   }
 
-  /** Tells the accused session, if there is a channel to it, wherever it is on the ring. */
+  /** Informs the suspected session if there is a channel to it, wherever it is on the ring. */
   tell(target: string, suspicion: Suspicion): void {
     if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
   }
@@ -114,8 +117,8 @@ export class Broadcast {
   }
 
   /**
-   * In a small cluster the first member to know told all others. Asking the next member costs 47 bytes and finds lost
-   * messages.
+   * In a small cluster the first member to know informed all others. Asking the next member costs 47 bytes, and finds
+   * lost messages.
    */
   #askNextMember(session: string): void {
     const entry = this.#context.replica.get(session);
@@ -131,7 +134,7 @@ export class Broadcast {
   }
 
   /**
-   * One delegate tells the gateways for its cluster. After a while the other delegates check that the gateways know.
+   * One delegate informs the gateways for its cluster. After a while the other delegates check that the gateways know.
    */
   #sendToGateways(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
@@ -147,13 +150,14 @@ export class Broadcast {
     }
   }
 
-  /** A gateway tells delegates of every cluster except the sender's, whose members tell each other. */
+  /** A gateway informs delegates of every cluster except the sender's, because the members there inform each other. */
   #relay(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
       if (cluster === source) continue;
-      // In the owner's cluster its own push has begun. One delegate is told in case the owner has no neighbors.
+      // The push inside the owner's cluster has already begun. One delegate is informed in case the owner has no
+      // neighbors.
       const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
       const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
@@ -177,7 +181,8 @@ export class Broadcast {
     for (const { id, heardAt } of this.#channels.agents()) {
       const cluster = this.#clusterOf(id);
       if (cluster === undefined || this.#livenessTable.isSuspected(id)) continue;
-      // A machine that lost power closes no socket, and a hibernating object sends no pings that would notice.
+      // A machine that lost power closes no socket, and a hibernating object sends no pings that would notice. So skip
+      // silent peers.
       if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
       const peers = byCluster.get(cluster);
       if (peers === undefined) byCluster.set(cluster, [id]);
@@ -188,7 +193,7 @@ export class Broadcast {
     return byCluster;
   }
 
-  /** One delegate of each cluster, for a gateway that learned something by repair. */
+  /** One delegate of each cluster, to inform after a gateway learned something by repair. */
   envoys(): PeerId[] {
     return [...this.#delegates().values()].flatMap((peers) => {
       const one = peers[Math.floor(this.#context.rng() * peers.length)];

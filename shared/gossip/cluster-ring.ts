@@ -4,7 +4,7 @@
  * 2007).
  */
 export class ClusterRing {
-  /** Bounded by the replica, which bounds sessions. */
+  /** Sorted. Bounded by the replica, which bounds sessions. */
   readonly #sessions: string[] = [];
 
   get size(): number {
@@ -19,7 +19,7 @@ export class ClusterRing {
     return this.#sessions[this.#position(session)] === session;
   }
 
-  /** @returns whether it was new */
+  /** @returns true if the session was not in the ring */
   add(session: string): boolean {
     const at = this.#position(session);
     if (this.#sessions[at] === session) return false;
@@ -35,7 +35,7 @@ export class ClusterRing {
   }
 
   /**
-   * Members after (`step` 1) or before (-1) `session`, nearest first. `session` is excluded and need not be a member.
+   * Members after (`step` 1) or before (-1) `session`, nearest first. `session` is excluded, and need not be a member.
    */
   *from(session: string, step: 1 | -1): Generator<string> {
     const size = this.#sessions.length;

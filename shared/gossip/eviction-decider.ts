@@ -1,7 +1,7 @@
 /**
- * Decides evictions; only gateways do. Decides whether a session whose tunnel closed is gone, and when the grace of a
- * suspect is over. If too many sessions are suspected together, the network is at fault and none is evicted. Evicts
- * only sessions of its own issuer.
+ * Decides evictions; only gateways do. Decides whether a session with a closed tunnel is gone, and when the grace
+ * period of a suspected session is over. If too many sessions are suspected together, the network is at fault, and none
+ * is evicted. A gateway evicts only sessions of its own issuer.
  */
 import type { GossipChannels } from './gossip-channels.ts';
 import { type GossipContext, memberEntry } from './gossip-context.ts';
@@ -10,25 +10,28 @@ import { delegateWeight } from './gossip-topology.ts';
 import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
 
-/** A session under examination; at most one each. */
+/** The examination of a session; at most one each. */
 interface Trial {
   session: string;
   relay: PathVerdict | undefined;
   witnesses: Map<PeerId, PathVerdict | undefined>;
   /** Called when no peer reaches the session. */
   then: (trial: Trial) => void;
-  /** Called when a peer reaches it. */
+  /** Called when a peer reaches the session. */
   otherwise: () => void;
 }
 
-/** State of a suspect until it refutes or leaves. */
+/** A suspected session, until it refutes or leaves. */
 interface Charge {
   since: number;
-  /** Only this gateway's own path was tried. */
+  /** True if only this gateway's own path was tried. */
   lonely: boolean;
 }
 
-/** An agent runs 64 indirect probes at a time. It answers `unknown` to more, which must not count against a session. */
+/**
+ * Maximum number of concurrent examinations. An agent runs 64 indirect probes at a time, and answers `unknown` to more,
+ * which must not count against a session.
+ */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
 
@@ -36,15 +39,15 @@ export class EvictionDecider {
   readonly #context: GossipContext;
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
-  /** Sessions whose tunnel is open here; as many as the replica has members. */
+  /** Sessions with an open tunnel to this gateway; at most as many as the replica has members. */
   readonly #present = new Set<string>();
-  /** Session → when its tunnel closed. */
+  /** When the tunnel of each session closed. */
   readonly #absent = new Map<string, number>();
   readonly #charges = new Map<string, Charge>();
-  /** At most TRIALS_MAX; further trials wait. */
+  /** Running examinations. At most TRIALS_MAX; others wait. */
   readonly #trials = new Map<string, Trial>();
   readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
-  /** By cluster: when members became suspects, within the window. */
+  /** By cluster: when members became suspected, within the window. */
   readonly #turned = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;
@@ -55,7 +58,10 @@ export class EvictionDecider {
     this.#livenessTable = livenessTable;
   }
 
-  /** `memory`: the object hibernated. Without it this gateway is new, and waits for all members to reconnect. */
+  /**
+   * @param memory saved state of an object that hibernated; undefined: this gateway is new, and waits for all members
+   * to reconnect
+   */
   start(memory: GossipMemory | undefined): void {
     const { now, options } = this.#context;
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
@@ -100,7 +106,7 @@ export class EvictionDecider {
     this.#present.add(session);
     this.#absent.delete(session);
     timerQueue.cancel(`absent:${session}`);
-    // The session just proved its key to this gateway, or spoke on a tunnel for which it had.
+    // The session has just proved its key to this gateway, or spoke on a tunnel on which it had proved it.
     const trial = this.#trials.get(session);
     this.#endTrial(session);
     this.#livenessTable.acquit(session);
@@ -114,7 +120,9 @@ export class EvictionDecider {
     this.#context.timerQueue.set(`absent:${session}`, at, () => this.doubt(session));
   }
 
-  /** The session did not answer, or its tunnel stays closed: asks its own tunnel and members of its cluster. */
+  /**
+   * Examines a session that did not answer, or has no tunnel any more: asks its own tunnel, and members of its cluster.
+   */
   doubt(session: string): void {
     this.#try(session, (trial) => {
       const heard = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
@@ -122,7 +130,7 @@ export class EvictionDecider {
     });
   }
 
-  /** An observer's signed suspicion: believed unless the session's own tunnel answers. */
+  /** Handles an observer's signed suspicion. It is believed unless the session's own tunnel answers. */
   suspicion(suspicion: Suspicion, then: () => void, otherwise: () => void): void {
     const { target } = suspicion;
     if (this.#charges.has(target)) return then();
@@ -148,12 +156,12 @@ export class EvictionDecider {
     this.#setGrace(session);
   }
 
-  /** Another observer confirmed: the grace may end sooner. */
+  /** Call when another observer has confirmed a suspicion: the grace period may end sooner. */
   confirmed(session: string): void {
     if (this.#charges.has(session)) this.#setGrace(session);
   }
 
-  /** The session is no longer suspected, or it left. */
+  /** Call when the session is no longer suspected, or has left. */
   cleared(session: string): void {
     this.#charges.delete(session);
     this.#context.timerQueue.cancel(`grace:${session}`);
@@ -168,8 +176,8 @@ export class EvictionDecider {
   }
 
   /**
-   * Shorter the more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers besides the first
-   * (Lifeguard §IV-B).
+   * The grace period is shorter if more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers besides
+   * the first (Lifeguard §IV-B).
    */
   #graceMs(session: string, lonely: boolean): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
@@ -188,8 +196,8 @@ export class EvictionDecider {
     if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
     const { timerQueue } = this.#context;
     const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
-    // A session that became a suspect during a freeze gets its whole grace after it: news travels slowly while a
-    // network heals.
+    // A session that became suspected during a freeze gets its whole grace period after the freeze: updates travel
+    // slowly while a network heals.
     const from = Math.max(charge.since, frozenUntil);
     timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
   }
@@ -205,8 +213,8 @@ export class EvictionDecider {
   }
 
   /**
-   * Eureka's rule: many suspects together mean a network fault. Evicting them would empty the registry because of one
-   * switch.
+   * Eureka's rule: many suspected sessions together mean a network fault. Evicting them would empty the registry
+   * because of one switch.
    */
   #countTurn(session: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
@@ -289,8 +297,8 @@ export class EvictionDecider {
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
     this.#endTrial(session);
     if (verdicts.includes('alive')) {
-      // Its neighbors reach it, and this gateway does not, which is no reason to evict. The neighbors will report when
-      // they lose it.
+      // Its neighbors reach the session and this gateway does not. That does not justify an eviction. The neighbors
+      // will report when they lose it.
       this.#livenessTable.acquit(session);
       if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
       return trial.otherwise();

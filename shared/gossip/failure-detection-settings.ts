@@ -1,4 +1,4 @@
-/** Operator settings, with bounds: how fast silent nodes are detected, and how long nodes that LEFT are shown. */
+/** Operator settings with bounds: how fast silent nodes are detected, and how long nodes that LEFT are shown. */
 import * as z from 'zod';
 import { DEFAULT_OPTIONS, type GossipOptions } from './gossip-options.ts';
 
@@ -10,7 +10,8 @@ const HOUR_MS = 60 * 60_000;
  */
 const ofAgents = {
   /**
-   * An agent probes one peer per interval. A smaller value detects silent nodes sooner and makes the mesh send more.
+   * Interval of probes. An agent probes one peer per interval. A smaller value detects silent nodes sooner, and makes
+   * the mesh send more.
    */
   probe_ms: z.int().min(500).max(60_000).default(DEFAULT_OPTIONS.probeMs),
   /** How long nodes that LEFT are shown, and the models they served are known. Cleanup runs once an hour. */
@@ -26,11 +27,11 @@ export type AgentMembership = z.infer<typeof agentMembershipSchema>;
 
 export const membershipSchema = z.strictObject({
   ...ofAgents,
-  /** How long a closed tunnel has to reconnect before peers are asked about its node. */
+  /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
   reconnect_ms: z.int().min(1_000).max(600_000).default(DEFAULT_OPTIONS.reconnectMs),
   /**
-   * Shortest time between suspicion and eviction; up to 12 times as long if fewer nodes agree. A paused node has this
-   * long to answer.
+   * Minimum time between suspicion and eviction. It is up to 12 times as long if fewer nodes agree. A paused node has
+   * this long to answer.
    */
   grace_ms: z.int().min(2_000).max(600_000).default(DEFAULT_OPTIONS.graceMinMs),
 });
@@ -38,7 +39,7 @@ export type MembershipSettings = z.infer<typeof membershipSchema>;
 
 export const MEMBERSHIP_DEFAULTS: MembershipSettings = membershipSchema.parse({});
 
-/** The core's options that an operator sets. An agent decides no evictions, so the last two apply to gateways only. */
+/** The core's options that an operator sets. Agents decide no evictions, so the last two concern only gateways. */
 export type TunableOptions = Partial<Pick<GossipOptions, 'probeMs' | 'reconnectMs' | 'graceMinMs'>>;
 
 export function tunedOptions(settings: AgentMembership | MembershipSettings): TunableOptions {

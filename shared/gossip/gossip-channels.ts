@@ -1,5 +1,5 @@
 /**
- * The open channels, with their dials, backoff and bans. Opens channels that are wanted and closes those that are not.
+ * The open channels, with their dials, backoff and bans. Opens wanted channels, and closes those that are not needed.
  */
 
 import { backoffMs } from '../timing/backoff.ts';
@@ -9,16 +9,16 @@ import { GossipTopology, RING_WALK_MAX } from './gossip-topology.ts';
 import { newPeerState, type PeerState } from './peer-state.ts';
 
 const BANS_MAX = 1024;
-/** No dial takes longer than this. */
+/** Maximum duration of a dial. */
 const DIAL_LOST_MS = 60_000;
 
 export class GossipChannels {
-  /** Bounded by `peersMax` and by what we dial ourselves. */
+  /** Open channels. Bounded by `peersMax` and by this node's own dials. */
   readonly open = new Map<PeerId, PeerState>();
   readonly #context: GossipContext;
-  /** Dial in progress → its start. Bounded by `dialsMax`. */
+  /** Start of each dial in progress. Bounded by `dialsMax`. */
   readonly #dialling = new Map<PeerId, number>();
-  /** Only members and gateways; removed when they leave. */
+  /** Failed dials. Only members and gateways; removed when they leave. */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
   /** Sessions that were reached before: a failed dial to one of them is evidence. Removed when they leave. */
   readonly #met = new Set<PeerId>();
@@ -26,7 +26,7 @@ export class GossipChannels {
   #dirty = true;
   readonly topology: GossipTopology;
 
-  /** `isReachable`: whether direct probes of this peer succeed. */
+  /** @param isReachable tells whether direct probes of this peer succeed */
   constructor(context: GossipContext, isReachable: (peer: PeerId) => boolean) {
     this.#context = context;
     const channels = {
@@ -66,7 +66,7 @@ export class GossipChannels {
     return peer;
   }
 
-  /** @returns true if a channel that we still wanted broke */
+  /** @returns true if a channel that was still wanted broke */
   closed(id: PeerId): boolean {
     const peer = this.open.get(id);
     const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.topology.targets().has(id);
@@ -81,7 +81,7 @@ export class GossipChannels {
     return wanted;
   }
 
-  /** @returns true if the peer had been reached before, so that the failure is news about it */
+  /** @returns true if the peer had been reached before, so that the failure is evidence about it */
   dialFailed(id: PeerId): boolean {
     this.#dialling.delete(id);
     if (this.open.has(id)) return false;
@@ -105,7 +105,7 @@ export class GossipChannels {
     if (banMs > 0) {
       if (this.#banned.size >= BANS_MAX) this.#banned.clear();
       this.#banned.set(id, now + banMs);
-      // This node does not dial it either, because the channel would be closed immediately.
+      // This node does not dial the banned peer either, because the channel would be closed immediately.
       this.#failed.set(id, { times: 1, until: now + banMs });
     }
     out.act({ type: 'hangUp', peer: id, reason, banMs });
@@ -114,12 +114,12 @@ export class GossipChannels {
   }
 
   setGateways(gateways: readonly PeerId[]): void {
-    // A tunnel has just opened, so earlier failures to dial its gateway say nothing now.
+    // A tunnel has just opened, so earlier failures to dial its gateway no longer matter.
     for (const gateway of gateways) this.#failed.delete(gateway);
     this.topology.setGateways(gateways);
   }
 
-  /** Members joined or left. `gone`: left for good. */
+  /** Call when members have joined or left. @param gone a session that has left for good */
   membersChanged(gone?: string): void {
     this.#dirty = true;
     if (gone !== undefined) {
@@ -144,7 +144,7 @@ export class GossipChannels {
     return this.#met.has(id);
   }
 
-  /** Nearest open peer on that side of the ring for which `usable` holds. */
+  /** The nearest open peer on that side of the ring for which `usable` holds. */
   neighbour(step: 1 | -1, usable: (peer: PeerId) => boolean = () => true): PeerId | undefined {
     let seen = 0;
     for (const id of clusterRing(this.#context)?.from(this.#context.me, step) ?? []) {
@@ -154,7 +154,7 @@ export class GossipChannels {
     return undefined;
   }
 
-  /** Returns true if a dial was started or is in progress. */
+  /** True if a dial was started or is in progress. */
   dial(id: PeerId): boolean {
     const { options, out } = this.#context;
     if (this.open.has(id) || (this.#banned.get(id) ?? Number.NEGATIVE_INFINITY) > this.#context.now) return false;
@@ -175,7 +175,7 @@ export class GossipChannels {
     for (const [id, since] of this.#dialling) if (now - since > DIAL_LOST_MS) this.#dialling.delete(id);
   }
 
-  /** At the end of a step: dials missing channels and closes those that are not needed. */
+  /** Dials missing channels and closes those that are not needed. Runs at the end of each step. */
   maintain(): void {
     if (!this.#dirty || this.#context.self.kind === 'gateway') return;
     this.#dirty = false;
@@ -207,7 +207,7 @@ export class GossipChannels {
     const { timerQueue, now, options } = this.#context;
     let nextAt = Number.POSITIVE_INFINITY;
     for (const peer of this.open.values()) {
-      // A channel that the other side dialed is for that side to close.
+      // The side that dialed a channel closes it.
       if (peer.inbound || targets.has(peer.id)) continue;
       const at = peer.openedAt + options.spareMs;
       if (at <= now) this.hangUp(peer.id, 'spare');

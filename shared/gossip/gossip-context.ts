@@ -1,4 +1,4 @@
-/** State that all parts of one core share. `now` and `rng` belong to the step that runs. */
+/** State that all parts of one core share. `now` and `rng` belong to the current step. */
 import type { Crypto, Signer } from '../lattice/crypto-interface.ts';
 import type { RegistryReplica } from '../lattice/registry-replica.ts';
 import type { Entry } from '../lattice/replica-entry.ts';
@@ -10,17 +10,17 @@ import type { TimerQueue } from './timer-queue.ts';
 
 export interface GossipContext {
   readonly self: GossipSelf;
-  /** The session id, or the gateway's `gw:…`. */
+  /** This node's session id, or a gateway's `gw:…`. */
   readonly me: PeerId;
   readonly replica: RegistryReplica;
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
-  /** Replaced as a whole when options are tuned. */
+  /** Replaced as a whole when the operator changes times. */
   options: GossipOptions;
   readonly timerQueue: TimerQueue;
   readonly out: ActionBatch;
   /**
-   * Members of a cluster that are neither LEFT nor suspected, including this node. An agent keeps its own cluster only.
+   * By cluster: members that are neither LEFT nor suspected, including this node. An agent keeps only its own cluster.
    */
   readonly rings: Map<string, ClusterRing>;
   now: number;
@@ -33,12 +33,12 @@ export function isGateway(peer: PeerId): boolean {
   return peer.startsWith(GATEWAY);
 }
 
-/** `ms` plus or minus half of the jitter. */
+/** `ms` plus or minus a random part of at most half of the jitter. */
 export function withJitter(context: GossipContext, ms: number): number {
   return ms * (1 + context.options.jitter * (context.rng() - 0.5));
 }
 
-/** The entry of a session that has not left. */
+/** The entry of a session that has not left; otherwise undefined. */
 export function memberEntry(context: GossipContext, session: string): Entry | undefined {
   const entry = context.replica.get(session);
   return entry === undefined || entry.state === 'LEFT' ? undefined : entry;
@@ -49,7 +49,7 @@ export function clusterRing(context: GossipContext): ClusterRing | undefined {
   return context.self.kind === 'agent' ? context.rings.get(context.self.cluster) : undefined;
 }
 
-/** In place, Fisher-Yates. */
+/** Shuffles in place (Fisher-Yates). */
 export function shuffle<T>(items: T[], rng: () => number): T[] {
   for (let i = items.length - 1; i > 0; i--) {
     const j = Math.floor(rng() * (i + 1));

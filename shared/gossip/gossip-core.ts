@@ -1,4 +1,4 @@
-/** One node's gossip: splits each event into its parts and passes each part to the module that handles it. */
+/** One node's gossip: splits each event into its parts, and passes each part to the module that handles it. */
 import { LatticeError } from '../lattice/lattice-error.ts';
 import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';
@@ -102,7 +102,8 @@ export class GossipCore {
         return this.#probes.relayed(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
-        // A tunnel is back. Compares with the gateway now, since it may have missed news.
+        // A tunnel has reconnected. Compare with the gateway now, because the gateway or this node may have missed
+        // updates.
         for (const { id } of this.channels.gateways()) this.#pinger.pingGateway(id);
         return;
       case 'tunnel':
@@ -158,7 +159,7 @@ export class GossipCore {
     if (peer === undefined) return;
     this.#livenessTable.reach(id, true);
     this.#probes.opened(id);
-    // The side that dialed speaks first; otherwise both would ask.
+    // The side that dialed speaks first. Otherwise both would ask.
     if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }
@@ -253,7 +254,10 @@ export class GossipCore {
     return false;
   }
 
-  /** Verification depends only on the bytes, so an honest peer holds nothing that fails it. */
+  /**
+   * Ends the channel of a peer that sent invalid data. Verification depends only on the bytes, so an honest peer holds
+   * nothing that fails it.
+   */
   #rejected(peer: PeerState, code: string): void {
     if (code === 'unknown_issuer' || code === 'full') return;
     this.context.out.act({ type: 'notice', notice: { what: 'rejected', peer: peer.id, code } });

@@ -1,7 +1,7 @@
 /**
- * Inputs and outputs of the gossip core. `step` (index.ts) takes one event and returns the actions that its driver must
- * carry out, in order; nothing else happens in between. It has three drivers: an agent's mesh, a gateway's registry
- * object, and the simulator of test/sim.
+ * Inputs and outputs of the gossip core. `step` (index.ts) takes one event, and returns the actions that its driver
+ * must carry out, in order, before the next event. It has three drivers: an agent's mesh, a gateway's registry object,
+ * and the simulator of test/sim.
  */
 import type { Crypto, Signer } from '../lattice/crypto-interface.ts';
 import type { RegistryReplica } from '../lattice/registry-replica.ts';
@@ -16,10 +16,11 @@ export type PeerId = string;
 export type PathVerdict = 'alive' | 'silent' | 'unknown';
 
 /**
- * Not part of the lattice: each replica judges for itself.
- * - `alive`: nothing speaks against it
- * - `unreachable`: this node does not reach it, others do. Not routed to from here, never evicted for it
- * - `suspected`: no path reaches it. No node routes to it until its owner refutes
+ * Liveness of a session. Not part of the lattice: each replica judges for itself.
+ * - `alive`: there is no evidence against it.
+ * - `unreachable`: this node does not reach it, but others do. This node does not route to it, and it is not evicted
+ * for that.
+ * - `suspected`: no path reaches it. No node routes to it until its owner refutes.
  */
 export type Liveness = 'alive' | 'unreachable' | 'suspected';
 
@@ -29,7 +30,7 @@ export interface Suspicion {
   incarnation: number;
   observer: string;
   signature: Uint8Array;
-  /** The target's signature for its incarnation, so that no other node can raise it; none for 0. */
+  /** The target's signature for its incarnation, so that no other node can raise it; undefined for 0. */
   proof: Uint8Array | undefined;
 }
 
@@ -45,26 +46,29 @@ export type GossipSelf =
       kind: 'agent';
       session: string;
       cluster: string;
-      /** Name of the machine: probes through the same machine are not independent. */
+      /** Name of the machine. Probes through the same machine are not independent. */
       host: string;
     }
-  /** `id` is `gw:…`. `issuer`: the issuer it signs for; it evicts only that issuer's sessions. */
+  /** `id` is `gw:…`. `issuer`: the issuer for which the gateway signs; it evicts only that issuer's sessions. */
   | { kind: 'gateway'; id: PeerId; issuer: string };
 
 export interface GossipSetup {
   self: GossipSelf;
   replica: RegistryReplica;
   crypto: Crypto;
-  /** The session's signer, for its own refutations and its suspicions of others. A gateway signs nothing here. */
+  /**
+   * The session's signer, for its refutations and its suspicions of others. Absent at a gateway, which signs nothing
+   * here.
+   */
   signer?: Signer;
   options?: Partial<GossipOptions>;
-  /** Of a gateway's object that hibernated: the result of `remember`. */
+  /** The result of `saveState`, for a gateway's object that has hibernated. */
   memory?: GossipMemory;
 }
 
-/** The `now` passed with an event is in ms, monotonic, and has no other meaning. */
+/** The `now` passed with an event is in ms of a monotonic clock, and has no other meaning. */
 export type GossipEvent =
-  /** The first event. The result names the first timer. */
+  /** The first event. Its actions set the first timer. */
   | { type: 'start' }
   /** The time requested by the last `timer` action has come. Early, late or twice is harmless. */
   | { type: 'timer' }
@@ -78,84 +82,84 @@ export type GossipEvent =
   | { type: 'dialFailed'; peer: PeerId }
   | { type: 'message'; peer: PeerId; bytes: Uint8Array }
   /**
-   * Updates that arrived by another path than gossip and must be passed on. At an agent: its own new record. At a
-   * gateway: a record that came up a tunnel, or an update that its issuer signed. The driver may have merged them into
-   * the replica already.
+   * Updates that did not arrive by gossip and must be passed on. At an agent: its own new record. At a gateway: a
+   * record from a tunnel, or an update that its issuer signed. The driver may already have merged them into the
+   * replica.
    */
   | { type: 'local'; updates: readonly Update[] }
-  /** Reply to `askRelay`. Late replies are ignored. */
+  /** Reply to `askGateway`. Late replies are ignored. */
   | { type: 'relayed'; target: string; verdict: PathVerdict }
   /**
-   * Agent only: all gateways that have accepted this session on a tunnel. Sent again whenever a tunnel to one of them
-   * opens.
+   * Only at an agent: all gateways that have accepted this session on a tunnel. Sent again whenever a tunnel to one of
+   * them opens.
    */
   | { type: 'gateways'; gateways: readonly PeerId[] }
   /**
-   * Gateway only: a session's tunnel to this gateway opened or closed. Open, again: the session spoke on it after a
+   * Only at a gateway: a session's tunnel to this gateway opened or closed. Open again: the session spoke on it after a
    * silence.
    */
   | { type: 'tunnel'; session: string; open: boolean }
-  /** A request to this session got no answer in time: judge it now, not at its turn. */
+  /** A request to this session was not answered in time: probe it now, not at its turn. */
   | { type: 'doubt'; session: string }
-  /** The driver changed the replica itself, e.g. by another list of issuers. */
+  /** The driver has changed the replica, for example by another list of issuers. */
   | { type: 'replaced'; sessions: readonly string[] }
-  /** The operator changed the times. They apply to running timers, too. */
+  /** The operator changed the times. They also apply to running timers. */
   | { type: 'tuned'; options: TunableOptions };
 
 export type GossipAction =
   | { type: 'send'; peer: PeerId; bytes: Uint8Array }
   /**
-   * Open a channel unless there is one. `addresses` are host:port as published, none for a gateway. Reply: `opened` or
+   * Open a channel unless there is one. `addresses` are host:port as published; a gateway has none. Reply: `opened` or
    * `dialFailed`.
    */
   | { type: 'dial'; peer: PeerId; addresses: readonly string[] }
-  /** Close the channel and reply with `closed`. `banMs`: accept none from this peer for this long. */
+  /** Close the channel and reply with `closed`. `banMs`: how long to refuse channels of this peer. */
   | { type: 'hangUp'; peer: PeerId; reason: HangUpReason; banMs: number }
-  /** One timer per state; this one replaces the previous. Never in one batch with another. */
+  /** Set the only timer of the state; it replaces the previous one. At most one per step. */
   | { type: 'timer'; at: number }
-  /** Entries of the replica that changed, or were removed by a floor or a revocation. */
+  /** Entries of the replica that changed, or that a watermark or a revocation removed. */
   | { type: 'changed'; sessions: readonly string[] }
   | { type: 'liveness'; session: string; liveness: Liveness }
   /**
-   * Agent: ask through the own tunnels whether the target answers. Gateway: ask the target's tunnel object. Reply:
-   * `relayed`.
+   * Agent: ask gateways through this agent's tunnels whether the target answers. Gateway: ask the target's tunnel
+   * object. Reply: `gatewayAnswered`.
    */
   | { type: 'askRelay'; target: string }
-  /** Gateway only: the session's grace is over. The driver signs the eviction and passes it as `local`. */
+  /** Only at a gateway: the session's grace period is over. The driver signs the eviction and passes it as `local`. */
   | { type: 'evict'; session: string }
   /**
-   * Agent only: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or its floor
-   * passed it. `cloned`: another process signs with this session's key: publish LEFT.
+   * Only at an agent: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or a
+   * watermark collected it. `cloned`: another process signs with this session's key; publish LEFT.
    */
   | { type: 'ended'; reason: 'evicted' | 'cloned' }
-  /** For the log and for operators; nothing depends on it. */
+  /** For the log and for operators. Nothing depends on it. */
   | { type: 'notice'; notice: GossipNotice };
 
 export type HangUpReason =
-  /** The channel is one of many and not needed now. */
+  /** The channel is not needed now. */
   | 'spare'
-  /** A rule of the protocol was broken: undecodable bytes, an invalid signature. */
+  /** The peer broke a rule of the protocol: undecodable bytes, or an invalid signature. */
   | 'broken'
-  /** The peer sent more than its share: see the limits in gossip-options.ts. */
+  /** The peer sent more than its limits allow; see gossip-options.ts. */
   | 'flood'
   /** The peer was banned and came back too early. */
   | 'banned'
-  /** The session is LEFT or its ticket is no longer valid. */
+  /** The session is LEFT, or its ticket is no longer valid. */
   | 'left';
 
 export type GossipNotice =
-  /** Too many sessions of one cluster became suspects together: this gateway evicts none of them until `until`. */
+  /** Too many sessions of one cluster became suspected together. This gateway evicts none of them until `until`. */
   | { what: 'frozen'; cluster: string; until: number }
   | { what: 'thawed'; cluster: string }
   /** One owner signed two records of the same rank. */
   | { what: 'equivocation'; session: string; records: readonly Uint8Array[] }
   | { what: 'rejected'; peer: PeerId; code: string };
 
-/** What a gateway must keep while its object hibernates. Structured-cloneable. */
+/** State that a gateway must keep while its object hibernates. Structured-cloneable. */
 export interface GossipMemory {
   words: readonly (Suspicion | Refutation)[];
   suspects: readonly { session: string; since: number; lonely: boolean }[];
-  /** Sessions whose tunnel is closed, and since when. */
+  /** Sessions with a closed tunnel, and since when. */
   absent: readonly (readonly [session: string, since: number])[];
   frozen: readonly (readonly [cluster: string, until: number])[];
 }

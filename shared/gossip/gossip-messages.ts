@@ -1,6 +1,6 @@
 /**
  * The messages between peers. A message is a sequence of parts, each with a type and fields. Every count and length is
- * bounded, every part has exactly one encoding, and decoding allocates no more than the message holds.
+ * bounded, every part has exactly one encoding, and decoding allocates no more than the message's size.
  */
 import { ByteReader, ByteWriter } from '../lattice/byte-codec.ts';
 import { SIGNATURE_BYTES } from '../lattice/crypto-interface.ts';
@@ -19,19 +19,19 @@ import {
 import { packSession, readSession } from '../lattice/session-id.ts';
 import type { PathVerdict, Refutation, Suspicion } from './gossip-events.ts';
 
-/** Size limit of one message; a larger one ends the channel. */
+/** Maximum size of one message. A larger one ends the channel. */
 export const GOSSIP_MESSAGE_MAX_BYTES = 64 * 1024;
-/** More issuers than any operator lists. */
+/** Maximum number of issuers: more than any operator lists. */
 const ISSUERS_MAX = 64;
 const ISSUER_CHARS = 26;
-/** Parts per message. The shortest part has 2 bytes, and no honest message has this many. */
+/** Maximum number of parts per message. The shortest part has 2 bytes, and no honest message has this many. */
 const PARTS_MAX = 4096;
 export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
 
 /**
- * Low 32 bits of the sums of one issuer's buckets: live and left of the first, live and left of the second, … The root
- * has all 64.
+ * Low 32 bits of the sums of one issuer's buckets: live and left of the first bucket, live and left of the second, …
+ * The root has all 64.
  */
 export interface IssuerSums {
   issuer: string;
@@ -41,33 +41,33 @@ export interface IssuerSums {
 export type MessagePart =
   /** `root`: 8 bytes, equal if two replicas are equal. `livenessHash`: the same for suspicions. */
   | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
-  /** `paceMs`: the time that a gateway wants until the next ping; 0 between agents. */
+  /** `paceMs`: how long a gateway wants the peer to wait until its next ping; 0 between agents. */
   | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }
   /** Asks the receiver to ping `target`. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: PathVerdict }
   /** A new update. Each peer that did not know it passes it on. */
   | { type: 'news'; update: Update }
-  /** The sender's state of a few entries. A peer that knows less replies `wants`. */
+  /** The sender's state of a few entries. A peer that knows less replies with `wants`. */
   | { type: 'have'; digest: Digest }
   | { type: 'suspicion'; suspicion: Suspicion }
   | { type: 'refutation'; refutation: Refutation }
   | { type: 'sums'; issuers: IssuerSums[] }
   /**
-   * The sender's state of one scope. The receiver replies with what the sender lacks, `wants`, and after the last of a
-   * message's digests `done`.
+   * The sender's state of one scope. The receiver replies with the entries that the sender lacks and with `wants`, and
+   * with `done` after the last of a message's digests.
    */
   | { type: 'digest'; digest: Digest }
   /** An update that the receiver lacks. It is not passed on: other peers compare for themselves. */
   | { type: 'repair'; update: Update }
   | { type: 'wants'; issuer: string; ids: string[] }
-  /** End of the reply to one message's digests. `more`: it was cut, ask again. */
+  /** End of the reply to one message's digests. `more`: it was cut, so ask again. */
   | { type: 'done'; more: boolean }
-  /** A thin update named a session whose ticket or payload is missing here. */
+  /** Requests the ticket or payload of a session that an update named without them. */
   | { type: 'pull'; session: string }
   /**
-   * To a gateway. True: send news to this member too, because its cluster may be split or it has no neighbor. False: no
-   * longer needed.
+   * To a gateway. True: send updates to this member too, because its cluster may be split or it has no neighbor. False:
+   * no longer needed.
    */
   | { type: 'apart'; apart: boolean };
 
@@ -92,7 +92,7 @@ const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Path
 const SEQ_MAX = 0xffff_ffff;
 export const INCARNATION_MAX = 0xffff_ffff;
 
-/** Update parts are the large ones and go to several peers, so they are encoded once. */
+/** Encodes a part. Parts with updates are large and go to several peers, so they are encoded once. */
 export function encodeMessagePart(part: MessagePart): Uint8Array {
   const out = new ByteWriter().byte(TYPES.indexOf(part.type));
   writePart(out, part);
@@ -153,7 +153,7 @@ function writeSuspicion(out: ByteWriter, suspicion: Suspicion): void {
   if (incarnation > 0) out.bytes(proof ?? new Uint8Array(SIGNATURE_BYTES));
 }
 
-/** @throws LatticeError truncated, malformed, too_large: at the first error, before any part is handled */
+/** @throws LatticeError `truncated`, `malformed`, `too_large` at the first error, before any part is handled */
 export function decodeMessage(bytes: Uint8Array): MessagePart[] {
   if (bytes.length > GOSSIP_MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);

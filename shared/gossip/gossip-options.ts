@@ -4,13 +4,13 @@
  */
 export interface GossipOptions {
   /**
-   * Members on each side of the ring to which a channel is kept. With 3, two neighbors share 4 helpers for an indirect
-   * probe.
+   * Number of members on each side of the ring to which a channel is kept. With 3, two neighbors share 4 helpers for an
+   * indirect probe.
    */
   ringReach: number;
   /**
-   * Channels dialed to random members. Together with inbound ones there are about twice as many. They carry news across
-   * the ring.
+   * Number of channels dialed to random members. Together with inbound ones there are about twice as many. They carry
+   * updates across the ring.
    */
   randomLinks: number;
   /**
@@ -20,9 +20,7 @@ export interface GossipOptions {
   rotateMs: number;
   /** A cluster of at most this size is fully connected. */
   fullMesh: number;
-  /**
-   * Channels that are no longer needed are closed after this. A ring that is still growing needs many of them again.
-   */
+  /** How long channels stay open that are no longer needed. A ring that is still growing needs many of them again. */
   spareMs: number;
   /**
    * Suspicions, refutations and statements about keys go to the two ring neighbors and this many random peers: they are
@@ -30,18 +28,21 @@ export interface GossipOptions {
    */
   fanout: number;
   /**
-   * One ring neighbor that may lack some news is asked about it after this, the other after twice this. Longer than a
-   * wave takes.
+   * After this time the next ring neighbor is asked whether it has an update, after twice this time the previous one.
+   * Longer than a broadcast takes.
    */
   lazyMs: number;
-  /** In clusters up to this size the owner tells all members, and the others only ask each other whether it arrived. */
+  /**
+   * In clusters up to this size the owner of an update informs all members, and the others only ask each other whether
+   * it arrived.
+   */
   tellAll: number;
   /**
    * Interval between probes. Every other probe goes to the next member on the ring, so each member is probed at least
    * every 2 probeMs.
    */
   probeMs: number;
-  /** Random fraction of an interval, so that nodes started together do not stay in step. */
+  /** Random fraction of an interval, so that nodes that started together do not stay synchronous. */
   jitter: number;
   /**
    * Time limit of a direct probe. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or
@@ -51,92 +52,107 @@ export interface GossipOptions {
   healthMax: number;
   /** Time limit for helpers' verdicts. */
   indirectMs: number;
-  /** Time limit for the relay's verdict; the relay may have to wake an object first. */
+  /** Time limit of the gateways' verdict. A gateway may have to wake an object first. */
   relayMs: number;
-  /** How long a helper waits for the target. Less than `indirectMs`, or its verdict would arrive too late. */
+  /** How long a helper waits for the target. Less than `indirectMs`, otherwise its verdict would arrive too late. */
   helperMs: number;
-  /** Number of helpers; as many again if no relay could tell. */
+  /** Number of helpers. As many again are asked if no gateway knows. */
   helpers: number;
-  /** A timer later than this means that this process was paused. Answers may wait unread, so no peer is blamed yet. */
+  /**
+   * A timer that is late by more than this means that this process was paused. Answers may wait unread, so no peer is
+   * blamed yet.
+   */
   lateMs: number;
   /**
    * Interval between attempts to reach a suspected peer. Without them two halves of a cluster would never reconnect.
    */
   suspectMs: number;
-  /** Grace between suspicion and eviction: from graceMin × graceMaxFactor down to graceMin as observers agree. */
+  /**
+   * Grace period between suspicion and eviction: from graceMinMs × graceMaxFactor down to graceMinMs as observers
+   * agree.
+   */
   graceMinMs: number;
   graceMaxFactor: number;
-  /** Factor on the longest grace if only the gateway's own path was tried. */
+  /** Factor on the longest grace period if only the gateway's own path was tried. */
   graceLonelyFactor: number;
-  /** How long a closed tunnel has to reconnect before peers are asked about its node. */
+  /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
   reconnectMs: number;
-  /** Evictions stop for `freezeMs` if more than this share of a cluster, at least `freezeMin`, turns suspect within `freezeWindowMs`. */
+  /**
+   * Evictions stop for `freezeMs` if more than this share of a cluster, and at least `freezeMin` sessions, become
+   * suspected within `freezeWindowMs`.
+   */
   freezeShare: number;
   freezeMin: number;
   freezeWindowMs: number;
   freezeMs: number;
   /**
-   * A session that is suspected again within `flapMaxMs` × 2 is trusted again after `flapMs`, then twice that, at most
-   * `flapMaxMs`.
+   * A session that is suspected again within 2 × `flapMaxMs` is trusted again after `flapMs`, then after twice that, at
+   * most after `flapMaxMs`.
    */
   flapMs: number;
   flapMaxMs: number;
   /** Minimum time between two suspicions by one observer of one target. */
   accuseMs: number;
-  /** Delegates per cluster and gateway. With one instead of three, a lost message delays foreign news by seconds. */
+  /**
+   * Number of delegates per cluster and gateway. With one instead of three, a lost message delays updates of other
+   * clusters by seconds.
+   */
   delegates: number;
-  /** All delegates together send a settled gateway one message per interval: 12 a minute are allowed, 10 are sent. */
+  /**
+   * Interval at which all delegates together send one message to a gateway without differences: 12 a minute are
+   * allowed, 10 are sent.
+   */
   gatewayPaceMs: number;
-  /** Bounds of the pace of one delegate. */
+  /** Bounds of the interval of one delegate. */
   gatewayPaceMinMs: number;
   gatewayPaceMaxMs: number;
-  /** An unanswered ping of a gateway is repeated after this, then after twice that, and so on. */
+  /** An unanswered ping of a gateway is repeated after this time, then after twice that, and so on. */
   gatewayRetryMs: number;
-  /** After this a delegate checks that the gateway has the news of its cluster. */
+  /** How long after a push a delegate checks that the gateway has its cluster's updates. */
   gatewayCheckMs: number;
   /**
-   * A bucket that a push touched more recently is not compared, because the difference is on its way. Per bucket: one
-   * guard for all would starve.
+   * A bucket that a push touched more recently is not compared, because the difference is being sent. Counted per
+   * bucket: with one time for all, comparisons would never happen.
    */
   quietMs: number;
-  /** A pull without results for this long is given up, so that one dead peer does not stop repair. */
+  /** A pull without results for this long is given up, so that one dead peer does not stop the repair. */
   pullMs: number;
-  /** After a repair, peers are told that there is news, at most this often. */
+  /** Minimum interval at which peers are made to compare after a repair. */
   cascadeMs: number;
   /** A node that has had no peer for this long joins a gateway until it has one. */
   lonelyMs: number;
   /**
-   * Islands: interval of the check, share of missing neighbors that triggers it, rounds between two draws, members
+   * Splits: interval of the check, share of missing neighbors that triggers it, rounds between two draws, and members
    * drawn per cluster.
    */
   islandMs: number;
   islandShare: number;
   islandRounds: number;
   volunteers: number;
-  /** Failed dials are repeated after this, doubled each time up to `redialMaxMs`. */
+  /** Failed dials are repeated after this time, doubled each time up to `redialMaxMs`. */
   redialMs: number;
   redialMaxMs: number;
-  /** Concurrent dials. */
+  /** Maximum number of concurrent dials. */
   dialsMax: number;
-  /** Of two neighbors one is to dial. The other dials after this, in case the first cannot. */
+  /** One of two neighbors dials. The other dials after this time, in case that the first cannot. */
   yieldMs: number;
-  /** Limit of open channels. Above it, inbound channels that this node does not want are refused. */
+  /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;
-  /** Token bucket per peer, for unrequested bytes. A cluster of 1,000 that starts together stays below a tenth. */
+  /** Token bucket per peer for unrequested bytes. A cluster of 1,000 that starts together stays below a tenth of it. */
   peerBytesPerSecond: number;
   peerBurstBytes: number;
-  /** The same for requested bytes: replicas of 20,000 sessions at a time. */
+  /** Token bucket per peer for requested bytes: replicas of 20,000 sessions at a time. */
   askedBytesPerSecond: number;
   askedBurstBytes: number;
   /** Entries that a peer's digests may make this node request. The peer's answers are not charged to it. */
   wantsPerSecond: number;
   burstWants: number;
-  /** Signature checks that a peer may cause without being asked, and probes on its behalf. */
+  /** Signature checks and probes that a peer may cause without being asked. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
   /**
-   * News of one session that is passed on. Excess news is kept here and found by digests; otherwise a flooding session
-   * would get its peers banned.
+   * Updates of one session that are passed on. Further ones are only kept, and found by digests. Otherwise a session
+   * that floods would get its peers banned.
    */
   passPerSecond: number;
   passBurst: number;

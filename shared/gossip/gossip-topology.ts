@@ -6,34 +6,34 @@ import { clusterRing, type GossipContext, withJitter } from './gossip-context.ts
 import type { PeerId } from './gossip-events.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Members examined on one side of the ring before missing neighbors are accepted. */
+/** Maximum number of members on one side of the ring that are examined before missing neighbors are accepted. */
 export const RING_WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
 /** What the topology needs from the open channels. */
 interface OpenChannels {
   readonly open: ReadonlyMap<PeerId, PeerState>;
-  /** The peer must not be dialed before this time. */
+  /** The time before which the peer must not be dialed. */
   failedUntil(id: PeerId): number;
-  /** The wanted channels have changed. */
+  /** Called when the wanted channels have changed. */
   changed(): void;
 }
 
 export class GossipTopology {
   readonly #context: GossipContext;
   readonly #channels: OpenChannels;
-  /** At most `randomLinks`. */
+  /** Random members. At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
   /** Gateways that have accepted this session on a tunnel. */
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
-  /** No neighbour at all. */
+  /** True if this member has no neighbor. */
   #isIsolated = false;
-  /** Drawn at random when many neighbors are missing. */
+  /** True if this member was drawn when many neighbors were missing. */
   #volunteer = false;
   readonly #isReachable: (peer: PeerId) => boolean;
 
-  /** `isReachable`: whether direct probes of this peer succeed. */
+  /** @param isReachable tells whether direct probes of this peer succeed */
   constructor(context: GossipContext, channels: OpenChannels, isReachable: (peer: PeerId) => boolean) {
     this.#context = context;
     this.#channels = channels;
@@ -55,8 +55,8 @@ export class GossipTopology {
 
   /**
    * If many neighbors are unreachable, the cluster may be split, with all delegates in another part. Some members of
-   * each part then join the gateways, which send each of them all news. They are drawn at random, again each minute, so
-   * that a large cluster sends a few.
+   * each part then join the gateways, which send each of them all updates. They are drawn at random, again each minute,
+   * so that a large cluster sends a few.
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
@@ -98,7 +98,7 @@ export class GossipTopology {
     }
   }
 
-  /** A channel has opened. */
+  /** Call when a channel has opened. */
   opened(peer: PeerState): void {
     if (peer.gateway) this.#sayApart(peer.id);
     else this.#setApart(false, this.#volunteer);
@@ -117,7 +117,7 @@ export class GossipTopology {
     this.#rank();
   }
 
-  /** Calls are coalesced: ranking visits all members, and a thousand may join in a second. */
+  /** Ranks soon. Calls are merged: ranking visits all members, and a thousand may join in a second. */
   rankSoon(): void {
     const { timerQueue, now } = this.#context;
     if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
@@ -140,12 +140,12 @@ export class GossipTopology {
     this.#channels.changed();
   }
 
-  /** This agent's rank for `gateway`. 0: it represents its cluster. */
+  /** This agent's rank for `gateway`; 0: it represents its cluster there. */
   rankFor(gateway: PeerId): number {
     return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Ring neighbours, to which this member keeps channels. */
+  /** The ring neighbors, to which this member keeps channels. */
   near(): Set<PeerId> {
     const near = new Set<PeerId>();
     const { me, now, options } = this.#context;
@@ -154,7 +154,7 @@ export class GossipTopology {
       let seen = 0;
       for (const id of clusterRing(this.#context)?.from(me, step) ?? []) {
         if (taken >= options.ringReach || ++seen > RING_WALK_MAX) break;
-        // A member that cannot be dialed now does not count as a neighbor; the next member takes its place.
+        // A member that cannot be dialed now does not count as a neighbor. The next member takes its place.
         if (!this.#channels.open.has(id) && this.#channels.failedUntil(id) > now) continue;
         near.add(id);
         taken++;
@@ -202,7 +202,7 @@ export class GossipTopology {
   }
 }
 
-/** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are hashes already. */
+/** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are already hashes. */
 export function delegateWeight(session: string, gateway: PeerId): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

@@ -1,6 +1,6 @@
 /**
- * The membership core: `createGossip`, then `step` for each event, in order. Pure and synchronous: time and randomness
- * are passed in, and all effects are returned as actions.
+ * The gossip core: `createGossip`, then `step` for each event, in order. Pure and synchronous: time and randomness are
+ * arguments, and all effects are returned as actions.
  */
 
 import { ActionBatch } from './action-batch.ts';
@@ -35,7 +35,7 @@ export type { GossipOptions } from './gossip-options.ts';
 export { DEFAULT_OPTIONS } from './gossip-options.ts';
 
 export class GossipState {
-  /** Not for drivers. */
+  /** Drivers must not use this. */
   readonly core: GossipCore;
   readonly #context: GossipContext;
   #timerAt: number | undefined;
@@ -78,7 +78,7 @@ export function createGossip(setup: GossipSetup): GossipState {
   return new GossipState(setup);
 }
 
-/** Updates `state` in place and returns the actions to carry out. */
+/** Updates `state` in place. Returns the actions to carry out. */
 export function step(state: GossipState, event: GossipEvent, now: number, rng: () => number): GossipAction[] {
   return state.step(event, now, rng);
 }
@@ -88,8 +88,8 @@ export function livenessOf(state: GossipState, session: string): Liveness {
 }
 
 /**
- * The state that `createGossip` needs to continue after a gateway's object hibernated. Structured-cloneable. Call it
- * after a step that returned `evict`, `liveness` or `notice`.
+ * The state that `createGossip` needs to continue after a gateway's object has hibernated. Structured-cloneable. Call
+ * it after a step that returned `evict`, `liveness` or `notice`.
  */
 export function saveState(state: GossipState): GossipMemory {
   return state.core.remember();

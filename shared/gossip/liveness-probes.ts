@@ -1,7 +1,7 @@
 /**
- * Tests whether a member is alive: probed directly, then through helpers on other machines, then through a gateway's
- * relay and more helpers. All three must fail before it is suspected. A path that could not be tried proves nothing
- * (SWIM's indirect probes; Lifeguard's local health).
+ * Tests whether a member is alive: with a direct probe, then through helpers on other machines, then through gateways
+ * and more helpers. All three must fail before it is suspected. A path that could not be tried proves nothing (SWIM's
+ * indirect probes; Lifeguard's local health).
  */
 import type { GossipChannels } from './gossip-channels.ts';
 import { clusterRing, type GossipContext, isGateway, memberEntry } from './gossip-context.ts';
@@ -9,7 +9,7 @@ import type { PathVerdict, PeerId } from './gossip-events.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Pinger } from './pinger.ts';
 
-/** Concurrent probes: own, and on behalf of other members. */
+/** Maximum number of concurrent probes: this node's own, and those on behalf of other members. */
 const INQUIRIES_MAX = 64;
 const INDIRECT_PROBES_MAX = 64;
 
@@ -21,10 +21,10 @@ interface Inquiry {
    * nothing.
    */
   pings: number[];
-  /** True if the direct path was tried: a channel, or a dial to a peer that had answered before. */
+  /** True if the direct path was tried: over a channel, or by dialing a peer that had answered before. */
   tried: boolean;
   relay: PathVerdict | undefined;
-  /** Verdicts of this stage, by helper. Undefined: pending. */
+  /** Verdicts of this stage by helper; undefined: pending. */
   verdicts: Map<PeerId, PathVerdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
@@ -43,17 +43,17 @@ export class LivenessProbes {
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   readonly #pinger: Pinger;
-  /** By target; at most INQUIRIES_MAX. */
+  /** Inquiries by target. At most INQUIRIES_MAX. */
   readonly #inquiries = new Map<PeerId, Inquiry>();
-  /** Probes that helpers make for us, by sequence number. Bounded by the helpers of all inquiries. */
+  /** Probes that helpers make for this node, by sequence number. Bounded by the helpers of all inquiries. */
   readonly #sent = new Map<number, { inquiry: Inquiry; helper: PeerId }>();
-  /** At most INDIRECT_PROBES_MAX. */
+  /** Probes for other peers. At most INDIRECT_PROBES_MAX. */
   readonly #indirectProbes = new Set<IndirectProbe>();
   #seq = 0;
   #health = 0;
   readonly #onSilent: (target: PeerId) => void;
 
-  /** `onSilent`: all paths to the target failed. */
+  /** @param onSilent called if all paths to the target failed */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
@@ -68,7 +68,7 @@ export class LivenessProbes {
     this.#onSilent = onSilent;
   }
 
-  /** Starts with the direct path. A gateway is pinged at its own pace and never judged. */
+  /** Starts with the direct path. A gateway is pinged at its own pace, and is never judged. */
   probe(target: PeerId): void {
     if (isGateway(target) || this.#inquiries.has(target) || this.#inquiries.size >= INQUIRIES_MAX) return;
     if (memberEntry(this.#context, target) === undefined) return;
@@ -93,7 +93,10 @@ export class LivenessProbes {
     return Math.max(this.#pinger.answers.ms, directMs * Math.min(healthMax, 1 + this.#health));
   }
 
-  /** A helper waits `helperMs` for the target, or longer if its peers are slower, which the peers here indicate. */
+  /**
+   * A helper waits `helperMs` for the target, or longer if its peers are slow. The speed of this node's peers is the
+   * estimate.
+   */
   #indirectMs(): number {
     const { indirectMs, directMs } = this.#context.options;
     return indirectMs + 2 * (this.#pinger.answers.ms - directMs);
@@ -132,7 +135,7 @@ export class LivenessProbes {
     }
   }
 
-  /** `met`: the peer had answered before, so a failed dial is evidence. */
+  /** @param met true if the peer had answered before, so that a failed dial is evidence */
   dialFailed(peer: PeerId, met: boolean): void {
     const inquiry = this.#inquiries.get(peer);
     if (inquiry?.stage === 'direct' && inquiry.pings.length === 0) {
@@ -144,7 +147,7 @@ export class LivenessProbes {
     }
   }
 
-  /** A helper whose channel closed has no verdict. */
+  /** A helper with a closed channel has no verdict. */
   closed(peer: PeerId): void {
     for (const [seq, { inquiry, helper }] of this.#sent) {
       if (helper !== peer) continue;
@@ -156,8 +159,8 @@ export class LivenessProbes {
 
   #directFailed(inquiry: Inquiry): void {
     const { target } = inquiry;
-    // Never reached from here (its addresses are private or absent): the failure is no evidence, and no helper is
-    // asked.
+    // The target was never reached from here (its addresses are private or absent). So the failure is not evidence, and
+    // no helper is asked.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
     this.#livenessTable.detour(target);
     inquiry.stage = 'helpers';
@@ -178,8 +181,8 @@ export class LivenessProbes {
   }
 
   /**
-   * First the peers that should have a channel to the target, by their position on the ring. One per machine, while
-   * there are others.
+   * First the peers that should have a channel to the target, by their position on the ring. One per machine, if
+   * possible.
    */
   #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
     const { options } = this.#context;
@@ -224,7 +227,7 @@ export class LivenessProbes {
     this.#decide(inquiry, false);
   }
 
-  /** `timeUp`: a pending verdict counts as `unknown`. */
+  /** @param timeUp true: a pending verdict counts as `unknown` */
   #decide(inquiry: Inquiry, timeUp: boolean): void {
     const { target } = inquiry;
     if (this.#inquiries.get(target) !== inquiry || inquiry.stage === 'direct' || inquiry.stage === 'elsewhere') return;
@@ -239,7 +242,7 @@ export class LivenessProbes {
     }
     if (inquiry.relay === undefined && !timeUp) return;
     if (inquiry.relay !== 'silent') {
-      // No relay could tell. The second set of helpers is the third path. Without helpers, only a gateway may judge.
+      // No gateway knows. The second set of helpers is the third path. Without helpers only a gateway may judge.
       if (waiting && !timeUp) return;
       if (!silent) return this.#end(inquiry);
     }
@@ -247,9 +250,7 @@ export class LivenessProbes {
     this.#onSilent(target);
   }
 
-  /**
-   * The relay is asked last, because that wakes objects. More helpers are asked as well, in case there is no gateway.
-   */
+  /** Gateways are asked last, because that wakes objects. More helpers are asked too, in case there is no gateway. */
   #askRelay(inquiry: Inquiry): void {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
@@ -262,7 +263,7 @@ export class LivenessProbes {
     const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);
     if (inquiry.relay === 'alive') return this.#notFromHere(inquiry);
-    // The second ping may be on its way back.
+    // The answer to the second ping may still arrive.
     inquiry.stage = 'elsewhere';
     timerQueue.set(`inquiry:${inquiry.target}`, now + this.#pinger.answers.ms, () => this.#notFromHere(inquiry));
   }
@@ -279,7 +280,7 @@ export class LivenessProbes {
     for (const [seq, sent] of this.#sent) if (sent.inquiry === inquiry) this.#sent.delete(seq);
   }
 
-  /** A peer asks us to probe `target`. */
+  /** Handles a peer's request to probe `target`. */
   heardProbe(from: PeerId, seq: number, target: PeerId): void {
     const { timerQueue, me, now, options, out } = this.#context;
     if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });

@@ -3,30 +3,30 @@
  */
 import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 
-/** Distinct observers that shorten the grace. Further observers change nothing. */
+/** Number of distinct observers that shorten the grace period. Further observers change nothing. */
 export const OBSERVERS_MAX = 3;
 export interface LivenessRow {
   incarnation: number;
-  /** The target's signature for `incarnation`; none for 0. */
+  /** The target's signature for `incarnation`; undefined for incarnation 0. */
   refutation: Refutation | undefined;
-  /** Suspicions at this incarnation, by observer; at most OBSERVERS_MAX. */
+  /** Suspicions at this incarnation, by observer. At most OBSERVERS_MAX. */
   readonly suspicions: Map<string, Suspicion>;
-  /** A gateway suspects it by its own judgment. */
+  /** True if a gateway suspects the session by its own judgment. */
   judged: boolean;
   unreachable: boolean;
-  /** The last direct probe failed. Pushes skip it until it answers. */
+  /** True if the last direct probe failed. Pushes skip the session until it answers. */
   detour: boolean;
-  /** When each observer last accused; at most ACCUSERS_MAX. */
+  /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** Suspicions in quick succession, and the time of the last one. */
+  /** Number of suspicions in quick succession, and the time of the last one. */
   flaps: number;
   suspectedAt: number;
-  /** It refuted, but is not trusted before this time. */
+  /** The session refuted, but is not routed to before this time. */
   heldUntil: number;
   announced: Liveness;
 }
 
-/** A row without any accusation. */
+/** A row without accusations. */
 export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,
@@ -47,7 +47,9 @@ export function isSuspected(row: LivenessRow): boolean {
   return row.judged || row.suspicions.size > 0;
 }
 
-/** For the sum over all rows. Covers what other nodes can learn about the session, without signatures. */
+/**
+ * Hash of a row, for the sum over all rows. Covers what other nodes can learn about the session, without signatures.
+ */
 export function hashLivenessRow(session: string, row: LivenessRow): number {
   let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
   for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

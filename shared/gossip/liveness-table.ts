@@ -11,7 +11,7 @@ import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './gossip-messages.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
 
-/** Accusers remembered per target, for the rate limit. */
+/** Maximum number of remembered accusers per target, for the rate limit. */
 const ACCUSERS_MAX = 32;
 
 type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
@@ -19,16 +19,16 @@ type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 export class LivenessTable {
   readonly #context: GossipContext;
   /**
-   * Only sessions that were accused or unreachable. A row is removed when its session leaves. Bounded by the replica's
-   * entries.
+   * Rows of sessions that were accused or unreachable. A row is removed when its session leaves. Bounded by the
+   * replica's entries.
    */
   readonly #rows = new Map<string, LivenessRow>();
-  /** Sessions whose row says suspected now. */
+  /** Sessions that are currently suspected. */
   readonly suspects = new Set<string>();
-  /** Sessions whose row says unreachable now. */
+  /** Sessions that are currently unreachable. */
   readonly missed = new Set<string>();
   readonly #onChange: (session: string) => void;
-  /** The incarnation of this agent. */
+  /** This agent's own incarnation. */
   #incarnation = 0;
   #sum: number | undefined;
   #changedAt = Number.NEGATIVE_INFINITY;
@@ -57,7 +57,10 @@ export class LivenessTable {
     return this.#rows.get(session)?.suspicions.size ?? 0;
   }
 
-  /** Equal if two nodes hold the same liveness. Not signed: a liar harms only the repair of its own table. */
+  /**
+   * A hash that is equal if two nodes hold the same liveness. Not signed: a liar harms only the repair of its own
+   * table.
+   */
   get sum(): number {
     if (this.#sum !== undefined) return this.#sum;
     let sum = 0;
@@ -68,7 +71,7 @@ export class LivenessTable {
     return sum;
   }
 
-  /** The table changed so recently that a difference is probably on its way. */
+  /** True if the table changed so recently that a difference is probably being sent. */
   get unsettled(): boolean {
     return this.#context.now - this.#changedAt < this.#context.options.quietMs;
   }
@@ -89,7 +92,7 @@ export class LivenessTable {
     return [...(this.#rows.get(session)?.suspicions.values() ?? [])];
   }
 
-  /** Signs this agent's suspicion, at the target's known incarnation. */
+  /** Signs this agent's suspicion at the target's known incarnation. */
   accuse(target: string): Suspicion | undefined {
     const { signer, me } = this.#context;
     if (signer === undefined) return undefined;
@@ -99,7 +102,10 @@ export class LivenessTable {
     return { target, incarnation, observer: me, signature, proof: row?.refutation?.signature };
   }
 
-  /** Raises the own incarnation above an accusation and signs it. Undefined if the accusation was answered already. */
+  /**
+   * Raises this agent's incarnation above an accusation, and signs it. Undefined if the accusation was already
+   * answered.
+   */
   refute(accusation: Suspicion): Refutation | undefined {
     const { signer, me } = this.#context;
     if (signer === undefined || accusation.incarnation < this.#incarnation) return undefined;
@@ -123,11 +129,11 @@ export class LivenessTable {
     return this.#rows.get(this.#context.me)?.refutation;
   }
 
-  /** Checks a suspicion without deciding whether to believe it. `charge` is called before a signature is verified. */
+  /** Checks a suspicion without deciding whether to believe it. @param charge called before a signature is verified */
   examine(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
-    // The suspicion of an observer that has left does not count. Other members may have believed it before, so the
+    // The suspicion of an observer that has left does not count. But other members may have believed it before, so the
     // accused must answer it.
     const isMe = target === this.#context.me;
     const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
@@ -138,8 +144,8 @@ export class LivenessTable {
     if (incarnation < known) return 'known';
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
-    // The accused accepts suspicions twice as often as other members do, so it answers every suspicion that one of them
-    // believes.
+    // The accused accepts suspicions twice as often as other members do, so that it answers every suspicion that a
+    // member believes.
     const againAfterMs = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
     if (this.#context.now - this.lastAccused(target, observer) < againAfterMs) return 'refused';
     if (!charge()) return 'refused';
@@ -166,7 +172,7 @@ export class LivenessTable {
     this.#changed(target);
   }
 
-  /** @returns whether it was news; 'forged' if the signature is not the session's */
+  /** Handles a refutation. @returns whether it was new; 'forged' if the signature is not the session's */
   hear(refutation: Refutation, charge: () => boolean): ClaimOutcome {
     const { session, incarnation } = refutation;
     if (memberEntry(this.#context, session) === undefined) return 'refused';
@@ -180,7 +186,7 @@ export class LivenessTable {
     return 'new';
   }
 
-  /** A gateway's own suspicion, without a signature. */
+  /** Suspects a session by this gateway's own judgment, without a signature. */
   judge(session: string): void {
     const row = this.#row(session);
     if (!isSuspected(row)) this.#countFlap(row);
@@ -188,7 +194,7 @@ export class LivenessTable {
     this.#changed(session);
   }
 
-  /** The session spoke directly to this node: a proof of life that needs no refutation. */
+  /** The session spoke directly to this node. That proves that it is alive and needs no refutation. */
   acquit(session: string): void {
     const row = this.#rows.get(session);
     if (row !== undefined && isSuspected(row)) this.#clear(session, row);
@@ -205,7 +211,7 @@ export class LivenessTable {
     this.#announce(session, row);
   }
 
-  /** Pushes skip the session until it answers again. */
+  /** Makes pushes skip the session until it answers again. */
   detour(session: string): void {
     this.#row(session).detour = true;
   }
@@ -239,7 +245,7 @@ export class LivenessTable {
     const was = isSuspected(row);
     row.suspicions.clear();
     row.judged = false;
-    // A link that flaps would change the routing each time. From its second flap on the session is held back for a
+    // A link that flaps would change the routing each time. From the second flap on, the session is not routed to for a
     // while.
     if (was && row.flaps > 1) {
       const hold = backoffMs(row.flaps - 2, { minMs: options.flapMs, maxMs: options.flapMaxMs });

@@ -1,4 +1,4 @@
-/** A peer with an open channel: what is known about it and what it may still do. */
+/** A peer with an open channel: what is known about it, and what it may still send. */
 
 import { TokenBucket } from '../collections/token-bucket.ts';
 import { type GossipContext, isGateway } from './gossip-context.ts';
@@ -9,25 +9,25 @@ export interface PeerState {
   readonly gateway: boolean;
   readonly inbound: boolean;
   readonly openedAt: number;
-  /** What it may send without being asked. */
+  /** Bytes that the peer may send without being asked. */
   readonly bytes: TokenBucket;
   readonly checks: TokenBucket;
-  /** Bytes that it may send because we asked, and entries that it may make us request. */
+  /** Bytes that the peer may send because we asked, and entries that it may make us request. */
   readonly asked: TokenBucket;
   readonly wants: TokenBucket;
-  /** A pair of roots that differ only in issuers that one side does not list, so there is no need to compare again. */
+  /** Two roots that differ only in issuers that one side does not list. They need not be compared again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
-  /** At a gateway: the peer asked for everything that its cluster's delegates receive. */
+  /** At a gateway: true if the peer asked for everything that its cluster's delegates receive. */
   apart: boolean;
-  /** When its last message arrived. */
+  /** When the peer's last message arrived. */
   heardAt: number;
-  /** Requested updates that may still arrive. */
+  /** Number of requested updates that may still arrive. */
   expected: number;
-  /** When it last received suspicions or refutations. */
+  /** When the peer last received suspicions or refutations. */
   toldAt: number;
-  /** It receives news immediately; see broadcast-tree.ts. */
+  /** True if updates are sent to the peer immediately; see broadcast-tree.ts. */
   branch: boolean;
-  /** When it was last the first to send news. */
+  /** When the peer was last the first to send an update. */
   firstAt: number;
 }
 

@@ -12,9 +12,9 @@ import type { IssuerSums, MessagePart } from './gossip-messages.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Pings with a pending answer; the oldest are forgotten first. */
+/** Maximum number of pings with a pending answer; the oldest are forgotten. */
 const PENDING_MAX = 512;
-/** Signed statements in one answer, 100 to 200 bytes each. */
+/** Maximum number of signed statements in one answer. Each has 100 to 200 bytes. */
 const STATEMENTS_MAX = 32;
 
 interface Pending {
@@ -29,15 +29,15 @@ export class Pinger {
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pending = new Map<number, Pending>();
-  /** How long members take to answer here, so that slow machines do not accuse one another. */
+  /** The timeout of answers. It adapts to how long members take, so that slow machines do not accuse one another. */
   readonly answers: AdaptiveTimeout;
-  /** Peers still to be pinged in this round; at most one per channel. */
+  /** Peers still to be pinged in this round. At most one per channel. */
   #round: PeerId[] = [];
   #isOddRound = false;
   #seq = 0;
   readonly #onTurn: (peer: PeerId) => void;
 
-  /** `onTurn`: it is this peer's turn to be probed. */
+  /** @param onTurn called with the peer to be probed next */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
@@ -54,7 +54,7 @@ export class Pinger {
     this.answers = new AdaptiveTimeout({ leastMs: directMs, mostMs: directMs * healthMax });
   }
 
-  /** Call again when the interval has changed. */
+  /** Starts the pings. Call again when the interval has changed. */
   start(): void {
     if (this.#context.self.kind === 'gateway') return;
     const { timerQueue, options, now, rng } = this.#context;
@@ -67,7 +67,8 @@ export class Pinger {
   }
 
   /**
-   * Every other turn pings the next member on the ring. So at least one neighbor pings each member every two intervals.
+   * The next peer. Every other turn is the next member on the ring, so at least one neighbor pings each member every
+   * two intervals.
    */
   #next(): PeerId | undefined {
     this.#isOddRound = !this.#isOddRound;
@@ -86,7 +87,10 @@ export class Pinger {
     return this.#round.pop() ?? successor;
   }
 
-  /** `done` receives `alive` if an answer arrives. The caller sets its own limit and then calls `forget`. */
+  /**
+   * Pings a peer.
+   * @param done gets `alive` if an answer arrives; the caller has its own time limit, and then calls `forget`
+   */
   ping(peer: PeerId, done?: (verdict: PathVerdict) => void): number {
     this.#seq = (this.#seq + 1) >>> 0;
     if (this.#pending.size >= PENDING_MAX) {
@@ -99,13 +103,13 @@ export class Pinger {
     return this.#seq;
   }
 
-  /** The answer is not awaited any more. If it arrives, it is measured. */
+  /** Stops waiting for an answer. If it still arrives, its time is measured. */
   forget(seq: number): void {
     const pending = this.#pending.get(seq);
     if (pending !== undefined) pending.done = undefined;
   }
 
-  /** Pings the neighbors and some other peers now, so that they compare with us. */
+  /** Pings the neighbors and some other peers now, so that they compare with this node. */
   pingSome(): void {
     const { options } = this.#context;
     const peers = new Set(this.#channels.some(options.fanout, () => true));
@@ -116,7 +120,10 @@ export class Pinger {
     for (const peer of peers) this.ping(peer);
   }
 
-  /** A channel that we dialed is open. Of several only the first is pinged; its answer spreads by itself. */
+  /**
+   * Call when a channel that this node dialed is open. Of several channels only the first is pinged; the answer reaches
+   * the others through gossip.
+   */
   greet(peer: PeerId): void {
     const { timerQueue, now, options } = this.#context;
     if (isGateway(peer)) return this.pingGateway(peer);
@@ -136,7 +143,7 @@ export class Pinger {
     if (part.livenessHash !== livenessHash && !this.#livenessTable.unsettled) this.tellWords(peer.id);
   }
 
-  /** `sums`: sent in the same message if the roots differ. */
+  /** @param sums sent in the same message if the roots differ */
   heardAck(peer: PeerState, part: MessagePart & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
@@ -146,11 +153,11 @@ export class Pinger {
     }
     const differs = sums !== undefined && this.#antiEntropy.differs(peer, part.root);
     const isOpen = differs && this.#antiEntropy.compare(peer, part.root, sums);
-    // Agents that know each other compare every second anyway; a gateway's next turn may be minutes away.
+    // Agents that know each other compare every second anyway. A gateway's next turn may be minutes away.
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     else if (isOpen) this.#compareAgain(peer);
-    // The peer's suspicions came after its answer in the same message. By now all of the message was read.
+    // The peer's suspicions follow its answer in the same message. By now the whole message was read.
     const { now, options } = this.#context;
     if (
       part.livenessHash === this.#livenessTable.sum ||
@@ -164,8 +171,8 @@ export class Pinger {
 
   /**
    * Compares again over a channel that has just opened. A newcomer's first record touched its bucket, and a touched
-   * bucket is not compared. If all differences are in that bucket, the two would not learn about each other until a
-   * round many seconds away.
+   * bucket is not compared. If all differences are in that bucket, the two nodes would not learn about each other until
+   * a round many seconds later.
    */
   #compareAgain({ id, openedAt }: PeerState): void {
     const { timerQueue, now, options } = this.#context;
@@ -182,7 +189,7 @@ export class Pinger {
     }
   }
 
-  /** All delegates together: one message per `gatewayPaceMs`. */
+  /** Interval of one delegate, so that all delegates together send one message per `gatewayPaceMs`. */
   #pace(): number {
     const { gatewayPaceMs, gatewayPaceMinMs, gatewayPaceMaxMs } = this.#context.options;
     const wish = this.#channels.open.size * gatewayPaceMs;
@@ -194,7 +201,9 @@ export class Pinger {
     this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
   }
 
-  /** A gateway that does not answer is pinged again at growing intervals. The channel tells when a gateway is gone. */
+  /**
+   * A gateway that does not answer is pinged again at growing intervals. Its channel closes when the gateway is gone.
+   */
   #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`pace:${gateway}`, now + withJitter(this.#context, waitMs), () => {
@@ -205,7 +214,7 @@ export class Pinger {
     });
   }
 
-  /** Pings a gateway now; also used when its channel opens. */
+  /** Pings a gateway now. Also used when its channel opens. */
   pingGateway(gateway: PeerId): void {
     this.#pingGatewayIn(gateway, 0, 0);
   }

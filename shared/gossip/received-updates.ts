@@ -1,6 +1,6 @@
 /**
- * Merges updates into the replica and handles the consequences: ring members, news for others, the end of the own
- * session.
+ * Merges updates into the replica and handles the consequences: ring members, updates for others, and the end of this
+ * agent's session.
  */
 
 import type { Update } from '../lattice/registry-update.ts';
@@ -15,7 +15,7 @@ import { type GossipContext, memberEntry } from './gossip-context.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Signatures of a new entry: ticket and record. */
+/** Number of signatures of a new entry: ticket and record. */
 const CHECKS_PER_UPDATE = 2;
 
 interface Parts {
@@ -24,9 +24,9 @@ interface Parts {
   broadcast: Broadcast;
   antiEntropy: AntiEntropy;
   tree: BroadcastTree;
-  /** Only at a gateway. */
+  /** Undefined at an agent: only gateways decide evictions. */
   evictionDecider: EvictionDecider | undefined;
-  /** Takes `checks` from the signature checks that the peer may cause. Ends the peer's channel if none are left. */
+  /** Counts `checks` against the signature checks that the peer may cause. Ends the peer's channel if none are left. */
   charge(peer: PeerState, checks: number): boolean;
   reject(peer: PeerState, code: string): void;
 }
@@ -43,7 +43,7 @@ export class RecentUpdates {
     this.#parts = parts;
   }
 
-  /** `isNews`: must be passed on. */
+  /** @param isNews true if the update must be passed on */
   heard(peer: PeerState, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
     const expected = this.#parts.antiEntropy.expects(peer);
@@ -53,7 +53,8 @@ export class RecentUpdates {
         return;
       case 'older':
         this.#noteConflict(result);
-        // Old news costs no signature check, but the proof of a lie costs one each time it arrives.
+        // An old update costs no signature check, but the proof that an owner signed two records costs one each time it
+        // arrives.
         if (result.conflict !== undefined) this.#parts.charge(peer, 1);
         return;
       case 'collected':
@@ -63,7 +64,7 @@ export class RecentUpdates {
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
-        // Before the charge: the update is in the replica already, even if its sender is over its limit.
+        // Before the charge: the update is already in the replica, even if its sender is over its limit.
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
         if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);
@@ -129,7 +130,7 @@ export class RecentUpdates {
     if (ring.add(session)) this.#parts.channels.membersChanged();
   }
 
-  /** True if this agent's own session has ended: its issuer evicted it, or another process signed for it. */
+  /** Ends this agent's session if its issuer evicted it, or another process signed for it. */
   #checkSelf(sessions: readonly string[]): void {
     const { me, out, replica, self } = this.#context;
     if (self.kind !== 'agent' || this.#ended || !sessions.includes(me)) return;

@@ -7,8 +7,8 @@ interface StepQueueOptions {
   now(): number;
   random(): number;
   /**
-   * Carries an action out. Events that it causes are handled after all actions of the same step. `now`: the time of the
-   * step.
+   * Carries an action out. Events that it causes are handled after all actions of the same step.
+   * @param now the time of the step
    */
   act(action: GossipAction, now: number): void;
 }
@@ -46,7 +46,7 @@ export class StepQueue {
     }
   }
 
-  /** From now on no event is handled and no action carried out. */
+  /** From now on no event is handled and no action is carried out. */
   close(): void {
     this.#closed = true;
     this.#events.length = 0;

@@ -1,4 +1,4 @@
-/** Named tasks and their times, in a binary heap. A new task replaces the task of the same name. */
+/** Named tasks with their times, in a binary heap. A new task replaces the task of the same name. */
 interface Task {
   readonly at: number;
   readonly key: string;
@@ -8,10 +8,10 @@ interface Task {
 
 export class TimerQueue {
   readonly #heap: Task[] = [];
-  /** One per key. Keys name members, peers or the core's own rounds, which are all bounded. */
+  /** One task per key. Keys name members, peers or the core's own rounds, which are all bounded. */
   readonly #tasks = new Map<string, Task>();
 
-  /** `run` receives the delay in ms: a process that was paused must not blame its peers for it. */
+  /** @param run gets the delay in ms: a process that was paused must not blame its peers for it */
   set(key: string, at: number, run: (lateMs: number) => void): void {
     this.cancel(key);
     const task = { at, key, run, dropped: false };

@@ -4,12 +4,12 @@
  */
 
 interface GpuClass {
-  /** As in `x-otela-require: gpu=GH200`. */
+  /** The name as in `x-otela-require: gpu=GH200`. */
   name: string;
   vendor: 'nvidia' | 'amd' | 'intel';
-  /** Sizes that are sold. */
+  /** Memory sizes that are sold. */
   memoryGib: readonly number[];
-  /** Words that identify it in a driver's product name, compared without case, blanks and dashes. */
+  /** Words that identify the class in a driver's product name, compared without case, blanks and dashes. */
   aliases: readonly string[];
 }
 
@@ -65,15 +65,18 @@ export const GPU_CLASSES: readonly GpuClass[] = [
   { name: 'MAX1550', vendor: 'intel', memoryGib: [128], aliases: ['Data Center GPU Max 1550', 'MAX1550'] },
 ];
 
-/** Longest class name of a registry entry. */
+/** Maximum length of a class name in a registry entry. */
 const CLASS_MAX_CHARS = 32;
 
-/** Class of a device by its driver's product name, e.g. `NVIDIA A100-SXM4-80GB` → `A100`. A name not in the table is kept, shortened. */
+/**
+ * The class of a device by its driver's product name, for example `NVIDIA A100-SXM4-80GB` → `A100`. A name that is not
+ * in the table is kept, shortened.
+ */
 export function gpuClass(productName: string): string {
   return findGpuClass(productName)?.name ?? unknownClass(productName);
 }
 
-/** The table's row for a product name or for a name that a person wrote (`gh200`, `rtx-3090`, `A100-80GB`). */
+/** The table's row for a product name, or for a name that a person wrote (`gh200`, `rtx-3090`, `A100-80GB`). */
 export function findGpuClass(name: string): GpuClass | undefined {
   const words = wordsOf(name);
   const joined = words.join('');
@@ -82,7 +85,10 @@ export function findGpuClass(name: string): GpuClass | undefined {
   );
 }
 
-/** `RTX3090`, `nvidia_rtx3090` and `RTX 3090`, `A100-SXM4-80GB` and `A100 SXM4 80GB` are the same words. */
+/**
+ * Splits a name into words. `RTX3090`, `nvidia_rtx3090` and `RTX 3090`, or `A100-SXM4-80GB` and `A100 SXM4 80GB`, have
+ * the same words.
+ */
 function wordsOf(name: string): string[] {
   return name
     .toUpperCase()

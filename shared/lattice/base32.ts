@@ -1,9 +1,9 @@
 import { latin1 } from './byte-codec.ts';
 
-/** RFC 4648 §6 in lower case without padding: valid in host names, URLs and file names. */
+/** RFC 4648 §6 in lower case without padding, which is valid in host names, URLs and file names. */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** The first `chars` × 5 bits; missing bits are zero. */
+/** Encodes the first `chars` × 5 bits; missing bits are zero. */
 export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.length * 8) / 5)): string {
   const codes = new Uint8Array(chars);
   let value = 0;
@@ -20,7 +20,7 @@ export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.lengt
   return latin1(codes);
 }
 
-/** The inverse: ⌈chars × 5 / 8⌉ bytes, unused bits zero. Undefined if a character is not in the alphabet. */
+/** Decodes into ⌈chars × 5 / 8⌉ bytes; unused bits are zero. Undefined if a character is not in the alphabet. */
 export function fromBase32(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(Math.ceil((text.length * 5) / 8));
   let value = 0;

@@ -29,6 +29,6 @@ export function fromBase64url(text: string, maxBytes: number): Uint8Array | unde
     bits -= 8;
     bytes[at++] = (value >> bits) & 0xff;
   }
-  // Left-over bits that are set would be a second encoding.
+  // Set bits after the last byte would be a second encoding.
   return (value & ((1 << bits) - 1)) === 0 ? bytes : undefined;
 }

@@ -66,7 +66,7 @@ export class ByteWriter {
     return this.blob(encoder.encode(text));
   }
 
-  /** A copy, so that it does not keep the larger buffer alive. */
+  /** Returns a copy, which does not keep the larger buffer in memory. */
   done(): Uint8Array {
     return this.#buffer.slice(0, this.#length);
   }
@@ -77,7 +77,7 @@ export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
-  /** Converts a Buffer (from Node's sockets) to a plain view: `slice` must copy, and a Buffer's does not. */
+  /** Converts a Buffer (from Node's sockets) to a plain view: `slice` must copy, which a Buffer's does not. */
   constructor(bytes: Uint8Array) {
     this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
@@ -97,7 +97,7 @@ export class ByteReader {
     return this.byte() * 0x100_0000 + this.byte() * 0x1_0000 + this.byte() * 0x100 + this.byte();
   }
 
-  /** Shortest form only: two encodings would give one object two hashes. */
+  /** Accepts only the shortest form: two encodings would give one object two hashes. */
   varint(): number {
     let value = 0;
     let scale = 1;
@@ -113,7 +113,7 @@ export class ByteReader {
     }
   }
 
-  /** A view, not a copy. */
+  /** Returns a view, not a copy. */
   bytes(length: number): Uint8Array {
     if (length > this.rest) throw new LatticeError('truncated', 'a length points past the end');
     this.#at += length;
@@ -161,7 +161,7 @@ export function hex(bytes: Uint8Array): string {
  * memory. For at most some 10,000 bytes, because they are arguments of one call.
  */
 export function latin1(bytes: Uint8Array): string {
-  // Spreading would use the array's iterator, at ten times the cost.
+  // Spreading would use the array's iterator, which takes ten times as long.
   const text: string = Reflect.apply(String.fromCharCode, undefined, bytes);
   return text;
 }

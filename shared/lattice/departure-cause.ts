@@ -1,28 +1,28 @@
-/** Why a node left, as a small set of causes that lists, metrics and logs can count by. Pure. */
+/** Why a node left, as a small set of causes by which lists, metrics and logs can count. Pure. */
 
 export const DEPARTURE_CAUSES = [
-  /** A person, an order, a new session or a new version asked it to leave. */
+  /** A person, an order, a new session or a new version made it leave. */
   'drained',
-  /** Its job was cancelled. */
+  /** Its batch job was cancelled. */
   'cancelled',
-  /** Its job reached its time limit. */
+  /** Its batch job reached its time limit. */
   'time-limit',
-  /** Its job was preempted by another. */
+  /** Its batch job was preempted by another. */
   'preempted',
   /** Its engine ended or broke, its agent was killed or failed, or its machine failed. */
   'crashed',
-  /** A signal ended the agent, and no batch system said why. */
+  /** A signal ended the agent, and no batch system reported the cause. */
   'stopped',
   /** An operator ended it, or revoked its admission. */
   'evicted',
-  /** It became silent: the network, the machine, or a kill without notice. */
+  /** It became silent: the network or the machine failed, or it was killed without notice. */
   'unknown',
 ] as const;
 export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];
 
 /**
- * SIGUSR2 is what Grid Engine (`-notify`) and LSF (at its run limit) send before the end; Flux sends SIGALRM at its
- * time limit.
+ * Signals that end an agent. Grid Engine (`-notify`) and LSF (at its run limit) send SIGUSR2 before the end; Flux sends
+ * SIGALRM at its time limit.
  */
 export const TERMINATION_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const;
 export type TerminationSignal = (typeof TERMINATION_SIGNALS)[number];
@@ -36,7 +36,7 @@ const STOPPED = {
   SIGALRM: 'stopped',
 } as const satisfies Record<TerminationSignal, DepartureCause>;
 
-/** The reasons that agents and gateways write for a departure. Any other text is an unknown cause. */
+/** Causes by the reason that agents and gateways write. Any other text is an unknown cause. */
 const CAUSES: Readonly<Record<string, DepartureCause>> = {
   drain: 'drained',
   'new-session': 'drained',

@@ -4,8 +4,8 @@ import { BUCKETS, bucketOf, type DigestItem, type DigestPart, itemHash } from '.
 const MASK = (1n << 64n) - 1n;
 
 /**
- * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, except for a lucky forger. Sums, because xor is
- * easily cancelled.
+ * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, unless a forger is very lucky. It is a sum,
+ * because an xor is easily cancelled.
  */
 export interface Fingerprint {
   live: bigint;

@@ -1,6 +1,6 @@
 /**
  * An issuer is an institution's root key. It certifies its gateways' keys, and those sign tickets, evictions and
- * floors. `open…` verifies signatures; `decode…` only parses.
+ * watermarks. `open…` verifies signatures; `decode…` only parses.
  */
 import { base32 } from './base32.ts';
 import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
@@ -10,13 +10,13 @@ import { LatticeError } from './lattice-error.ts';
 export interface Certificate {
   readonly bytes: Uint8Array;
   readonly root: Uint8Array;
-  /** The gateway's key. */
+  /** The gateway's public key. */
   readonly key: Uint8Array;
   /** `key` in base32, as used in maps. */
   readonly keyName: string;
-  /** Seconds since 1970, UTC. */
+  /** First second of validity, in seconds since 1970. */
   readonly notBefore: number;
-  /** First second in which it is no longer valid. */
+  /** First second in which it is no longer valid, in seconds since 1970. */
   readonly notAfter: number;
 }
 
@@ -28,7 +28,7 @@ export function issuerId(root: Uint8Array, crypto: Pick<Crypto, 'sha256'>): stri
   return base32(crypto.sha256(new ByteWriter().label('issuer').bytes(root).done()), ISSUER_CHARS);
 }
 
-/** A key as a name: 52 characters of base32. */
+/** The name of a key: 52 characters of base32. */
 export function keyName(key: Uint8Array): string {
   return base32(key);
 }
@@ -61,14 +61,17 @@ export function decodeCertificate(bytes: Uint8Array): Certificate {
   input.end();
   const name = keyName(key);
   if (notAfter <= notBefore) throw new LatticeError('malformed', 'a certificate that ends before it begins');
-  // A root that is also a gateway could not be distinguished from it in a revocation.
+  // In a revocation, a root that is also a gateway could not be distinguished from it.
   if (name === keyName(root)) throw new LatticeError('malformed', 'a root certifies other keys than its own');
   return { bytes, root, key, keyName: name, notBefore, notAfter };
 }
 
-/** Certificates that were verified before, by their bytes: a thousand tickets carry one certificate. */
+/** Verified certificates by their bytes. A thousand tickets carry the same certificate. */
 export type CertificateCache = Map<string, Certificate>;
-/** Cleared when full: a peer that sends new ones makes us verify them, but not keep them. */
+/**
+ * Maximum size of the cache, which is cleared when full. So a peer that sends new certificates makes us verify them,
+ * but not keep them.
+ */
 const CACHE_MAX = 256;
 
 /** @throws LatticeError truncated, malformed, bad_signature */

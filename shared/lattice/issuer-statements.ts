@@ -1,7 +1,7 @@
 /**
- * An issuer's statements about its gateways' keys: a floor (everything older that this key admitted is collected) and a
- * revocation (nothing that this key admitted is valid). Each concerns only one key, so a stolen key or a wrong clock
- * harms no other key's nodes.
+ * An issuer's statements about its gateways' keys. A watermark: all sessions of this key that ended before it are
+ * dropped. A revocation: nothing that this key admitted is valid. Each concerns only one key, so a stolen key or a
+ * wrong clock harms no other key's nodes.
  */
 import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
@@ -16,16 +16,18 @@ import {
 import { LatticeError } from './lattice-error.ts';
 import { TICKET_LIFE_MAX_S } from './ticket.ts';
 
-/** Sessions that `certificate.key` admitted and whose tickets ended before `at` are gone from the registry. */
+/**
+ * Drops from the registry the sessions that `certificate.key` admitted and that have tickets that ended before `at`.
+ */
 export interface GcWatermark {
   readonly bytes: Uint8Array;
   readonly certificate: Certificate;
-  /** Seconds since 1970, UTC. */
+  /** Seconds since 1970. */
   readonly at: number;
 }
 
 /**
- * Signed by the root: every session that `key` admitted is gone, whatever birth its ticket states, because a thief can
+ * Signed by the root: drops every session that `key` admitted, whatever birth its ticket states, because a thief can
  * date tickets freely. A root that names itself revokes the whole issuer.
  */
 export interface Revocation {
@@ -53,8 +55,8 @@ export function decodeGcWatermark(bytes: Uint8Array): GcWatermark {
   const at = input.u32();
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  // A clock that runs far ahead is detected from the bytes alone, so that all replicas agree on refusing it. Beyond the
-  // end of the last ticket that the certificate allows there is nothing to collect.
+  // Detects a clock that runs far ahead from the bytes only, so that all replicas agree on refusing it. Beyond the end
+  // of the last ticket that the certificate allows, there is nothing to drop.
   if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
     throw new LatticeError('outside_validity', 'a floor beyond its certificate');
   return { bytes, certificate, at };

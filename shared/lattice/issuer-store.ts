@@ -1,4 +1,4 @@
-/** One issuer's part of a replica: what was verified, in the form that the algebra needs, with its fingerprint. */
+/** One issuer's part of a replica: verified data in the form that the merge rules need, with its fingerprint. */
 
 import { ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
@@ -23,7 +23,7 @@ import { Entry, type EntryParts } from './replica-entry.ts';
 interface StoredItem {
   readonly item: DigestItem;
   readonly kind: 'keys' | DigestPart;
-  /** `full`: for a receiver that may lack the ticket. */
+  /** @param full true for a receiver that may lack the ticket */
   update(full: boolean): Update;
 }
 
@@ -37,8 +37,8 @@ export class IssuerStore {
   #sum: FingerprintSum;
   readonly #root: Uint8Array;
   /**
-   * By the id in digests; bounded by what the replica lets into the maps above. Sent in this order; otherwise a peer
-   * that lacks a floor would repeatedly receive sessions first that the floor collects.
+   * Items by their id in digests, bounded by what the replica accepts into the maps above. Sent in this order.
+   * Otherwise a peer that lacks a watermark would repeatedly receive sessions that the watermark drops.
    */
   readonly #held = {
     keys: new Map<string, StoredItem>(),
@@ -54,7 +54,7 @@ export class IssuerStore {
     this.#sum = new FingerprintSum(crypto);
   }
 
-  /** The same content. Entries never change, so both may hold them. */
+  /** A store with the same content. Entries never change, so both may hold them. */
   fork(): IssuerStore {
     const copy = new IssuerStore(this.issuer, this.#root, this.#crypto);
     for (const [session, entry] of this.entries) copy.entries.set(session, entry);
@@ -82,7 +82,7 @@ export class IssuerStore {
     return entry;
   }
 
-  /** @returns the sessions that it removes */
+  /** @returns the sessions that the watermark drops */
   raiseGcWatermark(watermark: GcWatermark): string[] {
     const { certificate, at, bytes } = watermark;
     this.watermarks.set(certificate.keyName, watermark);
@@ -97,7 +97,7 @@ export class IssuerStore {
     return this.#dropExcluded();
   }
 
-  /** @returns the sessions that it removes */
+  /** @returns the sessions that the revocation drops */
   revoke(revocation: Revocation): string[] {
     const { key, bytes } = revocation;
     this.revocations.set(revocation.keyName, revocation);
@@ -111,7 +111,7 @@ export class IssuerStore {
     return this.#sum.sum();
   }
 
-  /** The content of a scope: keys first, then live sessions, then left ones. */
+  /** The content of a scope: keys first, then live sessions, then those that have left. */
   *scope(bucket: number | undefined, part: DigestPart | undefined): Generator<StoredItem> {
     for (const wanted of ['keys', 'live', 'left'] as const) {
       if (part !== undefined && part !== partOf(wanted)) continue;
@@ -125,7 +125,7 @@ export class IssuerStore {
     return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
   }
 
-  /** Ids in `digest` of which the sender knows more. */
+  /** Ids in `digest` about which the sender knows more. */
   wants(digest: Digest): string[] {
     return digest.items.filter((item) => !isUpToDate(this.held(item.id)?.item, item)).map((item) => item.id);
   }

@@ -8,9 +8,9 @@ import type { Entry } from './replica-entry.ts';
 
 export class IssuerStores {
   readonly #crypto: Crypto;
-  /** True if an issuer is listed; changed only by `setIssuers`. */
+  /** True if an issuer is listed. Changed only by `setIssuers`. */
   accepts: (issuer: string) => boolean;
-  /** By issuer. Bounded by the list of issuers. */
+  /** Stores by issuer. Bounded by the list of issuers. */
   readonly #stores = new Map<string, IssuerStore>();
 
   constructor(crypto: Crypto, accepts: (issuer: string) => boolean) {
@@ -18,14 +18,14 @@ export class IssuerStores {
     this.accepts = accepts;
   }
 
-  /** Takes over the content of `others`; only for an empty object. */
+  /** Copies the content of `others` into an empty object. */
   copy(others: IssuerStores): void {
     for (const [issuer, store] of others.#stores) this.#stores.set(issuer, store.fork());
   }
 
   /**
-   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns those
-   * sessions
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions.
+   * @returns those sessions
    */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     this.accepts = accepts;
@@ -38,7 +38,7 @@ export class IssuerStores {
     return gone;
   }
 
-  /** `root`: the issuer's key. @throws LatticeError if the issuer is not listed */
+  /** The store of an issuer. @param root the issuer's key @throws LatticeError if the issuer is not listed */
   of(issuer: string, root: Uint8Array): IssuerStore {
     const known = this.#stores.get(issuer);
     if (known !== undefined) return known;
@@ -48,7 +48,7 @@ export class IssuerStores {
     return store;
   }
 
-  /** `of` the issuer whose key this is. */
+  /** The store of the issuer with this root key. */
   ofRoot(root: Uint8Array): IssuerStore {
     return this.of(issuerId(root, this.#crypto), root);
   }
@@ -61,7 +61,7 @@ export class IssuerStores {
     return this.#stores.values();
   }
 
-  /** Issuers of which anything is known. */
+  /** Issuers about which anything is known. */
   issuers(): string[] {
     return [...this.#stores.keys()];
   }

@@ -1,16 +1,16 @@
 /**
- * Why bytes are rejected by the registry. Every code is a pure function of the bytes and the keys: no clock, and no
- * local state but size.
+ * Why the registry rejects bytes. Every code is a pure function of the bytes and the keys: it depends on no clock, and
+ * on no local state except size.
  */
 export type LatticeErrorCode =
-  | 'truncated' // Ends inside a field.
-  | 'malformed' // Not canonical, a value out of range, or trailing bytes.
+  | 'truncated' // The bytes end inside a field.
+  | 'malformed' // The encoding is not canonical, a value is out of range, or bytes follow the end.
   | 'too_large'
   | 'bad_signature'
   | 'outside_validity' // Outside of the certificate's validity, or a ticket that lives too long.
-  | 'mismatch' // Parts of different sessions, or a payload other than the signed one.
-  | 'incomplete' // Nothing in it can be merged.
-  | 'unknown_issuer' // An issuer that this replica does not list.
+  | 'mismatch' // The parts belong to different sessions, or the payload is not the signed one.
+  | 'incomplete' // It contains nothing that can be merged.
+  | 'unknown_issuer' // This replica does not list the issuer.
   | 'full'; // This replica holds the maximum for that issuer.
 
 export class LatticeError extends Error {

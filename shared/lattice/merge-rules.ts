@@ -1,14 +1,16 @@
 /**
- * The lattice. A state holds, per issuer,
+ * The merge rules of the lattice. A state has these registers per issuer:
  *
- *     floors       gateway key → latest floor             max
- *     revocations  gateway keys                           union
- *     entries      session → (ticket, record, eviction)   max of each
+ *     register     key → value                               merge
+ *     watermarks   gateway key → latest watermark             max
+ *     revocations  gateway keys                               union
+ *     entries      session → (ticket, record, eviction)       max of each
  *
- * A merge takes the better of each and then drops what a floor or a revocation excludes. It is commutative, associative
- * and idempotent, because all registers are totally ordered and because exclusion depends only on what the session id
- * certifies (key, end), never on a state or a clock: what is dropped before a merge is dropped after it, and nothing
- * brings it back. All tickets of one session carry the same content and need no order. Only the key that admitted a
+ * A session is _collected_ if it is dropped because of a watermark. A merge takes the better value of each register,
+ * and then drops the sessions that a watermark or a revocation excludes. It is commutative, associative and idempotent,
+ * because all registers are totally ordered, and because exclusion depends only on data that the session id certifies
+ * (key, end), never on a state or a clock. So a session that is dropped before a merge is dropped after it, and nothing
+ * brings it back. All tickets of one session have the same content and need no order. Only the key that admitted a
  * session evicts, collects and ends it, so a stolen key or a gateway's wrong clock harms no other key's sessions.
  */
 
@@ -18,13 +20,13 @@ import { lifecycleRank } from './node-record.ts';
 import type { OwnerRecord } from './owner-record.ts';
 
 interface IssuerControl {
-  /** By key name. */
+  /** Watermarks by key name. */
   readonly watermarks: ReadonlyMap<string, GcWatermark>;
   readonly revocations: ReadonlyMap<string, Revocation>;
 }
 
 /**
- * Order of an owner's records: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash. A total order, so all replicas
+ * Order of an owner's records: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash. It is total, so all replicas
  * agree.
  */
 export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | undefined): number {
@@ -39,15 +41,15 @@ export function compareEvictions(a: Eviction | undefined, b: Eviction | undefine
   return compareText(a?.hash ?? '', b?.hash ?? '');
 }
 
-/** What a session id certifies about its ticket, as far as floors and revocations need it. */
+/** The data of a ticket that its session id certifies, as far as watermarks and revocations need it. */
 export interface ExclusionKey {
   /** Name of the key that signed the ticket. */
   readonly keyName: string;
-  /** Seconds since 1970, UTC. */
+  /** End of the ticket, in seconds since 1970. */
   readonly expires: number;
 }
 
-/** True if a floor is above the session, or its key is revoked. */
+/** True if a watermark has passed the session, or its key is revoked. */
 export function isExcluded(session: ExclusionKey, control: IssuerControl, rootName: string): boolean {
   return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
 }

@@ -1,11 +1,12 @@
 /**
- * What a node publishes besides its state. JSON, so that newer agents can publish more than older replicas understand.
+ * What a node publishes in addition to its state. It is JSON, so that newer agents can publish more than older replicas
+ * understand.
  */
 import * as z from 'zod';
 import { LatticeError } from './lattice-error.ts';
 import { GPUS_MAX, gpuSchema, nodeRecordSchema } from './node-record.ts';
 
-/** Bounds what one session can make every replica hold. */
+/** Maximum size of a payload, which bounds what one session can make every replica hold. */
 export const PAYLOAD_MAX_BYTES = 4096;
 
 const text = (max: number) => z.string().max(max);
@@ -17,19 +18,19 @@ const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max
 const sealSchema = z.object({
   v: z.literal(1),
   kid: text(16),
-  /** Seconds since 1970, UTC. */
+  /** Seconds since 1970. */
   until: z.number().int().nonnegative(),
   vouch: text(512).optional(),
   evidence: z.array(text(16)).max(4).optional(),
 });
 
-/** Models listed here; a node may store more. */
+/** Maximum number of models in this list; a node may store more. */
 export const WEIGHTS_SHOWN_MAX = 8;
 
 const keptWeightsSchema = z.object({
   /** The hub's `org/name`, or the last part of a path. */
   name: text(96),
-  /** 0 to 100. */
+  /** Stored share of the weights in percent, from 0 to 100. */
   percent: z.number().int().min(0).max(100),
 });
 
@@ -42,19 +43,19 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
     cpus: z.number().int().nonnegative(),
     memory_mib: z.number().int().nonnegative(),
   }),
-  /** Name of the machine: two observers on one host count as one. */
+  /** Name of the machine. Two observers on one machine count as one. */
   host: text(255).optional(),
-  /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
+  /** Addresses at which its mesh listens, `HOST:PORT`. Empty: the node is not reachable directly. */
   addresses: z.array(text(255)).max(8),
-  /** It relays for agents that cannot reach each other (`--offer-relay`); absent: it does not. */
+  /** True if it is a circuit relay for agents that cannot reach each other (`--offer-relay`). Absent: false. */
   relay: z.boolean().optional(),
-  /** A raw X25519 key, base64url, to which clients seal requests. */
+  /** A raw X25519 key in base64url, to which clients seal requests. */
   encryption_key: text(64).optional(),
-  /** For that key. If this version cannot decode it, the node stays as it is, without sealed requests. */
+  /** Belongs to `encryption_key`. If this version cannot decode it, the node is kept without sealed requests. */
   seal: sealSchema.optional().catch(undefined),
   /**
-   * It stores weights for its neighbors, currently of these models; absent: it does not. What this version cannot
-   * decode counts as absent.
+   * Models of which it stores weights for its neighbors. Absent: it stores none. What this version cannot decode counts
+   * as absent.
    */
   weights: z.array(keptWeightsSchema).max(WEIGHTS_SHOWN_MAX).optional().catch(undefined),
 });
@@ -73,8 +74,9 @@ export function encodePayload(payload: NodePayload): Uint8Array {
 }
 
 /**
- * Undefined if it cannot be decoded. Merging does not check this: a replica that refused what another understands would
- * never agree with it again. An undecodable payload is stored, passed on, and not routed to.
+ * Undefined if it cannot be decoded. Merging does not check this: a replica that refused what another replica
+ * understands would never agree with it again. A payload that cannot be decoded is stored and passed on, but requests
+ * are not routed to its node.
  */
 export function decodePayload(bytes: Uint8Array): NodePayload | undefined {
   try {

@@ -1,24 +1,24 @@
 /**
- * A node's record about itself. One record per session; only its owner writes it. Liveness and load are not part of it,
- * because they change too often to be replicated.
+ * A node's record about itself. There is one record per session, and only its owner writes it. Liveness and load are
+ * not part of it, because they change too often to be replicated.
  */
 // Not `{ z }`: that object contains all of zod, and bundlers would keep its 40 languages.
 import * as z from 'zod';
 
-/** Lifecycle of a session (paper §3.3): a session only moves to the right. A node that comes back is a new session. */
+/** States of a session (paper §3.3). A session only moves to the right. A node that comes back is a new session. */
 export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
 export type NodeLifecycle = (typeof LIFECYCLE)[number];
 
-/** Position in JOIN ≺ SERVING ≺ DOWN ≺ LEFT. */
+/** Position of a state in JOIN ≺ SERVING ≺ DOWN ≺ LEFT. */
 export function lifecycleRank(state: NodeLifecycle): number {
   return LIFECYCLE.indexOf(state);
 }
 
-/** Provider, cluster, region and tier names. */
+/** Pattern of provider, cluster, region and tier names. */
 export const ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const idSchema = z.string().regex(ID_PATTERN);
 
-/** Session ids are lower-case base32 of a hash of the session's public key: see `sessionId`. */
+/** Session ids are lower-case base32 of a hash of the session's public key; see `sessionIdFromDigest`. */
 export const SESSION_PATTERN = /^[a-z2-7]{26}$/;
 export const sessionSchema = z.string().regex(SESSION_PATTERN);
 
@@ -27,7 +27,7 @@ const text = (max: number) => z.string().max(max);
 export const modelSchema = z.object({
   id: text(256).min(1),
   state: z.enum(['ready', 'loading', 'on-disk']),
-  /** Tokens. */
+  /** Maximum number of tokens of prompt and response together. */
   context_length: z.number().int().positive().optional(),
   quantization: text(32).optional(),
   engine: text(64).optional(),
@@ -35,19 +35,22 @@ export const modelSchema = z.object({
 });
 
 export const gpuSchema = z.object({
-  /** Class of shared/hardware, e.g. `GH200`. */
+  /** GPU class of shared/hardware, for example `GH200`. */
   class: text(32),
-  /** As the driver reports it. */
+  /** The name that the driver reports. */
   name: text(128),
   vram_mib: z.number().int().nonnegative(),
 });
 
-/** GPUs of one node: an engine over 32 machines of 8. Shares, budgets and plans rely on what a provider claims. */
+/**
+ * Maximum number of GPUs of one node: an engine over 32 machines of 8. Shares, budgets and plans rely on what a
+ * provider claims.
+ */
 export const GPUS_MAX = 256;
 
 export const nodeRecordSchema = z.object({
   state: z.enum(LIFECYCLE),
-  /** Increases with each change that the owner makes within one state. */
+  /** Grows with each change that the owner makes within one state. */
   version: z.number().int().nonnegative(),
   region: text(63).optional(),
   tier: z.enum(['stable', 'volatile']),
@@ -63,7 +66,7 @@ export const nodeRecordSchema = z.object({
       id: text(64),
       node: text(255).optional(),
       partition: text(64).optional(),
-      /** RFC 3339 UTC. */
+      /** The job's end as RFC 3339 in UTC. */
       ends_at: z.iso.datetime().optional(),
     })
     .optional(),
@@ -74,38 +77,40 @@ export const nodeRecordSchema = z.object({
 
 export type ServedModel = z.infer<typeof modelSchema>;
 export type Gpu = z.infer<typeof gpuSchema>;
-/** The owner's half of a registry entry. */
+/** The owner's part of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
-/** A node's encryption key, base64url, and its provider's statement about it; see docs/design/sealed-wire.md. */
+/** A node's encryption key in base64url, and its provider's statement about the key; see docs/design/sealed-wire.md. */
 interface NodeSealing {
   v: 1;
   key: string;
   kid: string;
-  /** Seconds since 1970, UTC. */
+  /** End of the key's validity, in seconds since 1970. */
   until: number;
   vouch?: string | undefined;
-  /** Kinds of evidence about its machine that it can provide. */
+  /** Kinds of evidence about its machine that the node can provide. */
   evidence?: string[] | undefined;
 }
 
-/** A registry entry as a gateway knows it: the owner's record plus what admission and the tunnel add. */
+/** A registry entry as a gateway knows it: the owner's record, and what admission and the tunnel add. */
 export interface RegistryEntry extends NodeRecord {
   session: string;
   issuer: string;
   provider: string;
   cluster: string;
-  /** It can be reached from here: its tunnel to this gateway is open. */
+  /** True if its tunnel to this gateway is open. */
   connected: boolean;
-  /** Not routable now although its record says SERVING: its tunnel is gone or it did not answer. */
+  /**
+   * True if requests are not routed to it although its record says SERVING: its tunnel is gone, or it did not answer.
+   */
   suspected: boolean;
-  /** What clients seal requests to this node with; absent: it opens none. */
+  /** The key to which clients seal requests to this node. Absent: it opens none. */
   seal?: NodeSealing;
-  /** Weights stored on it, and how much of each is there, for operators and its provider. */
+  /** Weights that the node stores, and how much of each, for operators and its provider. */
   weights?: { name: string; percent: number }[];
-  /** RFC 3339 UTC. */
+  /** RFC 3339 in UTC. */
   joined_at: string;
-  /** When its engine first answered; absent if that was not seen from here. */
+  /** When its engine first answered. Absent if this gateway did not observe that. */
   serving_since?: string;
   updated_at: string;
 }

@@ -1,4 +1,4 @@
-/** The signed statement of a session's owner. The payload travels beside it and is identified by its hash. */
+/** The signed statement of a session's owner. The payload travels next to it, and is identified by its hash. */
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
 import { LatticeError } from './lattice-error.ts';
@@ -9,15 +9,15 @@ export interface OwnerRecord {
   readonly bytes: Uint8Array;
   readonly session: string;
   readonly state: NodeLifecycle;
-  /** Increases with each change within one state. */
+  /** Grows with each change within one state. */
   readonly version: number;
-  /** Hex; `payloadHash` of the payload's bytes. */
+  /** `payloadHash` of the payload's bytes, in hex. */
   readonly payloadHash: string;
-  /** Hex SHA-256 of `bytes`. Decides between two records of one version, in the same way everywhere. */
+  /** SHA-256 of `bytes` in hex. All replicas use it to decide between two records of one version. */
   readonly hash: string;
 }
 
-/** 128 bits: a collision costs 2^64 hashes and only affects the record of the provider that found it. */
+/** 128 bits. A collision costs 2^64 hashes, and only affects the record of the provider that found it. */
 const PAYLOAD_HASH_BYTES = 16;
 export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
 
@@ -25,7 +25,7 @@ interface RecordFields {
   session: string;
   state: NodeLifecycle;
   version: number;
-  /** Result of `encodePayload`. With LEFT no peer asks for it. */
+  /** The result of `encodePayload`. With LEFT no peer asks for it. */
   payload: Uint8Array;
 }
 

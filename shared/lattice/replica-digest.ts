@@ -1,20 +1,20 @@
 /**
- * A summary of a replica in about 26 bytes per entry, enough to tell who is behind. A session has one owner with one
- * record, so (state, version, hash) replaces a vector of versions.
+ * A summary of a replica in about 26 bytes per entry, which suffices to find the replica that is behind. A session has
+ * one owner with one record, so (state, version, hash) replaces a vector of versions.
  */
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
 import { LatticeError } from './lattice-error.ts';
 
 export interface DigestItem {
-  /** 32 hex digits. */
+  /** The item's id in 32 hex digits. */
   id: string;
-  /** 0: no record, 1 to 4: JOIN to LEFT, FLOOR, REVOCATION. */
+  /** 0: no record; 1 to 4: JOIN to LEFT; then GC_WATERMARK_ITEM and REVOCATION_ITEM. */
   state: number;
   version: number;
-  /** 16 hex digits of the record's hash; '' without a record. */
+  /** 16 hex digits of the record's hash; empty without a record. */
   tie: string;
-  /** 16 hex digits of the eviction's hash; '' without one. */
+  /** 16 hex digits of the eviction's hash; empty without one. */
   mark: string;
 }
 
@@ -22,12 +22,12 @@ export const GC_WATERMARK_ITEM = 5;
 export const REVOCATION_ITEM = 6;
 
 /**
- * Live and left sessions are compared separately: tombstones are many and rarely differ. Statements of issuers about
- * keys count as live.
+ * Live sessions and sessions that have left are compared separately: those that left are many and rarely differ.
+ * Statements of issuers about keys count as live.
  */
 export type DigestPart = 'live' | 'left';
 
-/** Which entries are compared; without bucket or part: all of them. */
+/** Which entries are compared. Without bucket or part: all of them. */
 export interface DigestScope {
   issuer: string;
   /** 0 to 15: the first hex digit of the ids. */
@@ -45,7 +45,10 @@ export const BUCKETS = 16;
  * and replicas would never finish comparing them.
  */
 export const ITEM_ID_BYTES = 16;
-/** Items in one encoded digest, which bounds what one message may make us hold. Larger replicas compare by bucket. */
+/**
+ * Maximum number of items in one encoded digest, which bounds the memory that one message can take. Larger replicas
+ * compare by bucket.
+ */
 export const DIGEST_ITEMS_MAX = 4096;
 const EVICTED = 0x80;
 
@@ -89,14 +92,14 @@ export function decodeDigest(bytes: Uint8Array): Digest {
   return { issuer, items, bucket: bucket === BUCKETS ? undefined : bucket, part };
 }
 
-/** Ids of entries that a peer wants. */
+/** Encodes the ids of entries that a peer requests. */
 export function encodeIds(ids: readonly string[]): Uint8Array {
   const out = new ByteWriter().varint(ids.length);
   for (const id of ids) out.bytes(fromHex(id));
   return out.done();
 }
 
-/** @throws LatticeError truncated, malformed, too_large */
+/** Decodes the ids of requested entries. @throws LatticeError truncated, malformed, too_large */
 export function decodeIds(bytes: Uint8Array): string[] {
   const input = new ByteReader(bytes);
   const count = input.varint();

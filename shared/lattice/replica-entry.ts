@@ -11,27 +11,29 @@ import { decodeTicket, type Ticket } from './ticket.ts';
 
 export interface EntryParts {
   ticket: Ticket;
-  /** A record, an eviction, or both. */
+  /** The owner's record. There is a record, an eviction, or both. */
   record?: OwnerRecord | undefined;
-  /** Absent with LEFT: no reader needs it any more. */
+  /** Absent with LEFT, because no reader needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
 }
 
 type Hash = Pick<Crypto, 'sha256'>;
 
-/** What a replica holds about one session. Immutable: a merge replaces it, so identity tells whether it changed. */
+/** The state of one session in a replica. Immutable: a merge replaces it, so a different object means a change. */
 export class Entry {
   readonly session: string;
   readonly issuer: string;
-  /** The key that admitted it and the end of its ticket in seconds, which is all that floors and revocations need. */
+  /**
+   * Name of the key that admitted it, and the end of its ticket in seconds. Watermarks and revocations need only these.
+   */
   readonly keyName: string;
   readonly expires: number;
-  /** The later one of the owner's state and the issuer's. */
+  /** The later state of the owner's and the issuer's. */
   readonly state: NodeLifecycle;
   /** The owner's version; 0 if only the issuer has made a statement. */
   readonly version: number;
-  /** Its item in digests. */
+  /** The item for this session in digests. */
   readonly item: DigestItem;
   readonly #parts: EntryParts | string;
   readonly #crypto: Hash;
@@ -71,13 +73,13 @@ export class Entry {
     return eviction === undefined ? undefined : decodeEviction(eviction, this.#crypto);
   }
 
-  /** The record's payload; none with LEFT. */
+  /** The bytes of the record's payload; undefined with LEFT. */
   get payloadBytes(): Uint8Array | undefined {
     return typeof this.#parts === 'string' ? undefined : this.#parts.payload;
   }
 
   /**
-   * Decoded on first use. Undefined when LEFT, or if this replica cannot decode it: then requests are not routed to the
+   * Decoded on first use. Undefined when LEFT, or if this replica cannot decode it; requests are then not routed to the
    * node.
    */
   get payload(): NodePayload | undefined {
@@ -86,7 +88,7 @@ export class Entry {
     return this.#payload;
   }
 
-  /** Without `full` for a receiver that has the ticket. */
+  /** @param full false for a receiver that has the ticket */
   update(full: boolean): EntryUpdate {
     if (typeof this.#parts === 'string') {
       const { ticket, ...rest } = this.#unpacked();
@@ -103,7 +105,7 @@ export class Entry {
   }
 }
 
-/** How digests name a session: hex of the first 128 of its 130 bits. */
+/** The id of a session in digests: the first 128 of its 130 bits in hex. */
 export function sessionItemId(session: string): string {
   return hex(packSession(session).subarray(0, ITEM_ID_BYTES));
 }
@@ -128,8 +130,8 @@ function plain({ ticket, record, payload, eviction }: EntryParts, full: boolean)
 }
 
 /**
- * There are many tombstones, and they are hardly ever read. As one string each they take a third of the memory, because
- * every byte array costs about 300 B in addition to its content.
+ * Entries of sessions that have left are many, and hardly ever read. As one string each they take a third of the
+ * memory, because every byte array costs about 300 B in addition to its content.
  */
 function packed(parts: EntryParts): string {
   return latin1(encodeUpdate(plain(parts, true)));

@@ -1,6 +1,6 @@
 /**
- * Merges updates into a replica: parsed, ranked, then verified, so that old news costs no cryptography. What is better
- * than the known state is stored for its issuer.
+ * Merges updates into a replica. They are parsed, ranked, and only then verified, so that an old update costs no
+ * cryptography. An update that is better than the known state is stored for its issuer.
  */
 
 import { copyBytes } from './byte-codec.ts';
@@ -25,36 +25,36 @@ import { decodeUpdate, type EntryUpdate, type Update } from './registry-update.t
 import type { Entry } from './replica-entry.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
 
-/** Two different payloads that one session signed with one version, which proves that its owner lies. */
+/** Two different payloads that one session signed with one version. They prove that its owner lies. */
 interface Conflict {
   session: string;
   records: [Uint8Array, Uint8Array];
 }
 
 export type MergeResult =
-  /** `sessions`: those whose entry changed or was removed. */
+  /** `sessions`: those with an entry that changed or was removed. */
   | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** This replica has exactly this. */
+  /** This replica has exactly this state. */
   | { outcome: 'known'; issuer: string; sessions: string[] }
-  /** This replica has something newer. */
+  /** This replica has a newer state. */
   | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
   /**
-   * Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender needs our
-   * floors.
+   * A watermark of its key has passed it, or the key is revoked: it is gone for good. Its owner needs a new session,
+   * and its sender needs our watermarks.
    */
   | { outcome: 'collected'; issuer: string; session: string }
-  /** Can be merged when it arrives with the missing part: request it. */
+  /** It can be merged when it arrives with the missing part, which must be requested. */
   | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
   | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
 
 interface MergerOptions {
   crypto: Crypto;
   shelves: IssuerStores;
-  /** Sessions per issuer, tombstones included. */
+  /** Maximum number of sessions per issuer, including those that have left. */
   entriesPerIssuer: number;
-  /** Those of them that have not left. */
+  /** Maximum number of sessions per issuer that have not left. */
   livePerIssuer: number;
-  /** Gateway keys per issuer with a floor, and as many revoked keys. */
+  /** Maximum number of gateway keys per issuer with a watermark, and of revoked keys. */
   keysPerIssuer: number;
 }
 
@@ -62,7 +62,7 @@ interface ReadEntry {
   session: string;
   record: OwnerRecord | undefined;
   eviction: Eviction | undefined;
-  /** The ticket of a session that is not known yet; not verified. */
+  /** The unverified ticket of a session that is not known yet. */
   ticket?: Ticket;
   known: Entry | undefined;
   shelf: IssuerStore;
@@ -85,8 +85,8 @@ export class Merger {
   }
 
   /**
-   * `trusted`: this replica verified and stored it before, so signatures are not checked again. Never throws: errors
-   * are in the result.
+   * @param trusted true if this replica verified and stored the update before, so that signatures need not be checked
+   * again. Never throws: errors are in the result.
    */
   merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
     try {
@@ -112,7 +112,7 @@ export class Merger {
     const { issuer } = store;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
-    // Same rank but different content: worth a signature check, because it proves a lie.
+    // The same rank with different content is worth a signature check, because it proves a lie.
     const conflict = contradiction(read.record, known?.record);
     if (order <= 0 && evicts <= 0 && conflict === undefined)
       return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
@@ -128,7 +128,7 @@ export class Merger {
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
   }
 
-  /** @throws LatticeError full */
+  /** @throws LatticeError `full` */
   #requireRoom(store: IssuerStore, live: boolean): void {
     if (store.entries.size >= this.#entriesMax)
       throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
@@ -136,7 +136,7 @@ export class Merger {
       throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
   }
 
-  /** Everything that needs no signature check. */
+  /** Does everything that needs no signature check. */
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
     const eviction =
@@ -161,7 +161,7 @@ export class Merger {
     return { session, ...said, ticket, known: undefined, shelf: store };
   }
 
-  /** The bytes that belong to `record`; none if they are no longer needed. */
+  /** The payload bytes that belong to `record`; undefined if they are no longer needed. */
   #payloadFor(
     record: OwnerRecord | undefined,
     evicted: boolean,
@@ -179,7 +179,7 @@ export class Merger {
     return given;
   }
 
-  /** A thousand tickets share one certificate, so checking it costs nothing, and they share it in memory, too. */
+  /** A thousand tickets share one certificate. So checking it costs nothing, and they share it in memory too. */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
     if (ticket === undefined) {
       if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
@@ -226,7 +226,7 @@ function contradiction(
   return { conflict: { session: record.session, records: [known.bytes, copyBytes(record.bytes)] } };
 }
 
-/** Bytes of a message are copied before they are stored: a view would keep the whole message. */
+/** Bytes of a message are copied before they are stored. A view would keep the whole message in memory. */
 function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
   return record === undefined || record === known ? record : { ...record, bytes: copyBytes(record.bytes) };
 }
