@@ -1,4 +1,4 @@
-/** The tickets that agents send when they connect. */
+/** Reads and verifies the tickets that agents send when they connect. */
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import type { CertificateCache } from '../../shared/lattice/gateway-certificate.ts';
 import { LatticeError } from '../../shared/lattice/lattice-error.ts';
@@ -12,7 +12,7 @@ import type { RegistrySnapshot } from './snapshot.ts';
 export const TICKET_HEADER = 'x-otela-ticket';
 export const PROTOCOL_HEADER = 'x-otela-protocol';
 
-/** The lattice clears it when it is full. */
+/** Verified certificates. The lattice clears this cache when it is full. */
 const certificates: CertificateCache = new Map();
 
 interface ShownTicket {
@@ -22,10 +22,11 @@ interface ShownTicket {
 }
 
 /**
- * The ticket of a request: signed by a listed issuer, not expired, its session not LEFT according to the view. Tickets
- * are public, so the sender still has to prove that it has the session's key. `viewFor` returns a view that should know
- * the issuer, so that an issuer that was just listed is not refused.
- * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; errors of `viewFor`
+ * Returns the ticket of a request: it is signed by a listed issuer and not expired, and its session is not LEFT
+ * according to the view. Tickets are public, so the sender still has to prove that it has the session's key. `viewFor`
+ * returns a view that should contain the issuer, so that an issuer that was just listed is not refused.
+ * @throws ApiError 400 if the ticket is malformed or forged, 403 if its issuer is not listed, 410 if the session has
+ * ended; errors of `viewFor`
  */
 export async function readTicket(
   request: Request,
@@ -54,12 +55,15 @@ function opened(bytes: Uint8Array): Ticket {
   }
 }
 
-/** RFC 9110 §15.5.11: the agent needs a new session. */
+/** Returns the error 410 (RFC 9110 §15.5.11), after which the agent creates a new session. */
 function over(why: string): ApiError {
   return new ApiError('session_over', `This session is over: ${why}. Ask for a new one with POST /agent/admit.`);
 }
 
-/** RFC 9110 §15.5.22. The agent prints the message and ends. Undefined: the protocol versions match. */
+/**
+ * Returns the response 426 (RFC 9110 §15.5.22) for another protocol version. The agent prints its message and ends.
+ * Undefined: the versions match.
+ */
 export function versionMismatch(protocol: string | null): Response | undefined {
   if (protocol === String(PROTOCOL_VERSION)) return undefined;
   const theirs = protocol === null ? 'none' : protocol.slice(0, 16);

@@ -47,7 +47,7 @@ async function stream(c: ReadContext, name: RegistryViewName): Promise<Response>
   return c.body(watchRegistry(c.env, name, filter, account, withLoads), 200, headers);
 }
 
-/** A stream accepts the filters and `load=1`. */
+/** Parses the filters of a stream, and `load=1`. */
 function streamAsked(c: ReadContext): { filter: RegistryFilter; withLoads: boolean } {
   const query = new URL(c.req.url).searchParams;
   const load = query.get('load');

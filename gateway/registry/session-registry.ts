@@ -237,6 +237,7 @@ export class Membership {
     if (news.length > 0) this.#events.local(news);
     // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
     // is
+    // is
     // not lost.
     this.#archive.flush();
     return { kind: 'stored' };

@@ -7,30 +7,30 @@ import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
 /**
- * Bounds the LEFT sessions that are shown. The oldest are dropped first; a session is dropped last if it is the only
- * one by which a model is known.
+ * Maximum LEFT sessions that are shown. The oldest are dropped first, except for a session that is the only one by
+ * which a model is known.
  */
 const LEFT_MAX = 2_000;
-/** Above this number the oldest LEFT sessions are dropped even then. */
+/** Above this number such sessions are dropped too. */
 const LEFT_HARD_MAX = 4_000;
 
-/** Reasons that the gateway sets for a session that gave none. */
+/** Reason for the end of a session that gave none: it did not answer. */
 export const SILENT_REASON = 'silent';
 const KILLED = 'killed';
 
 type Suspicion = 'tunnel' | 'gossip';
 
 /**
- * State of the tunnel between a session and this gateway. `closed`: it was open before. Absent: the session never had
- * one here.
+ * State of the tunnel between a session and this gateway. `closed`: it was open before. Absent: the session never had a
+ * tunnel to this gateway.
  */
 type Tunnel = 'open' | 'closed';
 
 interface SessionTableOptions {
-  /** This gateway's name for an issuer; undefined if it is not listed. */
+  /** Returns this gateway's name for an issuer; undefined if the issuer is not listed. */
   issuerName(id: string): string | undefined;
   now(): number;
-  /** Called to store the session as shown; undefined: to remove it. */
+  /** Called to store the session as it is shown; undefined: to remove it. */
   onShown(session: string, shown: RegistryEntry | undefined): void;
   /**
    * Called if a session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown
@@ -41,18 +41,19 @@ interface SessionTableOptions {
 
 /**
  * The sessions as this gateway shows them and routes to them. Their records come from the lattice; tunnels and
- * suspicions hold for this gateway only. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
+ * suspicions hold for this gateway only. Requests are routed to a session that is SERVING, is not suspected, and has an
+ * open tunnel to this gateway.
  */
 export class SessionTable {
   readonly store: SnapshotStore;
-  /** How long LEFT sessions are shown, and how long the models that they served are known. */
+  /** Milliseconds for which LEFT sessions are shown, and the models that they served are known. */
   retentionMs = MEMBERSHIP_DEFAULTS.retention_ms;
   readonly #index = new NodeIndex();
   readonly #options: SessionTableOptions;
   readonly #tunnels = new Map<string, Tunnel>();
-  /** Suspected sessions, by source: the session's silent tunnel, or peers that gossip about it. */
+  /** Suspected sessions by source: the session's tunnel does not answer, or gossip suspects it. */
   readonly #suspected: Record<Suspicion, Set<string>> = { tunnel: new Set(), gossip: new Set() };
-  /** In the order in which they left. */
+  /** LEFT sessions in the order in which they left. */
   readonly #left = new Set<string>();
 
   constructor(epoch: string, options: SessionTableOptions) {
@@ -68,7 +69,7 @@ export class SessionTable {
     return this.#tunnels.get(session) === 'open';
   }
 
-  /** Sessions with an open tunnel here. */
+  /** Yields sessions with an open tunnel to this gateway. */
   *open(): Generator<string> {
     for (const [session, tunnel] of this.#tunnels) if (tunnel === 'open') yield session;
   }
@@ -81,7 +82,7 @@ export class SessionTable {
     return this.#index.get(session);
   }
 
-  /** Shows a session as before this object slept. */
+  /** Shows a session as it was shown before this object slept. */
   restore(shown: RegistryEntry): void {
     const { session, state, suspected, connected } = shown;
     if (state === 'LEFT') this.#left.add(session);
@@ -92,7 +93,7 @@ export class SessionTable {
     this.store.put(shown);
   }
 
-  /** The lattice has a new entry for a session; undefined: it has none any more. */
+  /** Updates a session after its entry in the lattice changed; undefined: the entry was dropped. */
   update(session: string, entry: Entry | undefined, wasKilled = false): void {
     if (entry === undefined) {
       if (!this.#left.has(session)) this.#forget(session);
@@ -102,14 +103,14 @@ export class SessionTable {
   }
 
   tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
-    // The tunnel of an unknown session leaves no state.
+    // The tunnel of an unknown session closed, which leaves no state.
     if (tunnel === 'closed' && !this.#tunnels.has(session)) return;
     if (entry === undefined || entry.state === 'LEFT') this.#tunnels.delete(session);
     else this.#tunnels.set(session, tunnel);
     if (entry !== undefined) this.#show(entry);
   }
 
-  /** A suspected session gets no requests until the suspicion is withdrawn. */
+  /** Sets or clears a suspicion. A suspected session gets no requests. */
   suspect(session: string, by: Suspicion, suspected: boolean, entry: Entry | undefined): void {
     const suspects = this.#suspected[by];
     if (suspects.has(session) === suspected || entry === undefined || entry.state === 'LEFT') return;
@@ -118,14 +119,16 @@ export class SessionTable {
     this.#show(entry);
   }
 
-  /** Other nodes reach the session and this gateway does not: it serves another gateway. */
+  /**
+   * Records that other nodes reach the session and this gateway does not, because the session serves another gateway.
+   */
   elsewhere(session: string, entry: Entry | undefined): void {
     if (this.#tunnels.get(session) === 'closed') this.#tunnels.delete(session);
     this.suspect(session, 'gossip', false, entry);
     if (entry !== undefined) this.#show(entry);
   }
 
-  /** The session's issuer is no longer listed, so the session is not shown any more. */
+  /** Removes a session whose issuer is no longer listed. */
   remove(session: string): void {
     this.#forget(session);
   }
@@ -139,7 +142,7 @@ export class SessionTable {
     const unroutableReason = this.#unroutableReason(session);
     const suspected = unroutableReason !== undefined;
     const before = this.#index.get(session);
-    // A session that left before it was ever shown does not interest any reader.
+    // A session that left before it was ever shown is not shown.
     if (entry.state === 'LEFT' && before === undefined) return;
     const updatedAt = this.#options.now();
     const read = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
@@ -153,7 +156,7 @@ export class SessionTable {
     if (this.#left.size > LEFT_MAX) this.#makeRoom();
   }
 
-  /** Why no request is routed to the session; undefined: requests may be. */
+  /** Returns why no request is routed to the session; undefined: requests may be. */
   #unroutableReason(session: string): string | undefined {
     if (this.#tunnels.get(session) === 'closed') return 'its tunnel closed';
     if (this.#suspected.tunnel.has(session)) return 'it did not answer';
@@ -181,7 +184,7 @@ export class SessionTable {
     this.#options.onNews(before, undefined, 'forgotten');
   }
 
-  /** Removes sessions that left too long ago. */
+  /** Removes sessions that left longer ago than the retention. */
   sweep(): void {
     const now = this.#options.now();
     for (const session of this.#left) {
@@ -201,8 +204,8 @@ export class SessionTable {
 }
 
 /**
- * Why a session left: an eviction's reason, otherwise its agent's. `silent` and `killed` count only if the agent gave
- * no reason.
+ * Adds the reason why a session left: that of its eviction, otherwise that of its agent. `silent` and `killed` are used
+ * only if the agent gave no reason.
  */
 function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
   const ordered = eviction !== undefined && eviction.reason !== SILENT_REASON ? eviction.reason : undefined;
@@ -217,7 +220,7 @@ function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
     a.suspected === b.suspected &&
     a.connected === b.connected &&
     a.issuer === b.issuer &&
-    // Two records with the same version: the lattice chose the other one.
+    // Two records may have the same version, of which the lattice chose the other one.
     JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
   );
 }

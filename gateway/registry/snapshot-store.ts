@@ -6,13 +6,13 @@ import type { ListedIssuer } from './listed-issuers.ts';
 
 /**
  * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and
- * is lost with its object. The owner bounds it by the sessions that it knows.
+ * is lost with its object. The owner passes only sessions that it knows, which bounds the number.
  */
 class LiveStates {
-  /** The session that changed last is at the end. */
+  /** States by session. The one that changed last is at the end. */
   readonly #states = new Map<string, { state: LiveState; version: number }>();
 
-  /** `news` replaces the fields that it has; `version` grows with each call. */
+  /** Merges `news` into a session's state; `version` grows with each call. */
   put(session: string, news: LiveState, version: number): void {
     const state = { ...this.#states.get(session)?.state, ...news };
     this.#states.delete(session);
@@ -27,7 +27,7 @@ class LiveStates {
     this.#states.delete(session);
   }
 
-  /** States that changed after `version`, by session. */
+  /** Returns states that changed after `version`, by session. */
   since(version: number): Record<string, LiveState> | undefined {
     let changed: Record<string, LiveState> | undefined;
     for (const [session, { state, version: at }] of this.#states) {
@@ -39,38 +39,40 @@ class LiveStates {
   }
 }
 
-/** The difference that turns the state of one tag into the state of another. */
+/** The difference between the states of two tags. */
 export interface SnapshotDelta {
   tag: string;
-  /** True if the delta has every entry: the receiver removes all others. */
+  /** True if the delta contains every entry. The receiver then removes all other entries. */
   whole: boolean;
   entries: RegistryEntry[];
   removed: string[];
-  /** Absent: unchanged. */
+  /** Settings and issuers; absent: unchanged. */
   carried?: Carried;
-  /** State that is valid for seconds only, of the sessions for which it changed. */
+  /** Live state, valid for seconds only, of the sessions for which it changed. */
   live?: Record<string, LiveState>;
 }
 
-/** Data that is sent together with the sessions. */
+/** Settings and issuers, which snapshots contain in addition to the sessions. */
 interface Carried {
-  /** Undefined until D1 has answered. */
+  /** The gateway's settings; undefined until D1 has answered. */
   settings?: GatewaySettings;
   issuers: ListedIssuer[];
-  /** The gateway's name as a gossip peer. */
+  /** The gateway's id as a gossip peer. */
   gateway: string;
 }
 
 /**
- * The source of snapshots for isolates: the registry object, or the cache object of a location. Null: the caller is up
- * to date. `fresh`: a request waits because the caller's state does not answer it, so the response must not be older
+ * A source of snapshots for isolates: the registry object, or the snapshot cache of a location. Null: the caller is up
+ * to date. `fresh`: a request waits because the caller's state is not sufficient, so the response must not be older
  * than the call.
  */
 export interface SnapshotSource {
   snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null>;
 }
 
-/** A state of the registry that is sent as differences. The registry object has one, and so has each cache object. */
+/**
+ * A state of the registry from which differences are sent. The registry object has one, and so has each snapshot cache.
+ */
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;
@@ -78,7 +80,7 @@ export class SnapshotStore {
   #carried: Carried = { issuers: [], gateway: '' };
   #carriedAt = 0;
 
-  /** `epoch` names this instance, so that no tag of another instance matches. */
+  /** @param epoch names this instance, so that no tag of another instance matches */
   constructor(epoch: string) {
     this.#log = new ChangeLog(epoch);
   }
@@ -113,7 +115,7 @@ export class SnapshotStore {
     return this.#live.get(session) ?? {};
   }
 
-  /** Ignores a session without an entry. */
+  /** Sets a session's live state. Ignores a session without an entry. */
   setLive(session: string, news: LiveState): void {
     if (!this.#entries.has(session)) return;
     this.#log.add();
@@ -138,7 +140,7 @@ export class SnapshotStore {
     if (delta.carried !== undefined) this.set(delta.carried);
   }
 
-  /** The difference between `tag` and now; null: there is none. */
+  /** Returns the difference between `tag` and now; null: there is none. */
   since(tag: string | null): SnapshotDelta | null {
     if (tag === this.#log.tag) return null;
     const version = this.#log.versionOf(tag);

@@ -11,18 +11,18 @@ import { waitAtMost, waitClock } from '../platform/wait-clock.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
-/** A view that is younger than this is used without a refresh. */
+/** A view that is younger than this is used without reading it again. */
 const FRESH_MS = 500;
-/** A view that is older than this is used only after waiting for a refresh. */
+/** A view that is older than this is used only after waiting for a read. */
 const STALE_MS = 5_000;
 /**
- * How long a request waits for the refresh: longer if the registry was slow before. Otherwise a model that was just
- * registered would be unknown.
+ * Bounds on how long a request waits for the read: longer if the registry was slow before. Without the wait, a model
+ * that was just registered would be unknown.
  */
 const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
 /**
- * How long a session stays suspected that only this isolate found silent: longer than the registry's update needs
- * through a cache object.
+ * How long a session stays suspected that only this isolate suspects: longer than the registry's update needs through a
+ * snapshot cache.
  */
 const OWN_SUSPICION_MS = 1_500;
 
@@ -35,15 +35,17 @@ export interface RegistrySnapshot {
   readonly tag: string;
   readonly nodes: NodeIndex;
   readonly settings: GatewaySettings;
-  /** Issuers of accepted tickets, by id; empty until the registry has answered. */
+  /** Issuers of accepted tickets by id; empty until the registry has answered. */
   readonly issuers: ReadonlyMap<string, ListedIssuer>;
-  /** This gateway's name as a gossip peer; empty until then. */
+  /** This gateway's id as a gossip peer; empty until the registry has answered. */
   readonly gateway: string;
-  /** Sessions by the models that they serve or served, including LEFT sessions. A model with sessions here is known. */
+  /**
+   * Returns the sessions that serve or served a model, including LEFT sessions. A model with sessions here is known.
+   */
   model(id: string): ModelNodes | undefined;
 }
 
-/** What providers may publish, as a text that is compared to detect a change. */
+/** Returns what providers may publish as a text, which is compared to detect a change. */
 function publishLists({ providers }: GatewaySettings): string {
   return JSON.stringify(
     Object.entries(providers).flatMap(([id, { models }]) => (models === undefined ? [] : [id, models])),
@@ -56,23 +58,23 @@ class IsolateView implements RegistrySnapshot {
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
   /**
-   * A provider may publish other models than before: the original entries are needed again. True until a whole delta
-   * arrives, because an overlapping refresh may bring the same settings once more.
+   * True if a provider may publish other models than before, so that the original entries are needed again. It stays
+   * true until a whole delta arrives, because an overlapping read may bring the same settings once more.
    */
   #relisted = false;
   /** The registry's tag, which the isolate sends to get differences. */
   #base = '';
-  /** The last tag that changed the visible state. Loads are not part of it. */
+  /** The last tag that changed the visible state. Loads are not part of that state. */
   #tag = '';
   #revision = 0;
-  /** The registry's entries of sessions that only this isolate suspects. */
+  /** The registry's entries of sessions that only this isolate suspects, in the order of suspicion. */
   readonly #suspicions = new Map<string, { entry: RegistryEntry; at: number }>();
 
   get tag(): string {
     return this.#revision === 0 ? this.#tag : `${this.#tag}.${this.#revision}`;
   }
 
-  /** The tag to send with a request to the registry. */
+  /** The tag to send with a request to the registry; null: none. */
   get base(): string | null {
     return this.#base || null;
   }
@@ -81,7 +83,7 @@ class IsolateView implements RegistrySnapshot {
     return this.nodes.model(id);
   }
 
-  /** Takes time for the changes, not for all sessions. */
+  /** Applies a delta. Takes time for the changes, not for all sessions. */
   apply(delta: SnapshotDelta): void {
     if (delta.whole) {
       this.nodes.clear();
@@ -112,7 +114,7 @@ class IsolateView implements RegistrySnapshot {
     this.#revision = 0;
   }
 
-  /** A registry of an earlier version sends fewer settings. */
+  /** Completes settings, because a registry of an earlier version sends fewer of them. */
   #settle(settings: GatewaySettings | undefined): void {
     if (settings === undefined) return;
     const before = publishLists(this.settings);
@@ -120,18 +122,21 @@ class IsolateView implements RegistrySnapshot {
     this.#relisted ||= publishLists(this.settings) !== before;
   }
 
-  /** The entry without models that its provider may not publish. */
+  /** Returns the entry without models that its provider may not publish. */
   #publishable(entry: RegistryEntry): RegistryEntry {
     const given = ({ id }: { id: string }) => mayPublish(this.settings, entry.provider, id);
     return entry.models.every(given) ? entry : { ...entry, models: entry.models.filter(given) };
   }
 
-  /** `gone`: the tunnel object reported that the session has left. The registry's entry with that state will follow. */
+  /**
+   * Shows a session as suspected. `gone`: the tunnel object reported that the session has left; the registry's entry
+   * with that state will follow.
+   */
   suspect(session: string, now: number, gone: boolean): void {
     const entry = this.nodes.get(session);
     if (entry === undefined || (entry.suspected && !gone) || entry.state === 'LEFT') return;
     const before = this.#suspicions.get(session)?.entry ?? entry;
-    this.#suspicions.delete(session); // keeps the map in the order of suspicion
+    this.#suspicions.delete(session); // the map stays in the order of suspicion
     this.#suspicions.set(session, { entry: before, at: now });
     const news = gone ? ({ state: 'LEFT', connected: false } as const) : { suspected: true };
     this.nodes.put({ ...entry, ...news, updated_at: new Date(now).toISOString() });
@@ -141,7 +146,7 @@ class IsolateView implements RegistrySnapshot {
   /** Withdraws suspicions from before this time: the registry has answered since and does not share them. */
   forgive(before: number): void {
     for (const [session, { entry, at }] of this.#suspicions) {
-      if (at > before) return; // in the order of suspicion
+      if (at > before) return; // the map is in the order of suspicion
       this.#suspicions.delete(session);
       this.nodes.put(entry);
       this.#revision++;
@@ -150,8 +155,8 @@ class IsolateView implements RegistrySnapshot {
 }
 
 /**
- * The isolate's copy of the registry. Requests normally read it without waiting. While requests arrive it is normally
- * at most a second old. An isolate without requests does not ask the registry.
+ * The isolate's copy of the registry. Requests normally use it without waiting. While requests arrive it is normally at
+ * most a second old. An isolate without requests does not read the registry.
  */
 class SnapshotCache {
   readonly #view = new IsolateView();
@@ -159,25 +164,25 @@ class SnapshotCache {
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;
   /**
-   * Number of the latest refresh; `#answered`: of the latest that was used. An answer is dropped if the answer to a
-   * later refresh arrived first.
+   * Number of the latest read. `#answered`: number of the latest read whose answer was used. An answer is dropped if
+   * the answer to a later read arrived first.
    */
   #asked = 0;
   #answered = 0;
   #location: string | undefined;
 
   /**
-   * Sets this isolate's location from the first request that has one. Snapshots are requested from the location's cache
-   * object, if there is one.
+   * Sets this isolate's location from the first request that has one. Snapshots are then read from the location's
+   * snapshot cache, if there is one.
    */
   locate(request: HttpRequest): void {
     this.#location ??= coloOf(request.cf);
   }
 
   /**
-   * The view for one request. `enough` returns whether the view answers the request. If it does not (for an unknown
-   * model, for example), or if the view is old, this waits for one refresh, 300 ms or as long as recent refreshes took.
-   * All requests share the refresh.
+   * Returns the view for one request. `enough` returns whether the view is sufficient for the request. If it is not
+   * (for an unknown model, for example), or if the view is old, this waits for one read, 300 ms or as long as recent
+   * reads took. All requests share a read.
    */
   get(
     env: Env,
@@ -190,31 +195,34 @@ class SnapshotCache {
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
-    // A refresh that another request started belongs to that request's context. If that request is cancelled, the
-    // refresh never settles.
+    // A read that another request started belongs to that request's context. If that request is canceled, the read
+    // never
+    // settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (isRecent(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return waitAtMost(refreshed, this.#wait.ms).then(() => this.#view);
   }
 
-  /** The view without a refresh. */
+  /** The view as it is, without a read. */
   get view(): RegistrySnapshot {
     return this.#view;
   }
 
-  /** This isolate found a session silent. The view shows it immediately; the registry's next entry replaces it. */
+  /**
+   * Shows a session as suspected, because this isolate got no answer from it. The registry's next entry replaces this.
+   */
   suspect(session: string, now: number, gone = false): void {
     this.#view.suspect(session, now, gone);
   }
 
-  /** Refreshes the view unless it is younger than `ms`. No request waits for it. */
+  /** Reads the registry unless the view is younger than `ms`. No request waits for it. */
   refreshOlder(env: Env, now: number, ms: number): void {
     if (!isRecent(ms, this.#checkedAt, now)) neverRejects(this.#refresh(env, now, false));
   }
 
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
     const current = this.#refreshing;
-    // If the request that started a refresh was cancelled, the refresh never settles, so a new request starts another.
+    // If the request that started a read was canceled, the read never settles, so a new request starts another.
     if (current !== undefined && isRecent(2 * this.#wait.ms, current.since, now) && (current.fresh || !fresh))
       return current.done;
     const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
@@ -235,7 +243,7 @@ class SnapshotCache {
       this.#view.forgive(now - OWN_SUSPICION_MS);
       this.#checkedAt = Date.now();
     } catch {
-      // The registry object is restarting: the view stays, and the next request asks again.
+      // The registry object is restarting: the view stays, and the next request reads again.
     }
   }
 }
@@ -245,7 +253,7 @@ function source(env: Env, location: string | undefined): SnapshotSource {
   return env.RELAY.getByName(location);
 }
 
-/** One per isolate. */
+/** The copy of this isolate. */
 export const snapshotCache = new SnapshotCache();
 
 function coloOf(cf: unknown): string {

@@ -1,4 +1,4 @@
-/** The model that a name stands for, and its fallbacks. */
+/** Resolves the requested name to a model and its fallbacks. */
 
 import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -10,16 +10,17 @@ import { limitsOfModel } from '../settings/limits-schema.ts';
 export interface FallbackChain {
   /** The model that is tried first. */
   model: string;
-  /** Models that are tried if no node serves it. */
+  /** Models that are tried in this order if no node serves `model`. */
   fallbacks: readonly string[];
 }
 
 const NONE: readonly string[] = [];
 
 /**
- * A key that may use a name may use the model for which the operator lets it stand. A model that a key's own alias
- * names must be on the key's list. @throws ApiError 400 if the body cannot be given another model's name, 403
- * model_not_allowed, 404 as the catalog decides
+ * Returns the chain of a name. A key that may use a name may also use the model for which the operator lets the name
+ * stand. If the name is an alias of the key itself, the model must be on the key's list.
+ * @throws ApiError 400 if the name must be replaced in a body that cannot be changed, 403 model_not_allowed, 404 as the
+ * catalog decides
  */
 export function fallbackChain(
   account: Account,
@@ -31,7 +32,7 @@ export function fallbackChain(
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
-  // A sealed body names the same model: the node that opens it refuses any other.
+  // A sealed body contains the name too, and the node that opens it refuses any other.
   requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
@@ -56,7 +57,7 @@ export function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string)
 
 interface Meaning {
   model: string;
-  /** True if the key or its project defines it, and not the operator. */
+  /** True if the key or its project defines the alias, and not the operator. */
   own: boolean;
 }
 
@@ -66,14 +67,14 @@ function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySetti
 }
 
 /**
- * The name that must be on the key's list. A key's own alias could let any name stand for any model; the operator's
- * aliases are trusted.
+ * Returns the name that must be on the key's list: a key's own alias could let any name stand for any model, but the
+ * operator's aliases are trusted.
  */
 function permitted(account: Account, { name, model, own }: Meaning & { name: string }): string {
   return own || (!mayUseModel(account, name) && mayUseModel(account, model)) ? model : name;
 }
 
-/** Aliases that this account may use, with the models for which they stand. */
+/** Yields the aliases that this account may use, with the models for which they stand. */
 export function* aliasesOf(account: Account, settings: GatewaySettings): Generator<[string, string]> {
   const own = account.routing.flatMap(({ aliases = {} }) => Object.keys(aliases));
   for (const name of new Set([...own, ...settingsIndex(settings).aliases.keys()])) {
@@ -82,7 +83,7 @@ export function* aliasesOf(account: Account, settings: GatewaySettings): Generat
   }
 }
 
-/** A body that was not parsed is not rewritten. */
+/** Returns the error for a name that must be replaced in a body that was not parsed. */
 function cannotRename(name: string, model: string): ApiError {
   const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
   return new ApiError('invalid_request', message, { param: 'model' });

@@ -1,4 +1,7 @@
-/** Chooses the policy of a request: the key's, then its project's, the model's, the installation's, the default. */
+/**
+ * Chooses the policy of a request: that of the key, otherwise of its project, of the model, of the gateway's settings,
+ * or the default.
+ */
 
 import { SHIPPED_POLICIES } from '../../shared/routing/policies/built-in-policies.ts';
 import { RegionShares } from '../../shared/routing/policies/by-region.ts';
@@ -19,7 +22,7 @@ import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, settingsOf } from '../accounts/gateway-settings.ts';
 import { customPolicies, loadedPolicies } from './custom-policies.ts';
 
-/** The names of the shipped policies, then those that an operator added. */
+/** Returns the names of the shipped policies, and then of those that an operator added. */
 export function policyNames(): string[] {
   return [...SHIPPED_POLICIES, ...[...customPolicies, ...loadedPolicies()].map(({ name }) => name)];
 }
@@ -36,7 +39,7 @@ function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
   return weights;
 }
 
-/** The policies of one isolate, which remembers earlier requests separately. */
+/** The policies of one isolate. Each remembers earlier requests separately. */
 export class Policies {
   /** The newest settings that a request had. */
   #settings: GatewaySettings | undefined;
@@ -50,7 +53,10 @@ export class Policies {
     this.#named = new Map(all.map((policy) => [policy.name, policy]));
   }
 
-  /** A plan's shares by region choose first, then the policy within the region. `now`: milliseconds since the epoch. */
+  /**
+   * Returns the policy for a request. If there is a plan of shares by region, it chooses the region, and the policy
+   * chooses within it. `now`: milliseconds since the epoch.
+   */
   for(
     settings: GatewaySettings,
     account: Pick<Account, 'routing'>,
@@ -71,13 +77,14 @@ export class Policies {
   ): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
-    // A model with weights uses them: they count as its policy.
+    // If a model has weights, they count as its policy.
     const ofModel = policy ?? (weights === undefined ? undefined : 'weighted');
     const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
     const own = loadedPolicies();
     const chosen = name === undefined ? own[0] : (own.find((policy) => policy.name === name) ?? this.#named.get(name));
     if (chosen !== undefined) return chosen;
-    // A request that names a conversation goes to the node that has its cache; others go to the least loaded node.
+    // A request that belongs to a conversation goes to the node that has its cache. Other requests go to the least
+    // loaded node.
     return request.session === undefined ? leastLoadPolicy : this.#affinity;
   }
 }

@@ -10,15 +10,15 @@ import { type GatewaySettings, settingsOf } from '../accounts/gateway-settings.t
 import type { HttpRequest } from '../http/http-request.ts';
 
 /**
- * Has its own bound. Response lengths of other keys and models are not used: until a key has a history, the published
- * kinds decide.
+ * Response lengths by key and model, with a maximum number. Lengths of other keys and models are not used: until a key
+ * has a history, the published kinds decide.
  */
 const answers = new LengthPredictor('senders');
 
-/** The key and the model: responses to one key differ in length between models. */
+/** Name of a history: the key and the model, because responses to one key differ in length between models. */
 const senderOf = (model: string, keyId: string): string => `${keyId} ${model}`;
 
-/** The name of its kind. Undefined: the model has none. */
+/** Returns the name of the request's kind. Undefined: the model has no kinds. */
 export function kindAtArrival(
   settings: GatewaySettings,
   { model, inputTokens: input, maxTokens }: RoutedRequest,
@@ -36,13 +36,16 @@ export function kindAtArrival(
 interface Answered {
   model: string;
   keyId: string;
-  /** Id in the endpoint table. */
+  /** Id of the endpoint in the endpoint table. */
   endpoint: number;
   prompt: number;
   completion: number;
 }
 
-/** Called when an engine counted the tokens of a complete response: similar requests are predicted from it. */
+/**
+ * Called when an engine has counted the tokens of a complete response. Lengths of similar requests are predicted from
+ * it.
+ */
 export function learnAnswer({ model, keyId, endpoint, prompt, completion }: Answered): void {
   const path = endpointById(endpoint)?.path ?? '';
   answers.learn({ input: prompt, endpoint: path, sender: senderOf(model, keyId) }, completion);

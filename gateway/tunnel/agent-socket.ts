@@ -13,24 +13,22 @@ import { workerdCrypto } from '../issuer/ed25519.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
 
 /**
- * Bound on the responses that wait in all objects of an isolate. Objects of one class may share an isolate, which has
- * 128 MB.
+ * Maximum bytes of responses that wait in all objects of an isolate. Objects of one class may share an isolate, which
+ * has 128 MB.
  */
 const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
 
 /**
  * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, and at least
- * WINDOW_FLOOR_BYTES. Bound: 48 MiB + 64 KiB per session, after the windows of older sockets have shrunk to their
- * share.
- *
- * Objects are not notified when shares change. Each checks its share when it next reads a message, because an object
- * cannot write to another object's socket. An object that was put to sleep never removes its socket, so a session
- * counts once: its next socket replaces the old one.
+ * WINDOW_FLOOR_BYTES. In total at most 48 MiB + 64 KiB per session, after the windows of older sockets have shrunk to
+ * their share. Objects are not notified when shares change. Each checks its share when it next reads a message, because
+ * an object cannot write to another object's socket. An object that was put to sleep never removes its socket, so a
+ * session counts once: its next socket replaces the old one.
  */
 class WindowBudget {
   readonly #members = new Map<string, object>();
 
-  /** Returns a function that leaves. The session's next socket replaces this one. */
+  /** Adds a session's socket. Returns a function that removes it. The session's next socket replaces this one. */
   join(session: string): () => void {
     const member = {};
     this.#members.set(session, member);
@@ -46,29 +44,29 @@ class WindowBudget {
   }
 }
 
-/** Lives as long as the isolate. */
+/** The budget of this isolate. */
 const isolateWindowBudget = new WindowBudget();
 
 /**
- * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects
- * stay it is only in memory. `idle` has the link's counters while no stream is open, and is absent while a stream is
- * open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent reconnects,
- * and the streams are claimed.
+ * The content of a socket's attachment, which outlives hibernation; the object's memory does not. On a host whose
+ * objects stay it is only in memory. `idle` contains the link's counters while no stream is open, and is absent while a
+ * stream is open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent
+ * reconnects, and the streams are claimed.
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
-  /** Base64url. */
+  /** The session's ticket in base64url. */
   ticket: string;
   /** The host that the agent dialed. */
   audience: string;
-  /** The gateway's name as a gossip peer. */
+  /** The gateway's id as a gossip peer. */
   gateway: string;
   provider: string;
-  /** Hex. */
+  /** The challenge in hex. */
   nonce: string;
   generation: number;
   connectedAt: number;
-  /** The highest frame number that the agent reads; 0: the agent did not state it. */
+  /** The highest frame number that the agent reads; 0: the agent did not report it. */
   reads?: number;
   idle?: LinkState;
 }
@@ -77,9 +75,12 @@ export interface SocketAttachment {
 export interface AgentSocketHost {
   session: string;
   sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
-  /** Shared, so that a session that was cut off for a flood does not get a new allowance with its next socket. */
+  /**
+   * The limits on frames. Shared, so that a session whose socket was closed for a flood does not get a new allowance
+   * with its next socket.
+   */
   meter: FrameMeter;
-  /** The agent does not read what the gateway sends. */
+  /** Called if the agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;
 }
 
@@ -101,20 +102,20 @@ export class AgentSocket {
     this.#payloadSent = restored?.sent ?? 0;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
-      busy: () => false, // workerd does not expose its queue: credit bounds payload, receipts bound the rest.
-      stuck: () => host.stuck(this), // Never called, because `busy` is always false.
+      busy: () => false, // workerd does not show its queue: credit bounds payload, receipts bound the rest
+      stuck: () => host.stuck(this), // never called, because `busy` is always false
       schedule: (flush: () => void) => host.sockets.schedule(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateWindowBudget.window }, host.meter, restored);
   }
 
-  /** The Worker verified the ticket before it reached this object. */
+  /** The ticket, which the Worker verified before the socket reached this object. */
   get ticket(): Ticket {
     const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
     return decodeTicket(bytes, workerdCrypto);
   }
 
-  /** From now on the socket has a share of the isolate's memory. */
+  /** Gives the socket a share of the isolate's memory. */
   activate(session: string): void {
     this.#leave ??= isolateWindowBudget.join(session);
   }
@@ -136,7 +137,7 @@ export class AgentSocket {
     try {
       this.socket.send(message);
     } catch {
-      return; // Already closed: webSocketClose follows, or the watchdog notices the silence.
+      return; // the socket is already closed: webSocketClose follows, or the tick notices that nothing arrives
     }
     const payload = this.link.sent - this.#payloadSent;
     this.#payloadSent = this.link.sent;
@@ -146,7 +147,7 @@ export class AgentSocket {
     if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
   }
 
-  /** PROBED arrived. False if it does not answer the question whether the agent reads. */
+  /** Handles PROBED. False if it does not answer the probe that checks whether the agent reads. */
   confirmed(nonce: number): boolean {
     return this.#receipts.answered(nonce);
   }
@@ -180,13 +181,13 @@ export class AgentSocket {
   close(code: number, reason: string): void {
     this.release();
     try {
-      this.socket.close(code, reason.slice(0, 120)); // A reason above 123 bytes throws.
+      this.socket.close(code, reason.slice(0, 120)); // close() throws if the reason has more than 123 bytes
     } catch {
-      // Already closed.
+      // the socket is already closed
     }
   }
 
-  /** The socket is gone. */
+  /** Removes a socket that is gone from the budget. */
   release(): void {
     this.link.close();
     this.#leave?.();
@@ -195,8 +196,8 @@ export class AgentSocket {
 }
 
 /**
- * Tickets are public. An unauthenticated peer with a ticket may send hello, but must not use up the session's own frame
- * limits.
+ * Reads the first message. Tickets are public: an unauthenticated peer with a ticket may send a hello, but must not use
+ * up the session's own frame limits.
  */
 function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
   if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);

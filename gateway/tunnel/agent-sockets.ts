@@ -11,24 +11,23 @@ import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/socket-headers.ts';
 import { verifyHello } from '../registry/verify-hello.ts';
 import { AgentSocket, type AgentSocketHost, type SocketAttachment } from './agent-socket.ts';
 
-/** Sockets that have not answered the challenge; beyond this the oldest is closed. */
+/** Maximum sockets that have not answered the challenge. Beyond it the oldest is closed. */
 const CHALLENGED_MAX = 64;
 
 interface Events {
-  /** This socket is the session's active one from now on. */
+  /** Called when this socket becomes the session's active one. */
   activated(peer: AgentSocket): void;
-  /** A newer socket replaces the session's socket. */
+  /** Called when a newer socket replaces the session's socket. */
   replaced(): void;
-  /** True if no stream is open. */
+  /** Returns true if no stream is open. */
   idle(): boolean;
-  /** The agent does not read what the gateway sends. */
+  /** Called if the agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;
 }
 
 /**
- * The sockets of one session: those that have not yet proved the session, and the newest one that did.
- *
- * Survives hibernation: the sockets and their attachments (see SocketAttachment).
+ * The sockets of one session: those that have not yet proved the session, and the newest one that did. What survives
+ * hibernation: the sockets and their attachments (see SocketAttachment).
  */
 export class AgentSockets {
   readonly #sockets: ObjectSockets;
@@ -37,7 +36,7 @@ export class AgentSockets {
   readonly #host: AgentSocketHost;
   readonly #all = new Map<ObjectSocket, AgentSocket>();
   #active: AgentSocket | undefined;
-  /** True if the active socket's attachment has its link's counters. */
+  /** True if the active socket's attachment contains its link's counters. */
   #saved = true;
   #lastFrameAt = 0;
 
@@ -81,7 +80,7 @@ export class AgentSockets {
     this.#events.activated(peer);
   }
 
-  /** Challenges an agent. The route has verified its ticket. */
+  /** Accepts a socket and challenges its agent. The route has verified the ticket. */
   accept(request: Request): Response {
     this.#makeRoom();
     const { socket, response } = this.#sockets.accept({ [FRAMES_HEADER]: String(FRAMES_READ) });
@@ -103,7 +102,10 @@ export class AgentSockets {
     return response;
   }
 
-  /** Tickets are public: any holder can open sockets, but only the owner can answer the challenge. */
+  /**
+   * Closes the oldest socket without an answer, if there are too many. Tickets are public: any peer can open sockets,
+   * but only the owner can answer the challenge.
+   */
   #makeRoom(): void {
     const waiting = [...this.#all.values()].filter(({ attachment }) => attachment.phase === 'challenged');
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
@@ -118,7 +120,7 @@ export class AgentSockets {
     const { audience } = peer.attachment;
     const nonce = fromHex(peer.attachment.nonce);
     if (!verifyHello(peer.ticket, { nonce, audience }, hello)) {
-      // A proxy that sets its own Host header makes every honest signature one for another host.
+      // If a proxy sets its own Host header, every honest signature is for another host.
       peer.close(CLOSE_CODES.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
       return;
     }
@@ -133,7 +135,7 @@ export class AgentSockets {
       former.close(CLOSE_CODES.replaced, 'replaced by a newer socket of this session');
       this.#events.replaced();
     }
-    // The welcome is a separate message: an agent reads nothing after the welcome in the same message.
+    // The welcome is a separate message, because an agent reads nothing after the welcome in the same message.
     const { gateway } = peer.attachment;
     peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
     peer.link.open(hello.window);
@@ -151,12 +153,12 @@ export class AgentSockets {
     return true;
   }
 
-  /** A message arrived at this time. */
+  /** Records that a message arrived at this time. */
   heard(now: number): void {
     this.#lastFrameAt = now;
   }
 
-  /** When the active socket last received something, including a heartbeat; milliseconds since the epoch. */
+  /** Returns when the active socket last received something, including a heartbeat; milliseconds since the epoch. */
   heardAt({ socket, attachment }: AgentSocket): number {
     return Math.max(this.#sockets.pingedAt(socket), this.#lastFrameAt, attachment.connectedAt);
   }
@@ -168,7 +170,10 @@ export class AgentSockets {
     this.#active.save(idle);
   }
 
-  /** A message was read. On an idle tunnel it contained late frames of streams that were already over. */
+  /**
+   * Called after a message was read. On an idle tunnel it contained late frames of streams that had already ended, so
+   * the counters are saved again.
+   */
   settle(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
   }

@@ -1,17 +1,20 @@
 import { BATCH_SKEW_MS, type BatchStamp } from '../../shared/batch/batch-signature.ts';
 import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 
-/** Stamps of one session. Two minutes at 160 requests a second; a node asks for batch lines a few times a second. */
+/**
+ * Maximum stamps of one session: two minutes at 160 requests a second. A node asks for batch lines a few times a
+ * second.
+ */
 const REMEMBERED_MAX = 20_000;
 
 /**
- * `stale`: signed too long ago, too far in the future, or before this memory began, which has no record of earlier
- * requests.
+ * Result of a check. `stale`: signed too long ago, too far in the future, or before this memory began, which does not
+ * know earlier requests.
  */
 export type StampVerdict = 'fresh' | 'replayed' | 'stale' | 'full';
 
 /**
- * The session's requests for batch work that have already arrived. In memory only, so a request that was signed before
+ * The session's requests for batch work that have already arrived. Only in memory, so a request that was signed before
  * this object was created counts as stale.
  */
 export class BatchStamps {

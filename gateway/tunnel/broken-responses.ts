@@ -1,18 +1,18 @@
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/attempts/attempt-request.ts';
 import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
 
-/** Failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
+/** Maximum failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
 const BROKEN_ANSWERS_MAX = 256;
 
 interface Broken {
   code: AttemptFailure;
-  /** Bytes of the response that had arrived. */
+  /** Bytes of the response that had arrived before the failure. */
   length: number;
 }
 
-/** Why responses broke off, for Workers that ask for the rest. The engine does not compute them again. */
+/** Remembers why responses were cut, for Workers that ask for the rest. The engine does not compute it again. */
 export class BrokenAnswers {
-  /** Oldest first. */
+  /** Failures by attempt name, oldest first. */
   readonly #answers = new Map<string, Broken>();
 
   add(upstream: OutboundAttempt, code: AttemptFailure): void {

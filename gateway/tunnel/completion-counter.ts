@@ -1,6 +1,6 @@
-/** The longest wait for a completion. Then the queue asks again, because an object that moves loses its listeners. */
+/** Maximum wait for a completion. Then the queue asks again, because an object that moves loses its listeners. */
 const LISTEN_MS = 10_000;
-/** Concurrent listeners: one for each model queue that waits for this node. */
+/** Maximum concurrent listeners: one for each model queue that waits for this node. */
 const LISTENERS_MAX = 64;
 
 /** Counts the requests that the engine has finished, for queues that wait for the next completion. */
@@ -8,7 +8,7 @@ export class CompletionCounter {
   #count = 0;
   readonly #listeners = new Set<() => void>();
 
-  /** Resolves with the count when it differs from `seen`, or after LISTEN_MS. */
+  /** Resolves to the count when it differs from `seen`, or after LISTEN_MS. */
   after(seen: number): Promise<number> {
     if (this.#count !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#count);
     return new Promise((resolve) => {

@@ -8,9 +8,9 @@ import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/socket-headers.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
 
 /**
- * `GET /agent/connect`: passes an agent's socket to the object of its session. A ticket names the session. Tickets are
- * public, so the agent must then prove to the object that the session is its own.
- * @throws ApiError 400, 403, 410, 503; another protocol version is answered with 426.
+ * `GET /agent/connect`: passes an agent's socket to the tunnel object of the session in its ticket. Tickets are public,
+ * so the agent must then prove to the object that it owns the session.
+ * @throws ApiError 400, 403, 410, 503; another protocol version gets 426
  */
 export async function connectAgent(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);

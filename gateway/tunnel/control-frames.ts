@@ -14,13 +14,16 @@ import { PendingProbes } from './pending-probes.ts';
 import type { RegistryNotifier } from './registry-notifier.ts';
 import { ReportedLoad } from './reported-load.ts';
 
-/** An agent decides quickly. After this time the operator sees that the outcome is unknown. */
+/**
+ * Bounds on the wait for an agent's answer to an order. Agents decide quickly. Afterwards the operator sees that the
+ * outcome is unknown.
+ */
 const ANSWER = { leastMs: 10_000, mostMs: 60_000 };
 
-/** Orders to one agent that wait for an answer. */
+/** Maximum orders to one agent that wait for an answer. */
 const WAITING_MAX = 16;
 
-/** Orders to the agent of one tunnel. The answer is JSON, or null if none arrived. */
+/** Orders to the agent of one tunnel that wait for an answer. The answer is JSON, or null if none arrived. */
 class PendingOrders extends PendingReplies<string | null> {
   constructor() {
     super({ max: WAITING_MAX, wait: ANSWER, late: null, unknown: null, patience: waitClock });
@@ -34,7 +37,7 @@ interface ControlFramesOptions {
   outbox: Outbox;
   anomalies: UsageAnomalies;
   waitUntil(work: Promise<void>): void;
-  /** Number of requests that are running at the agent. */
+  /** Returns the number of requests that run at the agent. */
   open(): number;
 }
 
@@ -44,24 +47,24 @@ export class ControlFrames {
   readonly #probes = new PendingProbes();
   readonly #deploys = new PendingOrders();
   readonly #load = new ReportedLoad();
-  /** Cancels the next attempt to store records of the agent's ingress. */
+  /** Cancels the scheduled retry of storing records of the agent's ingress. */
   #postponed: (() => void) | undefined;
 
   constructor(options: ControlFramesOptions) {
     this.#options = options;
   }
 
-  /** The load that the agent last reported for its engine. */
+  /** The load of its engine that the agent last reported; undefined: none. */
   get load(): NodeLoad | undefined {
     return this.#load.current;
   }
 
-  /** Loads of the last hour, oldest first. */
+  /** Returns the loads of the last hour, oldest first. */
   loads(now: number): NodeLoad[] {
     return this.#load.history(now);
   }
 
-  /** @throws WireError */
+  /** @throws WireError if the agent violates the protocol */
   receive(peer: AgentSocket, frame: Frame): void {
     const { registry, outbox } = this.#options;
     switch (frame.type) {
@@ -83,20 +86,20 @@ export class ControlFrames {
         outbox.prefixes.add(frame.of, frame.blocks, Date.now());
         return outbox.schedule();
       default:
-        return; // A repeated hello, or a frame that only gateways send: ignored.
+        return; // a repeated hello, or a frame that only gateways send, is ignored
     }
   }
 
   /**
-   * Agents send LOAD along with responses. Workers get it with their response, all other isolates with the next
-   * snapshot.
+   * Handles a load, which agents send along with responses. Workers get it with their response, all other isolates with
+   * the next snapshot.
    */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
     const news = this.#load.heard(frame, this.#options.open(), Date.now());
     if (news !== undefined) this.#options.registry.live({ load: news });
   }
 
-  /** Stores the usage of the agent's ingress from a time without a gateway. @throws WireError */
+  /** Stores usage that the agent's ingress recorded while it had no gateway. @throws WireError */
   #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
     const { ctx, outbox, anomalies } = this.#options;
     const { provider } = peer.attachment;
@@ -123,24 +126,24 @@ export class ControlFrames {
     });
   }
 
-  /** The agent cannot reach another agent and asks whether this gateway can. */
+  /** Handles a request of the agent, which cannot reach another agent, to check whether this gateway reaches it. */
   #askElsewhere(peer: AgentSocket, nonce: number, session: string): void {
     if (!this.#probes.mayAsk(Date.now())) return peer.link.put({ type: 'probed', nonce, verdict: 'unknown' });
     const { registry, waitUntil } = this.#options;
     waitUntil(registry.probe(session).then((verdict) => peer.link.put({ type: 'probed', nonce, verdict })));
   }
 
-  /** Asks whether the agent responds. */
+  /** Checks whether the agent answers. */
   probe({ link }: AgentSocket): Promise<ProbeVerdict> {
     return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#options.session }));
   }
 
-  /** Resolves with the agent's answer as JSON. Null: the agent did not answer. */
+  /** Sends an order. Resolves to the agent's answer as JSON; null: the agent did not answer. */
   deploy({ link }: AgentSocket, order: Uint8Array): Promise<string | null> {
     return this.#deploys.ask((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
-  /** The socket is gone, and so are the questions that were sent over it. */
+  /** Ends probes and orders that were sent over a socket that is gone. */
   abandon(): void {
     this.#postponed?.();
     this.#postponed = undefined;

@@ -7,7 +7,8 @@ import { verifyOpening } from '../accounts/opening-proof.ts';
 import type { Env } from '../env.ts';
 
 /**
- * Reports that wait for the secret: as many as an agent keeps. The agent repeats further reports on its next socket.
+ * Maximum reports that wait for the secret: as many as an agent keeps. The agent repeats further reports on its next
+ * socket.
  */
 const WAITING_MAX = 10_000;
 
@@ -34,8 +35,8 @@ export class OpeningProofs implements LateReports {
   }
 
   /**
-   * True if the secret is known. Without it no proof can be checked, and a report without a check is neither accepted
-   * nor refused.
+   * True if the secret is known. Without it no proof can be checked, and a report that was not checked is neither
+   * accepted nor refused.
    */
   get ready(): boolean {
     return knownInstallationSecret() !== undefined;
@@ -49,7 +50,10 @@ export class OpeningProofs implements LateReports {
     this.#options.waitUntil(this.#ask(take));
   }
 
-  /** The socket is gone. On its next socket the agent repeats the reports that were not acknowledged. */
+  /**
+   * Drops the waiting reports of a socket that is gone. On its next socket the agent repeats the reports that were not
+   * acknowledged.
+   */
   forget(): void {
     this.#waiting = [];
   }

@@ -3,21 +3,21 @@ import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 
 /**
- * A reachable agent answers within a round trip. The gossip core waits 600 ms (`relayMs`) for a verdict, longer if
- * verdicts arrived later.
+ * Bounds on the wait for an answer. A reachable agent answers within a round trip. The gossip core waits 600 ms
+ * (`relayMs`) for a verdict, longer if earlier verdicts were late.
  */
 const ANSWER = { leastMs: 400, mostMs: 4_000 };
 
-/** Probes that wait for an answer. */
+/** Maximum probes that wait for an answer. */
 const WAITING_MAX = 32;
 
 /**
- * Probes of other sessions per second, requested by one agent. When a cluster falls apart, its agents request one per
- * member.
+ * Maximum probes of other sessions per second that one agent may request. When many members of a cluster fail, its
+ * agents request one per member.
  */
 const PROBES_PER_S = 20;
 
-/** Probes of the agent of one tunnel, and the rate at which that agent may request probes of others. */
+/** Probes of the agent of one tunnel, and the rate at which that agent may request probes of other sessions. */
 export class PendingProbes extends PendingReplies<ProbeVerdict> {
   #second = 0;
   #asked = 0;

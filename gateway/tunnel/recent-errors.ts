@@ -3,18 +3,18 @@ import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts'
 
 const ERRORS_MAX = 20;
 
-/** One attempt that failed at a node: in transit (`code`), or in its engine (`status`). */
+/** An attempt that failed at a node: in transit (`code`), or in its engine (`status`). */
 export interface NodeError {
   /** Milliseconds since the epoch. */
   at: number;
   code: AttemptFailure | 'engine_status';
-  /** The engine's status; 0 if none arrived. */
+  /** HTTP status of the engine; 0 if none arrived. */
   status: number;
-  /** The gateway's id of the request, as in its usage record. */
+  /** The internal id of the request, as in its usage record. */
   request: string;
 }
 
-/** A node's last errors, for operators. Lost with the object's memory; usage records keep what must not be lost. */
+/** A node's last errors, for operators. Lost with the object's memory; usage records contain what must not be lost. */
 export class RecentErrors {
   #errors: NodeError[] = [];
 
@@ -25,7 +25,7 @@ export class RecentErrors {
     if (this.#errors.length > ERRORS_MAX) this.#errors.shift();
   }
 
-  /** Newest first. */
+  /** Returns the errors, newest first. */
   list(): NodeError[] {
     return this.#errors.toReversed();
   }

@@ -8,11 +8,13 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import type { RegistryObject } from '../registry/registry-object.ts';
 import type { AgentSocket } from './agent-socket.ts';
 
-/** Rate at which one session may send records to the registry: a burst of this many, then one per this many ms. */
+/**
+ * Rate at which one session may send records to the registry: a burst of RECORD_BURST, then one per RECORD_EVERY_MS.
+ */
 const RECORD_BURST = 20;
 const RECORD_EVERY_MS = 200;
 
-/** Tries per call, over about three seconds, because the registry object may be moving. */
+/** Attempts per call, over about three seconds, because the registry object may be moving. */
 const ATTEMPTS = 5;
 
 type Registry = ObjectStub<RegistryObject>;
@@ -28,26 +30,24 @@ interface RegistryNotifierOptions {
   session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
-  /** The registry refused the session's record, and the socket is closed. */
+  /** Called if the registry refused the session's record; the socket is then closed. */
   refused(peer: AgentSocket): void;
-  /** The registry did not answer for some seconds. */
+  /** Called if the registry did not answer for some seconds. */
   lost(): void;
 }
 
 /**
- * Reports to the registry what one tunnel observes. Calls are sent sequentially: "closed" must not overtake the
- * previous "opened".
+ * Reports to the registry what one tunnel observes. Calls are sent one after another, because "closed" must not
+ * overtake the previous "opened".
  */
 export class RegistryNotifier {
   readonly #options: RegistryNotifierOptions;
   #queue: Promise<void> = Promise.resolve();
-  /** A record that waits for its turn. A newer record replaces it. */
+  /** A record that waits to be sent. A newer record replaces it. */
   #waiting: { update: RecordUpdate } | undefined;
-  /** Time up to which the allowance for records is spent; at most the burst behind the current time. */
+  /** Time up to which the allowance for records is used; at most the burst before the current time. */
   #pace = 0;
-  /**
-   * The registry knows that the agent is silent: the agent did not acknowledge an opening and has sent nothing since.
-   */
+  /** True if the registry suspects the agent: the agent did not acknowledge an opening and has sent nothing since. */
   #silent = false;
 
   constructor(options: RegistryNotifierOptions) {
@@ -88,7 +88,7 @@ export class RegistryNotifier {
   }
 
   /**
-   * Limits the cost of a flood of records at the registry to a few signatures a second. Of the waiting records only the
+   * Waits so that a flood of records costs the registry only a few signatures a second. Of the waiting records only the
    * newest is sent.
    */
   async #paced(): Promise<void> {
@@ -110,8 +110,8 @@ export class RegistryNotifier {
   }
 
   /**
-   * The agent did not acknowledge an opening. `gone`: there is no socket. If the object lost the socket with its
-   * memory, no event closes it.
+   * Reports that the agent did not acknowledge an opening. `gone`: there is no socket. If the object lost the socket
+   * with its memory, no event closes it.
    */
   silent(gone: boolean): void {
     if (this.#silent) return;
@@ -120,33 +120,39 @@ export class RegistryNotifier {
     this.#send((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
   }
 
-  /** The agent sent something. A suspicion is not final: an agent that sends again gets requests again. */
+  /** Reports that the agent sent something. A suspicion is not final: an agent that sends again gets requests again. */
   heard(): void {
     if (!this.#silent) return;
     this.#silent = false;
     this.#send((registry) => registry.trust(this.#options.session));
   }
 
-  /** The session's socket is gone. Later calls reach the registry after this call. */
+  /** Reports that the session's socket is gone. Later calls reach the registry after this one. */
   closed(): void {
     this.#silent = false;
     this.#waiting = undefined;
     this.#send((registry) => registry.closed(this.#options.session));
   }
 
-  /** Sent out of order with the other calls, and not retried: a lost state is sent again a second later. */
+  /**
+   * Reports live state. Sent concurrently with the other calls, and not retried: a lost state is sent again a second
+   * later.
+   */
   live(news: LiveState): void {
     this.#options.waitUntil(this.#registry.live(this.#options.session, news).catch(() => {}));
   }
 
-  /** Not retried: the count is only a statistic. */
+  /**
+   * Reports that an engine completed an attempt whose request had moved. Not retried, because the count is only a
+   * statistic.
+   */
   double(): void {
     this.#options.waitUntil(this.#registry.double().catch(() => {}));
   }
 
   /**
-   * Probes another session. Asks the registry and not that session's object, because its agent must be the first to
-   * touch an object, and any name would create one.
+   * Checks whether another session answers. The registry is called and not that session's object, because an agent must
+   * be the first to call its object, and any name would create one.
    */
   probe(session: string): Promise<ProbeVerdict> {
     return this.#registry.probe(session).catch(() => 'unknown' as const);

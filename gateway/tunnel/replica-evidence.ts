@@ -1,19 +1,20 @@
 /**
- * What other nodes of the same models observe. Requested only to judge a node with an engine that answers no request.
+ * Reads what other nodes of the same models observe. Requested only to decide about a node whose engine answers no
+ * request.
  */
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 
-/** Nodes that are asked. A few answers are enough, and a model may have a thousand nodes. */
+/** Maximum nodes that are asked. A few answers are enough, and a model may have a thousand nodes. */
 const PEERS_MAX = 8;
-/** Nodes of a model among which peers are chosen. */
+/** Maximum nodes of a model among which peers are chosen. */
 const LISTED_MAX = 100;
-/** Models of the judged node for which peers are chosen. */
+/** Maximum models of the node for which peers are chosen. */
 const MODELS_MAX = 4;
 
-/** Nodes that could not be asked are left out: a missing answer is not evidence. */
+/** Nodes that could not be asked are omitted, because a missing answer is not evidence. */
 export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, session: string): Promise<PeerEvidence[]> {
   const sessions = await replicasOf(env, session);
   const seen = await Promise.all(
@@ -26,7 +27,7 @@ export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, sessio
   return seen.filter((evidence) => evidence !== undefined);
 }
 
-/** Other sessions that serve one of its models and have a tunnel to this gateway. */
+/** Returns other sessions that serve one of the node's models and have a tunnel to this gateway. */
 async function replicasOf({ REGISTRY }: Pick<Env, 'REGISTRY'>, session: string): Promise<string[]> {
   const registry = REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const { nodes: own } = await registry.look({ session, limit: 1 });

@@ -2,7 +2,7 @@ import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/node-load.ts';
 
 const STEP_MS = 10_000;
-/** Steps of one hour: about 20 KiB for each busy node. */
+/** Maximum steps of one hour: about 20 KiB for each busy node. */
 const STEPS_MAX = 360;
 
 /**
@@ -12,7 +12,7 @@ const STEPS_MAX = 360;
 export class LoadHistory {
   #steps: NodeLoad[] = [];
 
-  /** Keeps the last load of each step. */
+  /** Adds a load. Each step keeps its last load. */
   add(load: NodeLoad): void {
     const last = this.#steps.at(-1);
     if (last !== undefined && stepOf(last.at) === stepOf(load.at)) this.#steps.pop();
@@ -20,7 +20,7 @@ export class LoadHistory {
     if (this.#steps.length > STEPS_MAX) this.#steps.shift();
   }
 
-  /** Oldest first; none is older than an hour. */
+  /** Returns loads, oldest first; none is older than an hour. */
   list(now: number): NodeLoad[] {
     return this.#steps.filter(({ at }) => at > now - STEPS_MAX * STEP_MS);
   }
@@ -33,20 +33,20 @@ function stepOf(at: number): number {
 /** Minimum interval between reports of one node's load to the registry. */
 const REPORT_MS = 1_000;
 
-/** The load that the agent last reported for its engine. */
+/** The load of its engine that the agent last reported. */
 export class ReportedLoad {
   readonly #history = new LoadHistory();
   #load: NodeLoad | undefined;
   #reportedAt = Number.NEGATIVE_INFINITY;
-  /** The agent sends it just before the load to which it belongs. */
+  /** Tokens per second, which the agent sends just before the load to which they belong. */
   #rate: number | undefined;
 
-  /** Sent to Workers with their responses. */
+  /** The last load, which is sent to Workers with their responses; undefined: none. */
   get current(): NodeLoad | undefined {
     return this.#load;
   }
 
-  /** Loads of the last hour, oldest first. */
+  /** Returns loads of the last hour, oldest first. */
   history(now: number): NodeLoad[] {
     return this.#history.list(now);
   }
@@ -55,7 +55,10 @@ export class ReportedLoad {
     this.#rate = tokensPerSecond;
   }
 
-  /** Returns the load to report to the registry now. Undefined: a load was reported less than REPORT_MS ago. */
+  /**
+   * Records a load and returns it if it must be reported to the registry now. Undefined: a load was reported less than
+   * REPORT_MS ago.
+   */
   heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
     const tokensPerSecond = this.#rate;
     this.#rate = undefined;

@@ -5,8 +5,8 @@ import type { KeyValue } from '../platform/object-context.ts';
 const KEY = 'hang';
 
 /**
- * Remembers across hibernation that an engine is suspected to hang. Such an engine gets no requests, so its tunnel
- * object soon sleeps; if the object forgot, requests would hang again. Written only on a change.
+ * Stores across hibernation that an engine is suspected to hang. Such an engine gets no requests, so its tunnel object
+ * soon sleeps; if the object forgot the suspicion, requests would hang again. Written only on a change.
  */
 export class HangMemory {
   readonly #kv: KeyValue;
@@ -20,8 +20,9 @@ export class HangMemory {
   }
 
   /**
-   * Returns the state to announce to isolates. @param now the watch's clock, @param wall milliseconds since the epoch,
-   * for other isolates
+   * Stores a suspicion and returns the breaker's state for other isolates.
+   * @param now time of the hang detector's clock
+   * @param wall milliseconds since the epoch
    */
   keep(suspicion: HangSuspicion | undefined, now: number, wall: number): BreakerState {
     if (suspicion === undefined) this.#kv.delete(KEY);

@@ -1,15 +1,15 @@
 import type { KeyValue, ObjectContext } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/storage-health.ts';
 
-/** Stream numbers reserved together: one row is written per this many streams. */
+/** Stream numbers that are reserved together: one row is written per this many streams. */
 const BLOCK = 4096;
 
-/** Numbers made from the time stay below 2^53 for two hundred years. */
+/** Numbers derived from the time stay below 2^53 for two hundred years. */
 const NUMBERS_PER_MS = 1_024;
 
 /**
  * Stream numbers of one session. They never repeat, even after hibernation or a crash, so a late frame of an old stream
- * is never taken for a frame of a new stream. Survives in storage: the end of the reserved block.
+ * is never taken for a frame of a new stream. The end of the reserved block is stored.
  */
 export class StreamIds {
   readonly #kv: KeyValue;
@@ -26,8 +26,9 @@ export class StreamIds {
 
   next(): number {
     if (this.#next >= this.#reserved) {
-      // After a crash, a number that is not on disk would be used again. Numbers made from the time are above all
-      // earlier numbers.
+      // After a crash, a number that is not on disk would be used again. Numbers derived from the time are above all
+      // earlier
+      // numbers.
       if (this.#health.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);

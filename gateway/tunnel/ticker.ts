@@ -3,21 +3,21 @@ import type { Clock } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 
-/** Interval at which deadlines are checked while attempts are open. Nothing ticks on an idle tunnel. */
+/** Interval at which deadlines are checked while attempts are open. On an idle tunnel nothing is checked. */
 const TICK_MS = 250;
 
 interface TickerOptions {
-  /** Ends everything that has passed its deadline. `now`: of `waitClock`. */
+  /** Ends everything that has passed its deadline. `now`: time of `waitClock`. */
   judge(now: number): void;
-  /** Does the work that has no deadline. `now`: of `steadyNow`. */
+  /** Does the work that has no deadline. `now`: time of `steadyNow`. */
   store(now: number): void;
-  /** True if no attempt is open and nothing is left to settle. */
+  /** Returns true if no attempt is open and no usage must be stored. */
   idle(): boolean;
-  /** This was the last tick until the next attempt opens. */
+  /** Called after the last tick before the next attempt opens. */
   rested(): void;
 }
 
-/** The regular ticks of one tunnel while an attempt is open or something is left to settle. */
+/** The regular ticks of one tunnel while an attempt is open or usage must be stored. */
 export class Ticker {
   readonly #options: TickerOptions;
   readonly #rounds = new DeadlineTicker(TICK_MS);

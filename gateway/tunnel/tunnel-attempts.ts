@@ -31,16 +31,16 @@ import type { OpeningProofs } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
 
-/** Request bodies up to this size are read whole: one read instead of a stream. */
+/** Request bodies up to this size are read whole, which is one read and not a stream. */
 const WHOLE_BODY_BYTES = 1024 * 1024;
 
 /**
- * Frames of unknown streams from one socket. After the object is lost, an honest agent sends a few for each of its
- * streams.
+ * Maximum frames of unknown streams from one socket. After an object was lost, an honest agent sends a few for each of
+ * its streams.
  */
 const UNKNOWN_MAX = 50_000;
 
-/** Failures that this side detected and that the agent does not know about; the agent is sent a reset. */
+/** Failures that this side detected and that the agent does not know, so that a reset is sent. */
 const RESET_AT_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
@@ -53,34 +53,34 @@ const KILLED = 'its agent was killed';
 const SUSPECTED: ResultOf<'failure'> = { kind: 'failure', code: 'suspected', message: SUSPECTED_REASON };
 
 interface TunnelAttemptsEvents {
-  /** An attempt is open, or a record is to be stored: `tick` must be called. */
+  /** Called when an attempt is open or a record must be stored; `tick` must then be called regularly. */
   busy(): void;
-  /** The agent did not acknowledge an opening. */
+  /** Called if the agent did not acknowledge an opening. */
   silent(): void;
-  /** The load that the agent last reported for its engine. */
+  /** Returns the load of its engine that the agent last reported. */
   load(): NodeLoad | undefined;
-  /** The engine completed an attempt after its request was also sent to another node. */
+  /** Called if the engine completed an attempt after its request was also sent to another node. */
   double(): void;
-  /** The engine answers no request: call `judge` with what its peers observe. */
+  /** Called if the engine answers no request; then call `judge` with what its peers observe. */
   compare(): void;
-  /** The engine is suspected to hang. Undefined: it answers again. */
+  /** Called if the engine is suspected to hang. Undefined: it answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
-/** All attempts of one tunnel: requested by Workers in three ways, carried by the active socket. */
+/** All attempts of one tunnel. Workers request them in three ways; the active socket carries them. */
 export class TunnelAttempts {
   readonly errors = new RecentErrors();
   readonly completions = new CompletionCounter();
   readonly #attempts: SessionAttempts;
   readonly #calls = new PendingCalls();
-  /** The client disconnects that end an attempt which a Worker fetches. Kept until the attempt is over. */
+  /** The client disconnections that end an attempt which a Worker fetches. Kept until the attempt ends. */
   readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
   readonly #on: TunnelAttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #gpu = new GpuShare();
   readonly #proofs: OpeningProofs;
-  /** The session's agent was killed, and has no socket. */
+  /** True if the session's agent was killed, so that it has no socket. */
   #isOver = false;
 
   constructor(
@@ -109,7 +109,7 @@ export class TunnelAttempts {
     this.#attempts = new SessionAttempts(new UsageSettlement(session, proofs, Date.now), host, suspicion);
   }
 
-  /** True if nothing is open and nothing is left to settle. */
+  /** True if no attempt is open and no usage must be stored. */
   get idle(): boolean {
     return this.#attempts.idle;
   }
@@ -118,12 +118,12 @@ export class TunnelAttempts {
     return this.#attempts.size;
   }
 
-  /** Records that wait and may be stored immediately. */
+  /** Number of records that wait and may be stored immediately. */
   get due(): number {
     return this.#attempts.settlement.due;
   }
 
-  /** A Worker's request over `fetch`: its disconnect is noticed, and its body may stream. */
+  /** Opens an attempt for a Worker's `fetch`: a disconnection is noticed, and the body may stream. */
   async fetch(open: AttemptRequest, request: Request): Promise<Response> {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
@@ -148,7 +148,7 @@ export class TunnelAttempts {
         if (!open.offload || this.#offload === undefined || result.kind !== 'stream' || !mayOffload(result))
           return resolve(encodeResponse(result));
         this.#offload.offer({ upstream, answer: result }, (offered) => {
-          if (offered.kind === 'offloaded') this.#unattend(upstream); // The response notifies its Worker, which reports a disconnect with `leave`.
+          if (offered.kind === 'offloaded') this.#unattend(upstream); // The Worker is notified when the response ends, and reports a disconnection with `leave`.
           resolve(encodeResponse(offered));
         });
       });
@@ -167,9 +167,9 @@ export class TunnelAttempts {
   }
 
   /**
-   * A Worker's small request as a call. `answer` gets the response if it is soon complete. A Worker calls `leave` when
-   * its client disconnects, but a Worker that was ended cannot. So a longer response must be fetched, and is canceled
-   * if no Worker fetches it.
+   * Opens an attempt for a Worker's call with a small request. `answer` gets the response if it is complete soon. A
+   * Worker calls `leave` when its client disconnects, but a Worker that was ended cannot. So a longer response must be
+   * fetched, and is canceled if no Worker fetches it.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
     if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
@@ -177,8 +177,8 @@ export class TunnelAttempts {
   }
 
   /**
-   * Like `call`, in this process. If a stream may be offloaded, its first data must arrive soon, not the whole
-   * response.
+   * Like `call`, for a caller in this process. If a stream may be offloaded, only its first data must arrive soon, not
+   * the whole response.
    */
   callLocally(open: AttemptRequest, body: Uint8Array, tell: (result: LocalCallResult) => void): void {
     if (open.offload !== true || !this.#admits(open)) return this.call(open, body, tell);
@@ -203,7 +203,7 @@ export class TunnelAttempts {
     this.#offload?.leave(attemptName(name));
   }
 
-  /** A claimed attempt was admitted before. */
+  /** True if the attempt may be opened. A claimed attempt was already admitted. */
   #admits(open: AttemptRequest): boolean {
     return open.resume || this.#attempts.admits(open);
   }
@@ -260,13 +260,13 @@ export class TunnelAttempts {
     this.#on.busy();
   }
 
-  /** Returns the attempt of this name that is not over. */
+  /** Returns the attempt of this name if it has not ended. */
   running(name: ReportName): OutboundAttempt | undefined {
     for (const upstream of this.#attempts.values()) if (isNamed(upstream, name)) return upstream;
     return undefined;
   }
 
-  /** Returns the anomalies of the reports since the last call. */
+  /** Returns the anomalies of reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     return this.#attempts.settlement.takeAnomalies();
   }
@@ -276,12 +276,12 @@ export class TunnelAttempts {
     this.#attempts.tick(now);
   }
 
-  /** Judges this node's engine by what its peers observe of their engines. */
+  /** Decides whether this node's engine hangs, by what its peers observe of their engines. */
   judge(peers: readonly PeerEvidence[]): void {
     this.#attempts.judge(peers);
   }
 
-  /** What this node observes of its engine, for the judgment of a peer. */
+  /** Returns what this node observes of its engine, for the decision about a peer. */
   firstBytes(): PeerEvidence {
     return this.#attempts.asPeer();
   }

@@ -30,36 +30,34 @@ import type { TunnelAttempts } from './tunnel-attempts.ts';
 import { createTunnelParts } from './tunnel-parts.ts';
 import type { TunnelUsage } from './tunnel-usage.ts';
 
-/** After this silence an agent with open streams is asked whether it is there. */
+/** An agent with open streams that has sent nothing for this time gets a probe. */
 const QUIET_MS = 5_000;
 /**
- * The agent has this long to answer. The sum with `QUIET_MS` is above the 15 s between heartbeats, because a heartbeat
- * may pass a slow line if the question does not.
+ * Maximum time for the answer to the probe. The sum with `QUIET_MS` is above the 15 s between heartbeats, because on a
+ * slow line a heartbeat may arrive when the probe's answer does not.
  */
 const SIGN_OF_LIFE_MS = 12_000;
 
 /** The current state of one node, as its tunnel object knows it. */
 export interface TunnelStatus {
-  /** Number of requests that are running there. */
+  /** Number of requests that run at the node. */
   open: number;
-  /** When its socket connected; milliseconds since the epoch. */
+  /** When the node's socket connected; milliseconds since the epoch. */
   connectedAt: number;
-  /** Usage records that have not been forwarded yet. */
+  /** Number of usage records that have not been forwarded yet. */
   outbox: number;
-  /** The highest frame number that its agent reads; 0: the agent did not state it. */
+  /** The highest frame number that the agent reads; 0: the agent did not report it. */
   reads: number;
-  /** When the gateway last received something from it, including a heartbeat; milliseconds since the epoch. */
+  /** When the gateway last received something from the agent, including a heartbeat; milliseconds since the epoch. */
   heardAt: number;
   errors: NodeError[];
 }
 
 /**
- * Owns one node session's socket and its streams. The agent is the first to touch the object, so the object is created
- * near the agent.
- *
- * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage
- * records, and whether the engine is suspected to hang. Does not survive: open attempts. The Worker claims them from
- * the next instance.
+ * The tunnel object: it has one session's socket and the streams on it. The agent is the first to call the object, so
+ * that the object is created near the agent. What survives hibernation: the sockets and their attachments (see
+ * SocketAttachment), reserved stream numbers, usage records, and whether the engine is suspected to hang. Open attempts
+ * do not survive; the Worker claims them from the next instance.
  */
 export class TunnelObject extends GatewayObject {
   readonly #session: string;
@@ -69,8 +67,8 @@ export class TunnelObject extends GatewayObject {
   readonly #stamps = new BatchStamps(() => Date.now());
   readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /**
-   * The time of the agent's last sign of life, as of the last tick. Only a change counts, because the machine's clock
-   * may be set.
+   * When the agent last sent something, as of the last tick. Only a change of this time counts, because the machine's
+   * clock may be set.
    */
   #receivedAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {
@@ -84,7 +82,7 @@ export class TunnelObject extends GatewayObject {
   });
   readonly #registry: RegistryNotifier;
   readonly #frames: ControlFrames;
-  /** Defined while a socket is open, on a host that has all objects in one process. */
+  /** Accepts calls of this process. Defined while a socket is open, on a host that has all objects in one process. */
   #callee: LocalTunnel | undefined;
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -124,7 +122,7 @@ export class TunnelObject extends GatewayObject {
   }
 
   /**
-   * A small request with a response that may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass
+   * Runs a small request whose response may arrive whole. `open`: an AttemptRequest as JSON, which costs less to pass
    * than its members.
    */
   attempt(open: string, body: Uint8Array): Promise<EncodedCallResult> {
@@ -140,31 +138,31 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.holds({ requestId, attempt });
   }
 
-  /** For queues: resolves with the number of requests that the engine has finished, when it differs from `seen`. */
+  /** For queues: resolves to the number of requests that the engine has finished, when it differs from `seen`. */
   ended(seen: number): Promise<number> {
     return this.#attempts.completions.after(seen);
   }
 
-  /** The client of an attempt that arrived as a call has disconnected. */
+  /** Reports that the client of an attempt that arrived as a call has disconnected. */
   leave(requestId: string, attempt: number): void {
     this.#attempts.leave({ requestId, attempt });
   }
 
   /**
-   * How long requests at this node wait for their first byte. Used to judge another node with an engine that answers no
-   * request.
+   * Returns how long requests at this node wait for their first byte. Used to decide about another node whose engine
+   * answers no request.
    */
   firstBytes(): PeerEvidence {
     return this.#attempts.firstBytes();
   }
 
-  /** While the registry moves it names no peers; the next tick asks again. */
+  /** While the registry moves, it returns no peers; the next tick asks again. */
   async #compare(): Promise<void> {
     const peers = await comparePeers(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);
   }
 
-  /** The newest usage records of this session. */
+  /** Returns the newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return this.#usage.newest(limit);
   }
@@ -174,7 +172,7 @@ export class TunnelObject extends GatewayObject {
     return this.#stamps.take(stamp);
   }
 
-  /** For operators. Null: no agent is connected. */
+  /** Returns the node's state for operators. Null: no agent is connected. */
   status(): TunnelStatus | null {
     const { active } = this.#sockets;
     if (active === undefined) return null;
@@ -189,7 +187,7 @@ export class TunnelObject extends GatewayObject {
     };
   }
 
-  /** The engine's loads of the last hour, oldest first. Lost with this object's memory. */
+  /** Returns the engine's loads of the last hour, oldest first. They are lost with this object's memory. */
   loads(): NodeLoad[] {
     return this.#frames.loads(Date.now());
   }
@@ -228,7 +226,7 @@ export class TunnelObject extends GatewayObject {
     }
   }
 
-  /** Ends the session: its agent needs a new one. */
+  /** Ends the session, so that its agent creates a new one. */
   end(reason: string): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
@@ -236,13 +234,16 @@ export class TunnelObject extends GatewayObject {
     this.#gone(active);
   }
 
-  /** The agent was killed and will not reconnect. Its attempts fail now instead of after the time for a reconnect. */
+  /**
+   * Called if the agent was killed and will not reconnect. Its attempts fail immediately, without waiting for a
+   * reconnection.
+   */
   agentDied(): void {
     this.end('its agent was killed');
     this.#attempts.abandon();
   }
 
-  /** Probes whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
+  /** Checks whether the agent answers on its tunnel. `unknown`: there is no tunnel. */
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;
     return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
@@ -260,8 +261,8 @@ export class TunnelObject extends GatewayObject {
   }
 
   /**
-   * Sends an order; an empty one only queries the state. Resolves with the agent's answer as JSON. Null: no answer, or
-   * no tunnel.
+   * Sends an order; an empty one only queries the state. Resolves to the agent's answer as JSON. Null: no answer, or no
+   * tunnel.
    */
   deploy(order: Uint8Array): Promise<string | null> {
     const { active } = this.#sockets;
@@ -289,14 +290,14 @@ export class TunnelObject extends GatewayObject {
   #onLost(): void {
     const { active } = this.#sockets;
     if (active === undefined) return;
-    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // The agent reconnects and sends its record again.
+    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // the agent reconnects and sends its record again
     this.#gone(active);
   }
 
   // --- while an attempt is open
   // ---------------------------------------------------------------------------------------
 
-  /** An attempt is open, or usage is to be settled. */
+  /** Starts the ticks, because an attempt is open or usage must be stored. */
   #busy(): void {
     this.#sockets.save(false);
     this.#ticker.begin();
@@ -306,7 +307,10 @@ export class TunnelObject extends GatewayObject {
     return this.#usage.outbox.onAlarm();
   }
 
-  /** A lost connection closes no socket. Without this check its streams would wait until their own timeouts. */
+  /**
+   * Checks whether the agent still sends. A lost connection closes no socket, so without this check its streams would
+   * wait until their own timeouts.
+   */
   #watch(now: number): void {
     const { active } = this.#sockets;
     if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);

@@ -18,11 +18,11 @@ import { TunnelUsage } from './tunnel-usage.ts';
 interface TunnelEvents {
   active(peer: AgentSocket): void;
   gone(peer: AgentSocket): void;
-  /** The registry cannot be reached. */
+  /** Called if the registry cannot be reached. */
   lost(): void;
-  /** An attempt is open, or usage is to be settled. */
+  /** Called when an attempt is open or usage must be stored. */
   busy(): void;
-  /** The engine answers no request: compare it with other nodes. */
+  /** Called if the engine answers no request, to compare it with other nodes. */
   compare(): void;
 }
 

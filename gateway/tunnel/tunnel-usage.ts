@@ -13,15 +13,15 @@ interface TunnelUsageOptions {
   ctx: ObjectContext;
   env: Env;
   attempts: TunnelAttempts;
-  /** Records of these streams are stored: the agent may forget them. */
+  /** Called when the records of these streams are stored, so that the agent may forget them. */
   settled(streams: readonly number[]): void;
 }
 
-/** The usage of requests at one node: from finished attempts to storage, then to limits and reports. */
+/** The usage of requests at one node: from finished attempts to storage, and then to limits and reports. */
 export class TunnelUsage {
   readonly outbox: Outbox;
   readonly anomalies: UsageAnomalies;
-  /** The node's provider, as the last socket stated it. */
+  /** The node's provider, as its last socket reported it. */
   provider = '';
   readonly #options: TunnelUsageOptions;
   readonly #store: UsageStore;
@@ -42,7 +42,7 @@ export class TunnelUsage {
     });
   }
 
-  /** Records that have not been forwarded yet. */
+  /** Number of records that have not been forwarded yet. */
   get waiting(): number {
     return countPendingUsage(this.#options.ctx.storage.sql) + this.#store.waiting;
   }
@@ -52,8 +52,8 @@ export class TunnelUsage {
   }
 
   /**
-   * Called at each tick, or when a statement is full: records that wait longer outlive the garbage collector's young
-   * generation, here and at the agent.
+   * Stores records. Called at each tick, or when a statement is full: records that wait longer outlive the garbage
+   * collector's young generation, here and at the agent.
    */
   store(now: number): void {
     const { attempts, ctx } = this.#options;

@@ -14,8 +14,8 @@ import { usageShardOf } from './usage-row.ts';
 const BUCKET_BYTES = 8;
 
 /**
- * Bounds on digests of token blocks that wait for their records: a node's responses of a few seconds. Beyond them the
- * oldest are dropped.
+ * Maximum digests of token blocks that wait for their records, and their bytes: a node's responses of a few seconds.
+ * Beyond them the oldest are dropped.
  */
 const WAITING_MAX = 1_000;
 const WAITING_MAX_BYTES = 2 * 1024 * 1024;
@@ -25,11 +25,14 @@ const RECORD_WITHIN_MS = 60_000;
 export interface PrefixAnnotation {
   session: string;
   stream: number;
-  /** Base64url, in the order of the prompt. Empty: the engine has no tokenizer. */
+  /** Bucket ids in base64url, in the order of the prompt. Empty: the engine has no tokenizer. */
   buckets: string[];
 }
 
-/** Keyed with the installation's secret: equal ids mean equal blocks, and a reader cannot guess blocks and compare. */
+/**
+ * Computes bucket ids with a key, the installation's secret: equal ids mean equal blocks, and a reader cannot guess
+ * blocks and compare.
+ */
 function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   const buckets: string[] = [];
   for (let at = 0; at + BLOCK_DIGEST_BYTES <= blocks.length; at += BLOCK_DIGEST_BYTES) {
@@ -39,7 +42,7 @@ function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   return buckets;
 }
 
-/** Only in memory: the digests are never stored, and they are lost with the object. */
+/** Digests that wait for their records. Only in memory: they are never stored, and are lost with the object. */
 export class Prefixes {
   readonly #waiting = new Map<number, { blocks: Uint8Array; until: number }>();
   #bytes = 0;
@@ -64,7 +67,8 @@ export class Prefixes {
   }
 
   /**
-   * Adds the buckets to forwarded records of projects that want them. `record` returns the stored record of a stream.
+   * Adds the buckets to forwarded records of projects that enabled them. `record` returns the stored record of a
+   * stream.
    */
   async handOn(
     env: Pick<Env, 'USAGE'>,
@@ -85,7 +89,9 @@ export class Prefixes {
   }
 }
 
-/** An agent may send prefixes for any stream: they are used only if its gateway asked for them. */
+/**
+ * True if the record's project enabled prefix buckets. An agent may send prefixes for any stream, so this is checked.
+ */
 async function wants(secret: string, { receipt }: UsageRecord): Promise<boolean> {
   return (await openIdentity(secret, receiptSealOf(receipt))).prefixes;
 }

@@ -1,8 +1,8 @@
 /**
  * Records requests of known accounts that reached no engine, because they were refused or because the client
- * disconnected while they waited. They are written in batches, and no request waits for that.
- * Identical refusals within a second become one row with their number and the means of their durations, so that a flood
- * of refused requests costs little.
+ * disconnected while they waited. They are written in batches, and no request waits for it. Identical refusals within a
+ * second become one row with their number and the means of their durations, so that a flood of refused requests costs
+ * little.
  */
 
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
@@ -16,14 +16,19 @@ import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
 /** Interval between writes. */
 const WRITE_INTERVAL_MS = 1_000;
-/** After this, a write is overdue and another one starts: it may have ended with the request in which it ran. */
+/** After this time a write is overdue and another one starts: it may have ended with the request in which it ran. */
 const OVERDUE_MS = 5_000;
-/** Rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number. */
+/**
+ * Maximum rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number.
+ */
 const WAITING_MAX = 1_000;
 
 type Context = { waitUntil(work: Promise<unknown>): void };
 
-/** One writer, so that rows are written together. Each write runs in the context of one request. */
+/**
+ * The writer of this isolate. There is one, so that rows are written together. Each write runs in the context of one
+ * request.
+ */
 export class RefusalWriter {
   readonly #waiting = new Map<string, UsageRow>();
   #missed = 0;
@@ -59,7 +64,7 @@ export class RefusalWriter {
         try {
           await env.USAGE.getByName(shard).add(rows);
         } catch {
-          // Sent with the next batch; a repeated row counts once.
+          // The rows are sent with the next batch; a repeated row counts once.
           for (const row of rows) this.#wait(String(row.stream), row);
         }
       }),
@@ -68,8 +73,8 @@ export class RefusalWriter {
 }
 
 /**
- * `into` then also counts `row`. Totals multiply durations by `times`; with the first row's durations, one request that
- * waited long would count as many.
+ * Adds `row` to `into`. Totals multiply durations by `times`, so `into` gets the means: with the first row's durations,
+ * one request that waited long would count as many.
  */
 function merge(into: UsageRow, row: UsageRow): void {
   const times = (into.times ?? 1) + 1;
@@ -88,8 +93,8 @@ function rounded(row: UsageRow): UsageRow {
 const ofIsolate = new RefusalWriter();
 
 /**
- * `error` ended the request, after `queuedMs` in queues. Nothing is recorded for unauthenticated clients, for accounts
- * that opted out, or if an engine's record covers it.
+ * Records that `error` ended the request, after `queuedMs` in queues. Nothing is recorded for unauthenticated clients,
+ * for accounts that opted out, or if an engine's record contains the request.
  */
 export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
   if (!reachedNobody(error)) return;
@@ -99,8 +104,8 @@ export function recordRefusal(sighting: LoggedRequest, error: unknown, queuedMs:
 }
 
 /**
- * The record in case the client disconnects while its request waits for a node; `abandonedRow` completes it if that
- * happens.
+ * Returns the record for the case that the client disconnects while its request waits for a node; `abandonedRow` then
+ * completes it.
  */
 export function abandonedRowDraft(sighting: LoggedRequest): UsageRow | undefined {
   const row = rowOf(sighting, { code: LEFT_ERROR, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
@@ -112,7 +117,7 @@ export function abandonedRow(row: UsageRow, queuedMs: number, now: number): Usag
   return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
 }
 
-/** False if an attempt may have reached its engine: it has its own record. */
+/** True if no attempt reached an engine. If one may have, it has its own record. */
 function reachedNobody(error: unknown): boolean {
   const cause = error instanceof ApiError ? error.cause : error;
   return !(cause instanceof AttemptError) || endsBeforeEngine(cause.code);

@@ -1,6 +1,6 @@
 /**
- * Rows per call. The workload trace has one line per request of the projects that enabled it, oldest hour first, read
- * at the pace of the reader.
+ * Exports the workload trace: one line per request of the projects that enabled it, oldest hour first, read at the pace
+ * of the reader.
  */
 import type { Env } from '../env.ts';
 import { csvHead, type TraceQuestion } from './trace-line.ts';

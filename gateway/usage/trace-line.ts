@@ -1,20 +1,20 @@
-/** The line of one request in the workload trace. */
+/** Formats the line of one request in the workload trace. */
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling-parameters.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { UsageRow } from './usage-row.ts';
 
-/** 64 bits: enough to distinguish users, and not reversible. */
+/** Characters of a pseudonym, 64 bits: enough to distinguish users, and not reversible. */
 const PSEUDONYM_CHARS = 16;
 
 export interface TraceQuestion {
-  /** Milliseconds since the epoch; `to` is excluded. */
+  /** The window in milliseconds since the epoch; `to` is excluded. */
   from: number;
   to: number;
   format: 'ndjson' | 'csv';
-  /** The installation's secret: without it a pseudonym cannot be resolved. */
+  /** The installation's secret. Without it a pseudonym cannot be resolved. */
   secret: string;
-  /** Models with names that are replaced by pseudonyms. */
+  /** Models whose names are replaced by pseudonyms. */
   privateModels: ReadonlySet<string>;
 }
 
@@ -25,7 +25,7 @@ interface TraceLine extends Record<SamplingName, number | null> {
   key: string;
   endpoint: string;
   streamed: boolean;
-  /** Null, like the times: unknown, because the gateway was restarted meanwhile. */
+  /** HTTP status. Null, like the times, if it is unknown because the gateway was restarted meanwhile. */
   status: number | null;
   input_tokens: number;
   output_tokens: number;
@@ -34,20 +34,20 @@ interface TraceLine extends Record<SamplingName, number | null> {
   queue_ms: number;
   first_token_ms: number | null;
   total_ms: number | null;
-  /** 0: no engine received the request. */
+  /** Number of the attempt; 0: no engine received the request. */
   attempt: number;
-  /** Why no engine received it. */
+  /** Why no engine received the request; null: one did. */
   error: string | null;
-  /** Number of identical requests that were refused within a second: they are one line. */
+  /** Number of identical requests that were refused within a second, which are one line. */
   requests: number;
   aborted: boolean;
   estimated: boolean;
   provider: string;
-  /** In the order of the prompt. Null: not reported. Empty: the engine has no tokenizer. */
+  /** Bucket ids in the order of the prompt. Null: not reported. Empty: the engine has no tokenizer. */
   prefix_buckets: readonly string[] | null;
 }
 
-/** Includes the line feed. */
+/** Formats a row as a line that includes the line feed. */
 export function traceLine(row: UsageRow, question: TraceQuestion): string {
   const line = lineOf(row, question);
   return `${question.format === 'csv' ? csvLine(line) : JSON.stringify(line)}\n`;
@@ -81,7 +81,10 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
   };
 }
 
-/** Like HMAC: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
+/**
+ * Computes the pseudonym of an id. As safe as an HMAC: the secret is 256 random bits of fixed length, and the id cannot
+ * be extended past its end.
+ */
 function pseudonym(secret: string, kind: string, id: string): string {
   if (id === '') return '';
   const inner = sha256Hex(`otela-trace-1\n${secret}\n${kind}\n${id}`);
@@ -115,12 +118,15 @@ const NO_ATTEMPT: UsageRow = {
   traced: false,
 };
 
-/** The first line of a CSV file. */
+/** Returns the first line of a CSV file. */
 export function csvHead(question: TraceQuestion): string {
   return `${Object.keys(lineOf(NO_ATTEMPT, question)).join(',')}\n`;
 }
 
-/** RFC 4180. A model's name may contain text that a spreadsheet would run as a formula. */
+/**
+ * Formats a line (RFC 4180). Formulas are disabled, because a model's name may contain text that a spreadsheet would
+ * run.
+ */
 function csvLine(line: TraceLine): string {
   return Object.values(line)
     .map((value) => {

@@ -15,7 +15,7 @@ import { metricsReporter } from '../observe/request-log.ts';
  */
 export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future';
 
-/** At most one line per session in this time: a hostile node must not fill the log. */
+/** At most one log line per session in this time, so that a hostile node cannot fill the log. */
 const LOG_EVERY_MS = 60_000;
 
 interface Context {
@@ -26,7 +26,7 @@ export class UsageAnomalies {
   readonly #session: string;
   readonly #env: Env;
   readonly #ctx: Context;
-  /** Counts since the last line in the log. */
+  /** Counts since the last log line. */
   readonly #unlogged = new Map<UsageAnomaly, number>();
   #loggedAt = Number.NEGATIVE_INFINITY;
 

@@ -1,21 +1,22 @@
 import type { Sampling } from '../../shared/openai/sampling-parameters.ts';
 
-/** Session of requests that no engine received: they have no node. */
+/** Session of requests that no engine received, which have no node. */
 export const NO_SESSION = '';
 
 /**
- * The record of one attempt that reached an engine, or of a request that reached none. Never a prompt or a response.
+ * The usage record of one attempt that reached an engine, or of a request that reached none. It never contains a prompt
+ * or a response.
  */
 export interface UsageRow {
   /**
-   * The node, and the attempt's stream there; together they name the row. NO_SESSION and a random number if no engine
-   * received it.
+   * The node's session, and the attempt's stream there; together they name the row. NO_SESSION and a random number if
+   * no engine received the request.
    */
   session: string;
   stream: number;
-  /** The stream of an estimate that this row replaces. */
+  /** Stream of an estimate that this row replaces. */
   replaces?: number;
-  /** Milliseconds since the epoch. */
+  /** When the attempt ended; milliseconds since the epoch. */
   at: number;
   request: string;
   attempt: number;
@@ -24,19 +25,21 @@ export interface UsageRow {
   user: string;
   project: string;
   model: string;
-  /** Id in the endpoint table. */
+  /** Id of the endpoint in the endpoint table. */
   endpoint: number;
   streamed: boolean;
   /**
-   * The engine's status; 0 if none arrived; null if unknown, because the gateway was restarted meanwhile. If no engine
-   * received the request, the gateway's status. Unknown does not count as a failure.
+   * HTTP status of the engine; 0 if none arrived; null if unknown, because the gateway was restarted meanwhile. If no
+   * engine received the request, the gateway's status. An unknown status does not count as a failure.
    */
   status: number | null;
   prompt: number;
   completion: number;
   cached: number;
   reasoning: number;
-  /** Milliseconds since the attempt was opened; 0 if no data arrived; null if unknown, like `status`. */
+  /**
+   * Milliseconds from the attempt's opening to its first data; 0 if no data arrived; null if unknown, like `status`.
+   */
   firstMs: number | null;
   totalMs: number | null;
   aborted: boolean;
@@ -47,11 +50,11 @@ export interface UsageRow {
   sampling?: Sampling;
   /** Name of the kind that was predicted when the request arrived. Absent: its model had no kinds. */
   kind?: string;
-  /** Milliseconds from the admission of the request until this attempt was opened: queues and earlier attempts. */
+  /** Milliseconds from the admission of the request until this attempt was opened: in queues and earlier attempts. */
   queueMs?: number;
-  /** Ids of the blocks of 16 tokens with which its prompt begins. Empty: the engine has no tokenizer. */
+  /** Ids of the blocks of 16 tokens with which the prompt begins. Empty: the engine has no tokenizer. */
   buckets?: string[];
-  /** Why no engine received it: the code of the gateway's error. */
+  /** Why no engine received the request: the code of the gateway's error. */
   error?: string;
   /**
    * How many identical requests were refused within a second; `totalMs` and `queueMs` are then their means. Absent:
@@ -63,20 +66,20 @@ export interface UsageRow {
 
 const HOUR_MS = 60 * 60_000;
 
-/** The object that stores the usage of a time: one per hour, UTC. */
+/** Returns the name of the usage object for a time: one per hour, UTC. */
 export function usageShardOf(at: number): string {
   return new Date(Math.floor(at / HOUR_MS) * HOUR_MS).toISOString().slice(0, 13);
 }
 
 export const HOURS_PER_DAY = 24;
 
-/** The shards of a day such as `2026-11-20`, UTC. */
+/** Returns the usage objects' names of a day such as `2026-11-20`, UTC. */
 export function shardsOf(day: string): string[] {
   const from = Date.parse(`${day}T00:00:00Z`);
   return shardsBetween(from, from + HOURS_PER_DAY * HOUR_MS - 1);
 }
 
-/** Shards from one time to another, oldest first. */
+/** Returns the usage objects' names from one time to another, oldest first. */
 export function shardsBetween(from: number, to: number): string[] {
   const shards: string[] = [];
   for (let at = Math.floor(from / HOUR_MS) * HOUR_MS; at <= to; at += HOUR_MS) shards.push(usageShardOf(at));

@@ -23,13 +23,13 @@ export const usageTotals = sqliteTable(
     completion: integer('completion_tokens').notNull(),
     cached: integer('cached_tokens').notNull(),
     reasoning: integer('reasoning_tokens').notNull(),
-    /** Requests with a first token. The next two sums are over these. */
+    /** Number of requests with a first token. The next two sums are over these requests. */
     firstTokens: integer('first_tokens').notNull().default(0),
     /** Sum of milliseconds to the first token as the client saw it, including waits in queues. */
     firstTokenMs: integer('first_token_ms').notNull(),
-    /** The same from the moment when the node received the request. */
+    /** The same sum, measured from the moment when the node received the request. */
     engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
-    /** Sum of milliseconds over all requests. */
+    /** Sum of milliseconds in queues over all requests. */
     queueMs: integer('queue_ms').notNull().default(0),
     /** Number of requests in `totalMs`: without lines of batches, and without attempts of unknown duration. */
     timed: integer('timed').notNull().default(0),
@@ -42,7 +42,7 @@ export const usageTotals = sqliteTable(
   ],
 );
 
-/** Batches of totals that were added: a repeated batch changes nothing. */
+/** Batches of totals that were added. A repeated batch changes nothing. */
 export const usageBatches = sqliteTable(
   'usage_batches',
   {

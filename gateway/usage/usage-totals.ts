@@ -1,4 +1,6 @@
-/** Totals in D1, by day, project, user, key, model and provider. Rows are added in batches; each batch counts once. */
+/**
+ * Usage totals in D1 by day, project, user, key, model and provider. Rows are added in batches; each batch counts once.
+ */
 import { eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
@@ -24,7 +26,7 @@ const COUNTERS = [
   'totalMs',
 ] as const;
 
-/** The total of one row; `sign` −1 subtracts it again. */
+/** Returns the total of one row; `sign` −1 subtracts it again. */
 export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
   const { project, user, key, model, provider } = row;
   const times = row.times ?? 1;
@@ -64,7 +66,7 @@ export function readTotal(text: string): UsageTotal {
   return { ...total, timed: total.timed ?? total.requests };
 }
 
-/** Sums stop at the largest integer that JavaScript counts exactly: a larger one would be read back wrong. */
+/** Maximum of a sum: JavaScript could not read a larger integer back exactly. */
 const SUM_MAX = Number.MAX_SAFE_INTEGER;
 
 export function addTotal(to: UsageTotal, more: UsageTotal): void {
@@ -75,12 +77,12 @@ export function totalKey({ day, project, user, key, model, provider }: UsageTota
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
-/** Totals per statement: D1 binds 100 values per statement, and each total has 20. */
+/** Totals per statement: D1 binds at most 100 values, and each total has 20. */
 const PER_STATEMENT = 5;
 
 /**
- * Adds `totals` unless this batch of this shard was already added. Rejects if D1 does not answer; then it must be
- * called again.
+ * Adds `totals`, unless this batch of this shard (hour) was already added. Rejects if D1 does not answer; then call it
+ * again.
  */
 export async function addToTotals(
   env: Pick<Env, 'DB'>,
@@ -110,17 +112,17 @@ export async function addToTotals(
         }),
     );
   }
-  // Its primary key makes the whole batch fail if it was sent twice concurrently.
+  // The primary key makes the whole batch fail if it is sent twice concurrently.
   await db.batch([db.insert(usageBatches).values({ shard, batch }), ...statements]);
   await db.delete(usageBatches).where(sql`shard = ${shard} AND batch < ${batch}`);
 }
 
-/** Deletes the batch numbers of a shard that no longer exists. */
+/** Deletes the batch numbers of a shard (hour) that no longer exists. */
 export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promise<void> {
   await database(env).delete(usageBatches).where(eq(usageBatches.shard, shard));
 }
 
-/** Removes the user from the totals of a day: sums of projects and providers stay the same. Atomic. */
+/** Removes a user from the totals of a day. Sums of projects and providers stay the same. Atomic. */
 export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
   const columns = COUNTERS.map((name) => usageTotals[name].name);
   const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);
@@ -128,7 +130,7 @@ export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string):
   const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
     SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
     GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
-  // Not with drizzle: its batches accept only statements that it built.
+  // Not with drizzle, whose batches accept only statements that it built.
   const said = [fold, 'DELETE FROM usage_totals WHERE user = ?1 AND day = ?2'];
   await env.DB.batch(said.map((text) => env.DB.prepare(text).bind(user, day)));
 }

@@ -2,12 +2,15 @@ import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
 import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
-/** The last output of engines, for operators and the node's provider. */
-
 const RETENTION_MS = 7 * 24 * 60 * 60_000;
-/** Bounds the logs to 250 MiB. Logs of normal ends are dropped first, then the oldest of the provider with the most. */
+/**
+ * Maximum logs, 250 MiB in total. Logs of normal ends are dropped first, then the oldest of the provider with the most.
+ */
 const TAILS_MAX = 1_000;
-/** Ends that a job or a person intended. A cluster has thousands a day, and people look for logs of failures. */
+/**
+ * Causes of ends that a job or a person intended. A cluster has thousands of them a day, while people look for logs of
+ * failures.
+ */
 const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
   'drained',
   'cancelled',
@@ -17,15 +20,15 @@ const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
   'evicted',
 ]);
 /**
- * Minimum interval between two logs of a session. A session fails once; a session that keeps writing is broken, and
- * each write has 256 KiB.
+ * Minimum interval between two logs of a session. An engine fails once, so an agent that keeps sending logs is broken,
+ * and each log may have 256 KiB.
  */
 const LOG_INTERVAL_MS = 10_000;
 
 export interface LogTail {
   session: string;
   provider: string;
-  /** Milliseconds since 1970. */
+  /** When the log was stored; milliseconds since the epoch. */
   at: number;
   text: string;
 }
@@ -34,7 +37,7 @@ export class LogTails {
   readonly #sql: Sql;
   readonly #max: number;
 
-  /** Uses the same storage as NodeEventLog, because its table contains why sessions ended. */
+  /** Uses the storage of NodeEventLog, because its table contains why sessions ended. */
   constructor({ sql }: ObjectStorage, max = TAILS_MAX) {
     this.#sql = sql;
     this.#max = max;
@@ -43,7 +46,10 @@ export class LogTails {
     );
   }
 
-  /** Replaces the session's previous log. False: the previous log was stored a moment ago. */
+  /**
+   * Stores a log in place of the session's previous one. False: the previous one was stored less than LOG_INTERVAL_MS
+   * ago.
+   */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
     if (before !== undefined && isRecent(LOG_INTERVAL_MS, before, at)) return false;
@@ -92,7 +98,7 @@ export class LogTails {
         seen.set(kind, nth);
         return { session, isNormal, nth };
       });
-    // The sort is stable: of equal logs the older one is later and is dropped.
+    // The sort is stable: of equal logs the older one comes later and is dropped.
     ranked.sort((a, b) => Number(a.isNormal) - Number(b.isNormal) || a.nth - b.nth);
     return ranked.slice(-count).map(({ session }) => session);
   }

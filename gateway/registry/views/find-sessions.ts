@@ -2,14 +2,14 @@ import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { LiveState } from '../../../shared/routing/node-load.ts';
 import type { SessionTable } from '../session-table.ts';
 
-/** A filter for sessions; undefined: any. */
+/** A filter for sessions. Undefined members are not checked. */
 export interface SessionLookup {
   session?: string | undefined;
   provider?: string | undefined;
   state?: string | undefined;
   /** A model that the session serves or is loading. */
   model?: string | undefined;
-  /** Only sessions after this one. */
+  /** Only sessions whose id is after this one. */
   after?: string | undefined;
   limit: number;
 }
@@ -19,7 +19,7 @@ export interface SessionPage {
   more: boolean;
 }
 
-/** A page of sessions, ordered by name. */
+/** Returns a page of sessions, ordered by id. */
 export function lookUpSessions(
   sessions: Pick<SessionTable, 'entries' | 'get' | 'store'>,
   wanted: SessionLookup,

@@ -4,7 +4,7 @@ import type { Background } from '../../platform/object-context.ts';
 import { type RegistrySnapshot, snapshotCache } from '../snapshot.ts';
 
 /**
- * The view with the list of issuers. A view that lacks `wanted` is refreshed first.
+ * Returns the view with the list of issuers. If the view lacks `wanted`, it is read again first.
  * @throws ApiError 503 until the registry has returned the list of issuers
  */
 export async function issuersView(env: Env, ctx: Background, wanted?: string): Promise<RegistrySnapshot> {

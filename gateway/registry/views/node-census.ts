@@ -4,11 +4,11 @@ import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
 import type { RegistryCounters } from '../registry-counters.ts';
 import type { SessionTable } from '../session-table.ts';
 
-/** Bounds the models that are counted separately. In a larger registry only the first ones are. */
+/** Maximum models that are counted separately. In a larger registry only the first ones are. */
 const MODELS_MAX = 500;
 /**
- * Bounds the agent versions that are counted separately; a fleet has one or two. Further versions and malformed ones
- * count as `other`.
+ * Maximum agent versions that are counted separately. Usually there are one or two; further and malformed ones count as
+ * `other`.
  */
 const VERSIONS_MAX = 20;
 
@@ -20,12 +20,12 @@ export interface NodeCensus {
   suspected: number;
   tunnels: number;
   breakers: Record<'closed' | 'open' | 'half-open', number>;
-  /** Sums over engines that reported within seconds; `open`: requests of this gateway on those nodes. */
+  /** Sums over engines that reported within seconds. `open`: requests of this gateway on those nodes. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<NodeState, number>)[];
-  /** Sessions that are not LEFT, by their agent's version. */
+  /** Number of sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;
-  /** When models end according to the catalog, in seconds since 1970. */
+  /** When models are retired according to the catalog, in seconds since 1970. */
   sunsets: Record<string, number>;
   /** Models that the catalog marks as always on. */
   alwaysOn: string[];
@@ -80,13 +80,13 @@ export function takeCensus(
   };
 }
 
-/** Agents report their own version, so it is not used as a label unless it is valid. */
+/** Returns the label of a version. Agents report their version themselves, so only a valid one becomes a label. */
 function versionLabel(version: string, known: ReadonlyMap<string, number>): string {
   if (known.has(version)) return version;
   return isVersion(version) && known.size < VERSIONS_MAX ? version : 'other';
 }
 
-/** Undefined: the node neither serves the model nor loads it. */
+/** Returns the model's state at a node. Undefined: the node neither serves the model nor loads it. */
 function stateOf(
   { state, suspected, connected }: RegistryEntry,
   model: RegistryEntry['models'][number]['state'],

@@ -1,4 +1,4 @@
-/** The history of nodes: joins and losses, also those while no dashboard was open. */
+/** The history of nodes: joins and losses, including those while no dashboard was open. */
 import { DEPARTURE_CAUSES, type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../../platform/object-context.ts';
@@ -8,37 +8,38 @@ import { telemetrySink } from '../../platform/telemetry-sink.ts';
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 type NodeEvent = (typeof NODE_EVENTS)[number];
 
-/** Bounds the stored events; the oldest are dropped first. */
+/** Maximum stored events; the oldest are dropped first. */
 const EVENTS_MAX = 20_000;
 /**
- * Bounds the events of one provider. Sessions that keep joining and leaving displace only events of the same provider.
+ * Maximum stored events of one provider, so that sessions that keep joining and leaving displace only events of the
+ * same provider.
  */
 const OF_PROVIDER_MAX = 2_000;
 const RETENTION_MS = 30 * 24 * 60 * 60_000;
-/** Bounds the events that wait in memory while storage fails; the oldest are dropped. */
+/** Maximum events that wait in memory while storage fails; the oldest are dropped. */
 const WAITING_MAX = 1_000;
 /** Old events are deleted once per this many events, so that an event is normally one write. */
 const TRIM_EVERY = 256;
 /**
- * A session's next suspicion within this time is not stored: a session that is repeatedly lost and found would displace
- * all other events.
+ * A session's next suspicion within this time is not stored. Otherwise a session that is repeatedly suspected and found
+ * would displace all other events.
  */
 const SUSPICION_INTERVAL_MS = 60_000;
-/** Bounds the sessions with a remembered suspicion (for SUSPICION_INTERVAL_MS). */
+/** Maximum sessions whose last suspicion is remembered for SUSPICION_INTERVAL_MS. */
 const SUSPECTED_MAX = 10_000;
 
 export interface HistoryEvent {
-  /** Grows with time. */
+  /** Id of the event, which grows with time. */
   id: number;
   /** Milliseconds since the epoch, by this gateway's clock. */
   at: number;
   session: string;
-  /** Slurm's name for the machine; null: the agent did not report it. */
+  /** Name of the machine, as Slurm calls it; null: the agent did not report it. */
   node: string | null;
   provider: string;
   cluster: string;
   event: NodeEvent;
-  /** For `down` and `left`: the agent's reason, or that of the eviction. For `suspected`: the observation. */
+  /** For `down` and `left`: the reason of the agent or of the eviction. For `suspected`: what was observed. */
   reason: string | null;
 }
 
@@ -46,12 +47,12 @@ export interface HistoryQuery {
   provider?: string | undefined;
   session?: string | undefined;
   event?: NodeEvent | undefined;
-  /** Only events older than the event with this id. */
+  /** Only events that are older than the event with this id. */
   after?: number | undefined;
   limit: number;
 }
 
-/** The events that lead from `before` to `now` of one session, in order. Pure. */
+/** Returns the events between two states of one session, in order. Pure. */
 function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
   const was = before?.state ?? 'LEFT';
   const is = now?.state ?? 'LEFT';
@@ -67,7 +68,7 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
-/** The entry of a node that is DOWN or LEFT contains the reason. */
+/** Returns the reason of an event. The entry of a node that is DOWN or LEFT contains it. */
 function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
   switch (event) {
     case 'down':
@@ -81,7 +82,7 @@ function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string |
   }
 }
 
-/** The event log of one registry object, in its SQLite. It outlives the object and every session in it. */
+/** The event log of one registry object, in its SQLite database. It outlives the object and every session in it. */
 export class NodeEventLog {
   readonly #sql: Sql;
   #untrimmed = 0;
@@ -89,8 +90,8 @@ export class NodeEventLog {
   /** Nodes that left since this object woke, by cause. */
   readonly departures: Record<DepartureCause, number>;
   /**
-   * By session, the latest at the end. `until`: no further suspicion is stored before this time. `told`: the last
-   * suspicion was stored.
+   * Recent suspicions by session, the latest at the end. `until`: no further suspicion is stored before this time.
+   * `told`: the last suspicion was stored.
    */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
@@ -105,7 +106,8 @@ export class NodeEventLog {
   }
 
   /**
-   * A session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown any more.
+   * Records that a session is shown differently. `before` undefined: it was not shown; `now` undefined: it is not shown
+   * any more.
    */
   changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
     const entry = now ?? before;
@@ -118,7 +120,7 @@ export class NodeEventLog {
     }
   }
 
-  /** Prints one line to the log, next to the lines of requests, and counts the cause. */
+  /** Logs that a node left, next to the log lines of requests, and counts the cause. */
   #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
     const cause = departureCause(reason);
     this.departures[cause]++;
@@ -129,7 +131,8 @@ export class NodeEventLog {
   }
 
   /**
-   * A session's suspicions are stored at most once a minute. The event `trusted` is stored only if the suspicion was.
+   * True if the event should not be stored: a session's suspicions are stored at most once a minute, and `trusted` only
+   * if the suspicion was.
    */
   #isNoise(session: string, event: NodeEvent, at: number): boolean {
     const known = this.#suspected.get(session);
@@ -161,7 +164,7 @@ export class NodeEventLog {
     if (this.#untrimmed >= TRIM_EVERY) this.sweep(now);
   }
 
-  /** Newest first. Returns one more than `limit` if there are more. */
+  /** Returns events, newest first, and one more than `limit` if there are more. */
   list({ provider, session, event, after, limit }: HistoryQuery): HistoryEvent[] {
     const conditions: [string, string | number | undefined][] = [
       ['provider = ?', provider],
@@ -183,12 +186,12 @@ export class NodeEventLog {
   sweep(now: number): void {
     this.#untrimmed = 0;
     this.#sql.exec('DELETE FROM history WHERE at <= ?', now - RETENTION_MS);
-    // Both queries scan the index or the keys once, over the kept rows.
+    // Each query scans the index or the keys once, over the kept rows.
     this.#sql.exec(
       'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
       OF_PROVIDER_MAX,
     );
-    // By number of rows, not by id, because the limit per provider has deleted rows in between.
+    // The limit is by number of rows and not by id, because the limit per provider has deleted rows in between.
     this.#sql.exec(
       'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
       EVENTS_MAX,

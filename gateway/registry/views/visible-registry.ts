@@ -1,4 +1,4 @@
-/** The registry without the models that the catalog hides from a reader. */
+/** Returns the registry without the models that the catalog hides from a reader. */
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { ModelNodes, NodeIndex } from '../../../shared/routing/node-index.ts';
 import type { ViewedNodes } from '../../../shared/routing/registry-view.ts';
@@ -12,7 +12,7 @@ interface Shown {
 }
 
 /**
- * A sequence of views as `account` sees them; undefined: a caller without a key. A provider's users see all models of
+ * The successive views as `account` sees them; undefined: a request without a key. A provider's users see all models of
  * its nodes. If an entry did not change, the same object is returned again.
  */
 export class VisibleRegistry {

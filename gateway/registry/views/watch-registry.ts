@@ -7,13 +7,16 @@ import type { Env } from '../../env.ts';
 import { snapshotCache } from '../snapshot.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
-/** How often an open stream looks at the isolate's view. This causes no request to the registry. */
+/** Interval at which an open stream checks the isolate's view for changes. This causes no request to the registry. */
 const POLL_MS = 250;
 
-/** While a stream is open, the view is at most this old, so that a page shows a node join or leave within a second. */
+/**
+ * While a stream is open, the view is at most this old, so that a page shows within a second that a node joins or
+ * leaves.
+ */
 const VIEW_MAX_AGE_MS = 500;
 
-/** Open streams of one isolate. Each compares the whole view when it changed. */
+/** Maximum open streams of one isolate. Each compares the whole view when it changes. */
 const STREAMS_MAX = 64;
 let open = 0;
 
@@ -25,12 +28,12 @@ function isOver(account: Account, now: number): boolean {
 }
 
 /**
- * A registry view as server-sent events (WHATWG HTML §9.2). First `snapshot` with the whole list. Then for nodes:
- * `node` for each that changed, and `gone` for each that no longer matches the filter. For models and providers: the
- * whole list again. `withLoads`: in addition `load` with the engine load of each model, at most once a second. Served
- * from the isolate's view at the reader's pace, so nothing is queued. Ends when the reader's key ends or the account
- * changes; if the reader reconnects, the account is looked up again.
- * @throws ApiError 503 above 64 streams in this isolate
+ * Sends a registry view as server-sent events (WHATWG HTML §9.2). The first is `snapshot` with the whole list. After
+ * it, for nodes: `node` for each that changed, and `gone` for each that no longer matches the filter; for models and
+ * providers: the whole list again. `withLoads`: also `load` with the engine load of each model, at most once a second.
+ * The reader gets events of the isolate's view at its pace, so none are queued. The stream ends when the reader's key
+ * ends or the account changes; if the reader reconnects, the account is looked up again.
+ * @throws ApiError 503 above STREAMS_MAX streams in this isolate
  */
 export function watchRegistry(
   env: Env,

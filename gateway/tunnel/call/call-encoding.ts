@@ -1,28 +1,31 @@
 /**
- * How the Worker requests one attempt from a session's object, and how the object answers. Both ends are the same
- * program, so the receiver does not validate again.
+ * The messages by which a Worker requests one attempt from a session's tunnel object, and by which the object answers.
+ * Both ends are the same program, so the receiver does not validate them.
  */
 import type { AttemptFailure, AttemptHead, ResultOf } from '../../../shared/attempts/attempt-request.ts';
 import { NO_BODY } from '../../../shared/attempts/started-response.ts';
 
-/** The result of a call through a stub, which cannot pass a stream on. */
+/** The result of a call through a stub, which cannot transfer a stream. */
 export type CallResult = ResultOf<'whole' | 'fetch' | 'failure'>;
 
 /**
  * A CallResult as the object sends it to the Worker: a line of JSON without the body, followed by the body if it is
- * text. workerd would send an object together with a function that disposes of it, which costs more than the rest of
- * the call.
+ * text. If it were an object, workerd would send it with a function that disposes of it, which costs more than the rest
+ * of the call.
  */
 export type EncodedCallResult = string | { said: string; whole: Uint8Array };
 
-/** The JSON in it. A whole answer is called `head`, because Workers and objects of two versions meet in a deployment. */
+/**
+ * The JSON line. A whole response has the kind `head`, because Workers and objects of two versions meet during a
+ * deployment.
+ */
 type EncodedLine = { kind: 'head'; status: number; head: AttemptHead } | ResultOf<'fetch' | 'failure'>;
 
 /** A text body above this size is sent as bytes. */
 const TEXT_MAX_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
-/** Fatal, so that text which it decodes encodes to the same bytes again. */
+/** Fatal, so that a text that it decodes encodes to the same bytes again. */
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function encodeCallResult(result: CallResult): EncodedCallResult {
@@ -32,7 +35,7 @@ export function encodeCallResult(result: CallResult): EncodedCallResult {
   try {
     if (bytes.length <= TEXT_MAX_BYTES) return `${said}\n${decoder.decode(bytes)}`;
   } catch {
-    // Not text, for example audio.
+    // the body is not text, for example audio
   }
   return { said, whole: bytes };
 }
@@ -45,7 +48,7 @@ export function decodeCallResult(packed: EncodedCallResult): CallResult {
   return { ...line, kind: 'whole', bytes: isText ? encoder.encode(packed.slice(end + 1)) : packed.whole };
 }
 
-/** A result as the object sends it to a Worker that fetches the attempt. */
+/** Encodes a result for a Worker that fetches the attempt. */
 export function encodeResponse(result: ResultOf<'whole' | 'stream' | 'offloaded' | 'failure'>): Response {
   if (result.kind === 'failure') {
     const headers = { [FAILURE_HEADER]: result.code, 'content-type': 'text/plain' };
@@ -62,8 +65,8 @@ export function encodeResponse(result: ResultOf<'whole' | 'stream' | 'offloaded'
       return new Response(result.first, { status, headers });
     case 'stream':
       if (!NO_BODY.has(status)) return new Response(result.open(), { status, headers });
-      // No client reads the body of such a status, and without a reader the attempt would never end.
-      // If it breaks off, the attempt says so.
+      // no client reads the body of such a status, and without a reader the attempt would never end
+      // if the body is cut, the attempt reports it
       result
         .open()
         .pipeTo(new WritableStream())
@@ -92,7 +95,7 @@ export async function decodeResponse(
   return { kind: 'stream', status, head, ...(length !== null && { length: Number(length) }), open: () => body };
 }
 
-/** JSON for a header's value, which must be ASCII: an engine's headers may contain any character. */
+/** Returns JSON for a header's value, which must be ASCII: an engine's headers may contain any character. */
 export function headerJson(value: unknown): string {
   return JSON.stringify(value).replace(
     /[^\x20-\x7e]/g,
@@ -100,15 +103,15 @@ export function headerJson(value: unknown): string {
   );
 }
 
-/** On the Worker's request: the AttemptRequest. */
+/** Header of the Worker's request with the AttemptRequest. */
 export const OPEN_HEADER = 'x-otela-open';
-/** On a response from the engine: its AttemptHead. */
+/** Header of an engine's response with its AttemptHead. */
 const HEAD_HEADER = 'x-otela-head';
-/** On a failure: its AttemptFailure. */
+/** Header of a failure with its AttemptFailure. */
 const FAILURE_HEADER = 'x-otela-failure';
 
-/** On an offloaded response: the number that names the rest. The body is the first data. */
+/** Header of an offloaded response with the number that identifies the rest. The body is the first data. */
 const NUMBER_HEADER = 'x-otela-number';
 
-/** As `answerOffset` of a claim: the Worker wants only the reason why the response broke off, and no data. */
+/** Value of `answerOffset` in a claim: the Worker needs only the reason why the response was cut, and no data. */
 export const FAILURE_ONLY_OFFSET = -1;

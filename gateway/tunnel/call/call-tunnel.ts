@@ -18,15 +18,15 @@ const CALL_MAX_BYTES = 64 * 1024;
 export interface RequestScope {
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
-  /** Aborted when the client disconnects. */
+  /** Returns a signal that is aborted when the client disconnects. */
   signal(): AbortSignal;
   client: Pick<ClientDisconnect, 'on'>;
 }
 
 /**
- * Requests an attempt from the object of `session`: in memory if the object is in this process, with a call if the
- * response may arrive whole and soon, otherwise with a `fetch`. Rejects if the object is gone; its successor can then
- * be asked.
+ * Requests an attempt from the tunnel object of `session`: in memory if the object is in this process, with a call if
+ * the response may arrive whole and soon, otherwise with a `fetch`. Rejects if the object is gone; its next instance
+ * can then be called.
  */
 export async function callTunnel(
   scope: RequestScope,
@@ -38,11 +38,14 @@ export async function callTunnel(
     const result = await askSoon(scope, session, open, body, localTunnelOf(session));
     if (result.kind !== 'fetch') return result;
   }
-  // Also after a call that takes longer: the object knows the attempt by its name and does not open it twice.
+  // Also after a call that took too long: the object recognizes the attempt by its name and does not open it twice.
   return fetchAttempt(scope, session, open, body);
 }
 
-/** In memory or with a call. Returns `fetch` if neither fits, or if the response takes longer. */
+/**
+ * Requests the attempt in memory or with a call. Returns `fetch` if neither is possible, or if the response takes
+ * longer.
+ */
 async function askSoon(
   scope: RequestScope,
   session: string,
@@ -55,7 +58,7 @@ async function askSoon(
   return askLocally(scope, session, new LocalCall(open, body), callee);
 }
 
-/** For an object in this process. */
+/** Requests the attempt from an object in this process. */
 function askLocally(
   { env, ctx, client }: RequestScope,
   session: string,
@@ -72,8 +75,8 @@ function askLocally(
 }
 
 /**
- * Costs half as much as a `fetch`, but it can neither stream nor notice that the client disconnects. A second call,
- * `leave`, reports the disconnect.
+ * Requests the attempt with a call. It costs half as much as a `fetch`, but can neither stream nor notice that the
+ * client disconnects. A second call, `leave`, reports the disconnection.
  */
 async function callAttempt(
   { env, ctx, client }: RequestScope,

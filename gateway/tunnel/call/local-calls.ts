@@ -1,6 +1,6 @@
 /**
- * Calls of tunnel objects in this process. On the Node host all objects are in the process that calls them, so it
- * passes a small request in memory. A call through a stub would copy the request, and a streaming response would need a
+ * Calls of tunnel objects in this process. On the Node host all objects are in the process that calls them, so a small
+ * request is passed in memory. A call through a stub would copy the request, and a streaming response would need a
  * `fetch`.
  */
 
@@ -8,24 +8,24 @@ import type { AttemptRequest, ResultOf } from '../../../shared/attempts/attempt-
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 
 /**
- * How often calls without an answer are checked. An object answers within half of this, even if only with `fetch`. An
- * object that was reset never answers.
+ * Interval at which calls without an answer are checked. An object answers within half of this, even if only with
+ * `fetch`; an object that was reset never answers.
  */
 const POLL_MS = 1_000;
 /**
- * Calls that wait for one object. If more wait, the object is in trouble; the call then uses the stub, which reports
- * the error.
+ * Maximum calls that wait for one object. If more wait, the object has a problem; further calls use the stub, which
+ * reports the error.
  */
 const WAITING_MAX = 4_096;
 
-/** Unlike a call through a stub, a call in this process can also pass on an offloaded answer. */
+/** The result of a call in this process. Unlike a call through a stub, it can also be an offloaded response. */
 export type LocalCallResult = ResultOf<'whole' | 'offloaded' | 'fetch' | 'failure'>;
 
-/** One request to an object in this process. */
+/** One request for an attempt to an object in this process. */
 export class LocalCall {
   readonly open: AttemptRequest;
   readonly body: Uint8Array;
-  /** Rejects if the object was reset, or if the client disconnected. */
+  /** Settled with the result. Rejects if the object was reset, or if the client disconnected. */
   readonly answered: Promise<LocalCallResult>;
   readonly #resolve: (result: LocalCallResult) => void;
   readonly #reject: (error: Error) => void;
@@ -43,12 +43,12 @@ export class LocalCall {
     this.#resolve(result);
   }
 
-  /** The object failed or was reset; its successor can be asked. */
+  /** Ends the call because the object failed or was reset; its next instance can be called. */
   lose(cause?: unknown): void {
     this.#reject(new Error('the object that had it is gone', { cause }));
   }
 
-  /** The client disconnected. */
+  /** Ends the call because the client disconnected. */
   withdraw(): void {
     this.#reject(new Error('the client left'));
   }
@@ -61,11 +61,11 @@ export function localTunnelOf(session: string): LocalTunnel | undefined {
   return callees.get(session);
 }
 
-/** An object that takes calls, while its socket is open. */
+/** A tunnel object that accepts calls in this process while its socket is open. */
 export class LocalTunnel {
   readonly #session: string;
   readonly #take: (call: LocalCall) => void;
-  /** Calls without an answer. `holds` asks the object whether it is still working on the call. At most WAITING_MAX. */
+  /** Calls without an answer, at most WAITING_MAX. `holds` asks the object whether it is still working on the call. */
   readonly #waiting = new TransientMap<LocalCall, { holds(): Promise<boolean>; seen: boolean }>();
   #pollTimer: ReturnType<typeof setInterval> | null = null;
 
@@ -75,13 +75,14 @@ export class LocalTunnel {
     callees.set(session, this);
   }
 
-  /** Waiting calls stay: the object may get another socket. */
+  /** Waiting calls stay, because the object may get another socket. */
   close(): void {
     if (callees.get(this.#session) === this) callees.delete(this.#session);
   }
 
   /**
-   * `holds` asks the object through its stub whether it is still working on the call.
+   * Passes a call to the object and waits for the result. `holds` asks the object through its stub whether it is still
+   * working on the call.
    * @throws Error if the object failed or was reset, or if the client disconnected
    */
   async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalCallResult> {
@@ -96,7 +97,7 @@ export class LocalTunnel {
     }
   }
 
-  /** A call that is still here at the second check may be lost. */
+  /** Checks calls. A call that is still here at the second check may be lost. */
   #poll(): void {
     if (this.#waiting.size === 0) {
       if (this.#pollTimer !== null) clearInterval(this.#pollTimer);

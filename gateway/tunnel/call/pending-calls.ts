@@ -10,17 +10,17 @@ import type { CallResult } from './call-encoding.ts';
 const CALL_MS = 200;
 
 /**
- * How long the response then waits to be fetched: at least one round trip of a Worker across the world, longer if
- * earlier Workers took longer. A response that is fetched too late is computed twice. At most as long as an agent keeps
- * a response, because it is never requested after that.
+ * Bounds on how long the response then waits to be fetched: at least one round trip of a Worker across the world,
+ * longer if earlier Workers took longer. A response that is fetched too late is computed twice. At most as long as an
+ * agent keeps a response, because after that it is never requested.
  */
 const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
 interface Call {
   upstream: OutboundAttempt;
-  /** By `waitClock`; infinite after `fetch` was returned. */
+  /** When the wait ends, by `waitClock`; infinite after `fetch` was returned. */
   giveUpAt: number;
-  /** When `fetch` was returned. Absent: not yet. */
+  /** When `fetch` was returned; absent: it was not returned yet. */
   toldAt?: number;
   fetchIt: () => void;
 }
@@ -36,7 +36,8 @@ export class PendingCalls {
   readonly #fetch = new AdaptiveTimeout(FETCH);
 
   /**
-   * `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in `OutboundAttempt.inform`.
+   * Adds an attempt. `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in
+   * `OutboundAttempt.inform`.
    */
   add(
     upstream: OutboundAttempt,
@@ -58,14 +59,14 @@ export class PendingCalls {
     return this.#calls.has(attemptName(name));
   }
 
-  /** The Worker fetches the attempt. */
+  /** Removes and returns an attempt that its Worker now fetches. */
   take(name: AttemptName): OutboundAttempt | undefined {
     const call = this.#end(name);
     if (call?.toldAt !== undefined) this.#fetch.answered(waitClock.now() - call.toldAt);
     return call?.upstream;
   }
 
-  /** The attempt is over and no longer a call. `left`: no Worker fetched it. */
+  /** Removes an attempt that has ended. `left`: no Worker fetched it. */
   over(name: AttemptName, left: boolean): void {
     if (this.#end(name)?.toldAt !== undefined && left) this.#fetch.expired();
   }
@@ -77,7 +78,7 @@ export class PendingCalls {
     return call;
   }
 
-  /** The client of the call disconnected. */
+  /** Ends the attempt of a call whose client disconnected. */
   cancel(name: AttemptName): void {
     this.#calls.get(attemptName(name))?.upstream.cancel();
   }

@@ -5,24 +5,24 @@ import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.t
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { Env } from '../../env.ts';
 
-/** `left`: the client disconnected, or never took the response. */
+/** How an offloaded response ended. `left`: the client disconnected, or never took the response. */
 export type OffloadEnding = 'whole' | 'left' | AttemptFailure;
 
-/** Completions that wait for their Workers. A Worker that is gone never asks for its completion. */
+/** Maximum completions that wait for their Workers. A Worker that is gone never asks for its completion. */
 const COMPLETIONS_MAX = 10_000;
 
 /**
- * How often the object is asked whether it still holds the attempt. On a host whose objects stay, an object hardly ever
- * dies; without this check a Worker would wait forever for one that did.
+ * Interval at which the object is asked whether it still holds the attempt. On a host whose objects stay, an object
+ * hardly ever dies; without this check a Worker would wait forever for one that did.
  */
 const CHECK_MS = 30_000;
 
-/** Through this the object reports to the Worker that an offloaded response has ended. */
+/** Reports from the object to the Worker that an offloaded response has ended. */
 export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<OffloadEnding>;
 }
 
-/** By the name of the offloaded attempt; at most COMPLETIONS_MAX. */
+/** Completions by the name of the offloaded attempt, at most COMPLETIONS_MAX. */
 const completions = new TransientMap<string, OffloadCompletion>();
 
 /** Called by the object before it offloads a response. */
@@ -34,7 +34,7 @@ export function expectCompletion(name: string): OffloadCompletion {
   return completion;
 }
 
-/** The response is not offloaded after all. */
+/** Called if the response is not offloaded after all. */
 export function forgetCompletion(name: string): void {
   completions.delete(name);
 }
@@ -48,7 +48,7 @@ interface OffloadScope {
 
 /** The Worker's side of an offloaded response. */
 export class OffloadedResponse {
-  /** Names the rest of the response. */
+  /** Number that identifies the rest of the response. */
   readonly number: number;
   readonly #scope: OffloadScope;
   readonly #session: string;
@@ -66,7 +66,7 @@ export class OffloadedResponse {
     return this.#scope.env.TUNNEL.getByName(this.#session);
   }
 
-  /** The client stopped reading the response, or will not read it. */
+  /** Called if the client stopped reading the response, or will not read it. */
   leave(): void {
     const { requestId, attempt } = this.#open;
     this.#scope.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));
@@ -74,7 +74,7 @@ export class OffloadedResponse {
 
   /**
    * Resolves when the last byte of the response is being sent to the client.
-   * @throws AttemptError if it broke off; any other error if the client disconnected
+   * @throws AttemptError if the response was cut; any other error if the client disconnected
    */
   async over(): Promise<void> {
     const name = attemptName(this.#open);

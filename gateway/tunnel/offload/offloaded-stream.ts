@@ -7,12 +7,12 @@ import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/hpke-suite.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
-/** Free credit for one step: one piece of the response, and the error that may have to follow it. */
+/** Free credit that one step needs: for one piece of the response, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface OffloadEvents {
   first(bytes: Uint8Array): void;
-  /** The response ended or broke off before any data. */
+  /** Called if the response ended or was cut before any data. */
   none(code: AttemptFailure | undefined): void;
   data(offset: number, bytes: Uint8Array): void;
   end(offset: number): void;
@@ -20,12 +20,12 @@ interface OffloadEvents {
   left(): void;
 }
 
-/** One response that is sent to the client. Its states: new → first data offered → taken → over. */
+/** One response that is sent to the client. Its states are: new, first data offered, taken, ended. */
 export class OffloadedStream implements ByteSink {
   readonly #upstream: OutboundAttempt;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
-  /** Bytes after the first data. */
+  /** Bytes that were sent after the first data. */
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
@@ -75,7 +75,7 @@ export class OffloadedStream implements ByteSink {
     else if (state === 'offered') this.#broken = code;
   }
 
-  /** Sends the client an error in-band, without the terminal event. */
+  /** Sends the client an error inside the response, without the terminal event. */
   #break(code: AttemptFailure): void {
     const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
     const last = this.#inBand?.error(error);
@@ -89,7 +89,7 @@ export class OffloadedStream implements ByteSink {
     this.completion?.ended.resolve(how);
   }
 
-  /** Up to `limit` bytes may be sent in total. The first grant means that there is a client. */
+  /** Allows up to `limit` bytes in total. The first call means that a client has taken the response. */
   grant(limit: number): void {
     if (this.#state === 'over') return;
     this.#state = 'taken';

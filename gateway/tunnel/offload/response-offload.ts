@@ -8,16 +8,22 @@ export interface OffloadableResponse {
 }
 
 /**
- * If a host writes streaming responses to its clients itself, it gives each tunnel object one of these: see
- * LOCAL_OFFLOADS in env.ts.
+ * A tunnel object's access to a host that writes streaming responses to its clients itself: see LOCAL_OFFLOADS in
+ * env.ts.
  */
 export interface ResponseOffload {
-  /** Waits for the first data of the response, then calls `tell`: `offloaded`, or how the response ended before it. */
+  /**
+   * Waits for the first data of the response, then calls `tell` with `offloaded`, or with how the response ended before
+   * any data.
+   */
   offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void;
   /** True if the response of that attempt is offloaded, or about to be. */
   holds(name: string): boolean;
-  /** The client disconnected before it took the response. */
+  /** Called if the client disconnected before it took the response. */
   leave(name: string): void;
-  /** Returns the response if it is needed here after all, from after its first data. Undefined: it is gone. */
+  /**
+   * Returns the response, after its first data, if it must be read in another way after all. Undefined: it no longer
+   * exists.
+   */
   takeBack(name: string): OffloadableResponse | undefined;
 }

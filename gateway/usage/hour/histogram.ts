@@ -1,6 +1,6 @@
-/** Ratio of neighboring bounds: a percentile is off by at most 2.5 %. */
+/** Ratio of neighboring bounds, so that a percentile is off by at most 2.5 %. */
 const FACTOR = 1.05;
-/** Buckets up to 10^12; no token count is higher. */
+/** Number of buckets, up to 10^12; no token count is higher. */
 const BUCKETS = 1 + Math.ceil(Math.log(1e12) / Math.log(FACTOR));
 
 interface HistogramState {
@@ -11,14 +11,14 @@ interface HistogramState {
   buckets: Record<string, number>;
 }
 
-/** Counts by size. Histograms of several places can be added up and still return percentiles. */
+/** Counts values by size. Histograms can be added, and the sum still returns percentiles. */
 export class Histogram {
   count = 0;
   #sum = 0;
   #squares = 0;
   readonly #buckets = new Map<number, number>();
 
-  /** `times` −1 removes the value again. */
+  /** Adds a value. `times` −1 removes it again. */
   add(value: number, times = 1): void {
     this.count += times;
     this.#sum += times * value;
@@ -45,7 +45,7 @@ export class Histogram {
     return Math.sqrt(Math.max(0, this.#squares / this.count - this.mean ** 2));
   }
 
-  /** The value that `part` of all values do not exceed. */
+  /** Returns the value that `part` of all values do not exceed. */
   percentile(part: number): number {
     let left = Math.ceil(part * this.count);
     for (const [bucket, n] of [...this.#buckets].sort(([a], [b]) => a - b)) {

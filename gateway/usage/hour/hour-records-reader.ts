@@ -1,6 +1,6 @@
 /**
- * Reads the records of one hour. It only needs SQL, so a host may run it in a separate thread, next to the object that
- * writes. A report over a million records takes seconds, and would stall every stream on the object's thread.
+ * Reads the usage records of one hour. It only needs SQL, so a host may run it in a separate thread, next to the object
+ * that writes. A report over a million records takes seconds, and would delay every stream on the object's thread.
  */
 import type { Sql } from '../../platform/object-context.ts';
 import { type TraceQuestion, traceLine } from '../trace-line.ts';
@@ -9,10 +9,10 @@ import { Histogram } from './histogram.ts';
 import { MINUTE_MS, MinuteCounts, type TokenLengths } from './minute-histograms.ts';
 import { type KindCountQuery, KindCounts, type KindState } from './request-kind-counts.ts';
 
-/** The error code of requests that no node took, as clients get it. */
+/** Error code, as clients get it, of requests that no node accepted. */
 const UNSERVED = 'no_capacity';
 
-/** The use of one model in a window of time; windows of several objects are added up. */
+/** The use of one model in a window of time. Windows of several objects can be added. */
 export interface ModelWorkload {
   model: string;
   requests: number;
@@ -22,7 +22,7 @@ export interface ModelWorkload {
   output: ReturnType<Histogram['state']>;
 }
 
-/** Rows of one request. */
+/** Maximum rows of one request. */
 const ATTEMPTS_MAX = 32;
 
 type Stored = { row: string };
@@ -41,7 +41,7 @@ type KindRecord = {
 
 type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
-/** A user; if undefined, a key that belongs to no user. */
+/** A user; if `user` is undefined, a key that belongs to no user. */
 interface UsageOwner {
   user: string | undefined;
   key: string;
@@ -49,7 +49,7 @@ interface UsageOwner {
   failed: boolean;
 }
 
-/** Reads that a host may run in a separate thread. */
+/** Methods that a host may run in a separate thread. */
 export const HOUR_READS = [
   'page',
   'traceLines',
@@ -69,12 +69,12 @@ export class HourReader {
     this.#sql = sql;
   }
 
-  /** False for an hour without usage: it has no tables. */
+  /** False for an hour without usage, which has no tables. */
   #exists(): boolean {
     return this.#sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray().length > 0;
   }
 
-  /** Rows in insertion order, after row `after`. `traced`: only rows of the trace export. */
+  /** Returns rows in insertion order, after row `after`. `traced`: only rows of the trace export. */
   page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
     if (!this.#exists()) return [];
     const where = traced ? 'AND traced = 1' : '';
@@ -84,8 +84,8 @@ export class HourReader {
   }
 
   /**
-   * Lines of the trace export from rows after `after`, and the row after which to continue; undefined: there are no
-   * more.
+   * Returns lines of the trace export from rows after `after`, and the row after which to continue; undefined: there
+   * are no more.
    */
   traceLines(after: number, limit: number, question: TraceQuestion): { text: string; after: number | undefined } {
     const page = this.page(after, limit, true);
@@ -94,7 +94,7 @@ export class HourReader {
     return { text: lines.join(''), after: page.length < limit ? undefined : page.at(-1)?.n };
   }
 
-  /** Records of one user or one key, newest first. */
+  /** Returns records of one user or one key, newest first. */
   recent({ user, key, failed }: UsageOwner, limit: number): UsageRow[] {
     if (!this.#exists()) return [];
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
@@ -104,7 +104,7 @@ export class HourReader {
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
-  /** All attempts of one request, by the gateway's request id. */
+  /** Returns all attempts of one request, by its internal id. */
   ofRequest(name: string): UsageRow[] {
     if (!this.#exists()) return [];
     const query = `SELECT row FROM records WHERE json_extract(row, '$.request') = ? ORDER BY at LIMIT ?`;
@@ -112,7 +112,7 @@ export class HourReader {
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
-  /** The sums of one user or one key in this hour. */
+  /** Returns the sums of one user or one key in this hour. */
   sums({ user, key }: Omit<UsageOwner, 'failed'>): HourSums {
     if (!this.#exists()) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
@@ -156,8 +156,8 @@ export class HourReader {
   }
 
   /**
-   * Counts by kind and slot, of finished requests that arrived in the window. Reads each record; callers ask for some
-   * minutes at a time, so that new records need not wait.
+   * Returns counts by kind and slot of finished requests that arrived in the window. Each record is read; callers ask
+   * for some minutes at a time, so that new records need not wait.
    */
   kindWorkload(from: number, to: number, { slotMs, kinds }: KindCountQuery): KindState[] {
     if (!this.#exists()) return [];

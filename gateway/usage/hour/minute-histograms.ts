@@ -1,6 +1,7 @@
 /**
- * Lengths by minute and model, counted as records arrive. The workload of an hour is then read from a few rows, instead
- * of from a million records while new records wait. They belong to no account.
+ * Histograms of prompt and response lengths per minute and model, updated as records arrive. The workload of an hour is
+ * then read from a few rows, and not from a million records while new records wait. They name no account, so they stay
+ * when a user is deleted.
  */
 import type { Sql } from '../../platform/object-context.ts';
 import { NO_SESSION, type UsageRow } from '../usage-row.ts';
@@ -41,7 +42,7 @@ export class MinuteCounts {
   count(changes: readonly RowChange[]): void {
     const touched = new Map<string, TokenLengths & { minute: number; model: string }>();
     for (const { row, sign } of changes) {
-      if (row.session === NO_SESSION) continue; // A request that no engine received has no lengths.
+      if (row.session === NO_SESSION) continue; // a request that no engine received has no lengths
       const minute = Math.floor(row.at / MINUTE_MS);
       const name = `${minute} ${row.model}`;
       const known = touched.get(name) ?? { minute, model: row.model, ...this.#read(minute, row.model) };
@@ -67,7 +68,7 @@ export class MinuteCounts {
   }
 
   /**
-   * Adds the minutes from `from` up to but excluding `to`. `of` returns the lengths of a model, to which they are
+   * Adds the minutes from `from` up to but excluding `to`. `of` returns the histograms of a model, to which they are
    * added.
    */
   addTo(of: (model: string) => TokenLengths, from: number, to: number): void {

@@ -1,11 +1,11 @@
 /**
- * Requests by kind and time slot, and their lengths on a coarse grid: the input for a forecast and for a new fit of the
- * kinds.
+ * Counts requests by kind and time slot, and their lengths on a coarse grid: the input for a forecast and for a new fit
+ * of the kinds.
  */
 import { nearestKind, type RequestKind } from '../../../shared/routing/kinds/request-kind.ts';
 import { Histogram } from './histogram.ts';
 
-/** Grid cells per factor of e in tokens: a centroid is off by at most an eighth of that factor. */
+/** Grid cells per factor of e in tokens, so that a center is off by at most an eighth of that factor. */
 const CELLS_PER_E = 4;
 /** Longer prompts and responses count as this long, which bounds the grid at 75 × 75 cells. */
 const TOKENS_MAX = 1e8;
@@ -19,15 +19,15 @@ export interface KindCountQuery {
 
 /** One request that reached an engine. */
 interface KindRow {
-  /** Milliseconds since the epoch. */
+  /** When the request arrived; milliseconds since the epoch. */
   arrivedAt: number;
   prompt: number;
   completion: number;
-  /** Undefined: the time is unknown. */
+  /** Duration in milliseconds; undefined: unknown. */
   totalMs: number | undefined;
-  /** True if the engine refused it, so its lengths mean nothing. */
+  /** True if the engine refused the request, so that its lengths mean nothing. */
   failed: boolean;
-  /** Name of the kind that was predicted when the request arrived. Undefined: none. */
+  /** Name of the kind that was predicted when the request arrived; undefined: none. */
   judged: string | undefined;
 }
 
@@ -35,11 +35,11 @@ type HistogramState = ReturnType<Histogram['state']>;
 
 export interface KindState {
   model: string;
-  /** By slot number since the epoch. `requests[kind]`; one kind if the model has none. */
+  /** Counts by slot number since the epoch. `requests[kind]`; one kind if the model has none. */
   slots: Record<string, { requests: number[]; unserved: number; latency: HistogramState }>;
   /** `confusion[actual][predicted]`: number of requests. */
   confusion: number[][];
-  /** Number of requests by `input,output` cell. */
+  /** Number of requests by cell, named `input,output`. */
   cells: Record<string, number>;
   latency: HistogramState[];
 }
@@ -123,7 +123,7 @@ export class KindCounts {
     };
   }
 
-  /** The center of each cell, and its number of requests. */
+  /** Returns the center of each cell, and its number of requests. */
   lengths(): { input: number; output: number; requests: number }[] {
     return [...this.#cells].map(([cell, requests]) => {
       const [input = 0, output = 0] = cell.split(',').map(tokensOf);

@@ -1,12 +1,11 @@
 /**
- * Usage rows as an hour's object stores them. Uses few statements for many rows, because a statement costs more than a
- * row.
+ * Stores usage rows in the hour's object. Uses few statements for many rows, because a statement costs more than a row.
  */
 import type { Sql } from '../../platform/object-context.ts';
 import type { UsageRow } from '../usage-row.ts';
 import type { RowChange } from './minute-histograms.ts';
 
-/** Rows of one statement: half a MiB. */
+/** Maximum rows of one statement: half a MiB. */
 const ROWS_PER_STATEMENT = 500;
 
 /**
@@ -42,7 +41,7 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
   }
   if (written.size === 0) return changes;
   sql.exec(
-    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
+    // Without MATERIALIZED, json_each would serialize an element again for each use of its value.
     `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
      INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
      SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
@@ -52,7 +51,7 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
   return changes;
 }
 
-/** The stored rows with the names of these rows, or of the rows that they replace. */
+/** Returns the stored rows with the names of these rows, or of the rows that they replace. */
 function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
   const names = rows.flatMap(({ session, stream, replaces = stream }) =>
     replaces === stream
@@ -62,7 +61,7 @@ function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> 
           [session, replaces],
         ],
   );
-  // CROSS JOIN: looks each name up in the index, and never scans all stored rows.
+  // CROSS JOIN makes SQLite look up each name in the index, and never scan all stored rows.
   const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
     ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
   const known = new Map<string, UsageRow>();
@@ -77,7 +76,7 @@ function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): stri
   return `${session} ${stream}`;
 }
 
-/** The row's name, and that of the estimate which it replaces. */
+/** Returns the row's name, and that of the estimate which it replaces. */
 function namesOf({ session, stream, replaces = stream }: UsageRow): string[] {
   return replaces === stream
     ? [nameOf({ session, stream })]

@@ -24,18 +24,18 @@ import { countRow } from './usage-metrics.ts';
 /** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
 const RETRY_MS = 10_000;
-/** Groups that are sent together: 50 statements. */
+/** Maximum groups that are sent together, which are GROUPS / 5 statements (PER_STATEMENT in the totals). */
 const GROUPS = 300;
 
-/** Default retention of records; totals are kept forever. */
+/** Default retention of records. Totals are kept forever. */
 const RETENTION_DEFAULT_DAYS = 400;
 const DAY_MS = 86_400_000;
-/** Longest time until the retention is checked again, because the environment may change it meanwhile. */
+/** Maximum time until the retention is checked again, because the environment may change it meanwhile. */
 const RETENTION_CHECK_MS = 7 * DAY_MS;
 
 /**
- * All usage of one hour, record by record. Survives eviction: everything. Added records are on disk when the response
- * is sent; their totals wait here until D1 has them.
+ * The usage object: all usage records of one hour. Everything is stored. Added records are on disk when the response is
+ * sent; their totals wait here until D1 has them.
  */
 export class UsageObject extends GatewayObject {
   readonly #shard: string;
@@ -45,7 +45,7 @@ export class UsageObject extends GatewayObject {
   readonly #reader: HourReader;
   /** True if lengths are also counted by minute. */
   #counted: boolean;
-  /** When the next alarm fires. */
+  /** When the next alarm fires; milliseconds since the epoch. */
   #alarmAt = Number.POSITIVE_INFINITY;
   #sent: Promise<void> = Promise.resolve();
 
@@ -61,8 +61,7 @@ export class UsageObject extends GatewayObject {
   }
 
   /**
-   * Creates the tables only when there is something to store, so that a query for hours without usage leaves nothing
-   * behind.
+   * Creates the tables only when there is something to store, so that a query for an hour without usage leaves no file.
    */
   #create(): void {
     if (this.#exists) return;
@@ -78,7 +77,7 @@ export class UsageObject extends GatewayObject {
     this.#counted = true;
   }
 
-  /** Idempotent; an exact row replaces an estimated row. */
+  /** Stores rows. Idempotent; an exact row replaces an estimated row. */
   add(rows: readonly UsageRow[]): void {
     this.#create();
     const now = Date.now();
@@ -114,7 +113,7 @@ export class UsageObject extends GatewayObject {
     }
   }
 
-  /** Deletes a user's records. Totals that still waited for D1 are there when this resolves. */
+  /** Deletes a user's records. When this resolves, totals that still waited are in D1. */
   async forget(user: string): Promise<void> {
     if (!this.#exists) return;
     while (this.#waits()) await this.#send();
@@ -127,7 +126,7 @@ export class UsageObject extends GatewayObject {
     return this.#reader.page(...args);
   }
 
-  /** Not named `trace`: workerd reserves that name for tail Workers, and no stub can call it. */
+  /** Not named `trace`, because workerd reserves that name for tail Workers, and no stub can call it. */
   traceLines(...args: Parameters<HourReader['traceLines']>): ReturnType<HourReader['traceLines']> {
     return this.#reader.traceLines(...args);
   }
@@ -172,7 +171,7 @@ export class UsageObject extends GatewayObject {
     }
   }
 
-  /** Deletes the records after their retention; the totals stay in D1. */
+  /** Deletes the records after their retention. The totals stay in D1. */
   async #end(): Promise<void> {
     // A later record starts again with batch 1. If D1 remembered an earlier batch 1, it would ignore the new one.
     await forgetBatches(this.env, this.#shard);
@@ -186,13 +185,13 @@ export class UsageObject extends GatewayObject {
     return Date.parse(`${this.#shard}:00:00Z`) + days * DAY_MS;
   }
 
-  /** Sequentially: the end of one batch must not end the next. */
+  /** Sends batches one after another, because the end of one batch must not end the next. */
   #send(): Promise<void> {
     this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
     return this.#sent;
   }
 
-  /** A started batch is finished first, under its own number: only D1 knows whether it already has it. */
+  /** A batch that was started is finished first, under its own number: only D1 knows whether it already has it. */
   async #sendNext(): Promise<void> {
     const { sql, kv } = this.ctx.storage;
     let sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();

@@ -47,7 +47,7 @@ export function countRow(book: MetricStore, row: Counted, now: number): void {
     book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
   if (row.prompt > 0) book.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
   if (completion > 0) book.observe(TOKEN_USAGE, [...labels, 'output'], completion);
-  if (totalMs === null || totalMs <= 0) return; // The gateway was restarted and does not know the times.
+  if (totalMs === null || totalMs <= 0) return; // the gateway was restarted and does not know the times
   book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
   if (!row.streamed || firstMs === null || firstMs <= 0 || (row.status ?? 0) >= 400) return;
   book.observe(TIME_TO_FIRST_TOKEN, labels, firstMs / 1000);
@@ -55,7 +55,7 @@ export function countRow(book: MetricStore, row: Counted, now: number): void {
     book.observe(TIME_PER_OUTPUT_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
 }
 
-/** OpenTelemetry's `error.type`: the engine's status, or how the attempt ended; empty if nothing failed. */
+/** Returns OpenTelemetry's `error.type`: the engine's status, or how the attempt ended; empty if nothing failed. */
 function errorOf({ status, aborted, complete }: Counted): string {
   if (status !== null && status >= 400) return String(status);
   if (aborted) return LEFT_ERROR;

@@ -1,7 +1,6 @@
 /**
  * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are self-reported
- * and no key pays for them. Every row carries the reporting agent's provider and session, and the key
- * `ingress:PROVIDER`.
+ * and no key pays for them. Every row has the reporting agent's provider and session, and the key `ingress:PROVIDER`.
  */
 import {
   CLOCK_AHEAD_MAX_MS,
@@ -16,12 +15,12 @@ import type { UsageRow } from '../usage-row.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
 /**
- * Records that a session's object keeps, in addition to records that wait to be forwarded; beyond this the oldest are
- * deleted.
+ * Maximum records that a session's object keeps in addition to records that wait to be forwarded. Beyond it the oldest
+ * are deleted.
  */
 const RECORDS_MAX = 20_000;
 
-/** `waiting`: the current version has not been forwarded to the hour's object yet. */
+/** `waiting`: the current version of a record has not been forwarded to the hour's object yet. */
 export function createIngressUsageTable(sql: Sql): void {
   sql.exec(
     `CREATE TABLE IF NOT EXISTS ingress_usage (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
@@ -32,7 +31,7 @@ export function createIngressUsageTable(sql: Sql): void {
 }
 
 /**
- * Stores each record once; an exact record replaces an estimated one and keeps its course. The rows are durable when
+ * Stores each record once. An exact record replaces an estimated one and keeps its times. The rows are durable when
  * this returns, because the object's output gate delays the acknowledgment until they are on disk. `reporter` is the
  * agent's provider. Records that are too old, or from the future, are not stored.
  * @returns why each refused record was refused; undefined if `json` is not a batch of records
@@ -50,7 +49,7 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
   return refused;
 }
 
-/** These records were acknowledged to their agent, so waiting records are only deleted above a bound. */
+/** The agent has the acknowledgment of these records, so waiting records are only deleted above a maximum. */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
   sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, RECORDS_MAX);
@@ -84,13 +83,13 @@ function storeRecord(sql: Sql, record: IngressUsage, reporter: string, at: numbe
 type WaitingUsage = {
   number: number;
   at: number;
-  /** The provider of the agent that reported it. */
+  /** Provider of the agent that reported the record. */
   reporter: string;
-  /** The record when it was read; an exact record may replace it meanwhile. */
+  /** The record when it was read. An exact record may replace it meanwhile. */
   text: string;
 };
 
-/** The oldest waiting records. */
+/** Returns the oldest waiting records. */
 export function pendingIngressUsage(sql: Sql, limit: number): WaitingUsage[] {
   const query =
     'SELECT number, at, reporter, record AS text FROM ingress_usage WHERE waiting = 1 ORDER BY number LIMIT ?';
@@ -103,7 +102,10 @@ export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[])
     sql.exec('UPDATE ingress_usage SET waiting = 0 WHERE number = ? AND record = ?', number, text);
 }
 
-/** `session`: of the reporting agent. Numbers below zero are not streams, so these rows have unique names. */
+/**
+ * Converts a record to a row. `session`: that of the reporting agent. Numbers below zero are not streams, so these rows
+ * have unique names.
+ */
 export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
   const record = JSON.parse(text) as IngressUsage;
   const { course } = record;

@@ -2,7 +2,7 @@ import { USAGE_LOST } from '../../observe/metric-families.ts';
 import { metricsReporter } from '../../observe/request-log.ts';
 import { storageHealth } from '../../platform/storage/storage-health.ts';
 
-/** Records of one node that wait to be forwarded. Beyond this the oldest are given up. */
+/** Maximum records of one node that wait to be forwarded. Beyond it the oldest are dropped. */
 export const WAITING_MAX = 200_000;
 
 /** Counts stored records that are deleted before they were forwarded. */

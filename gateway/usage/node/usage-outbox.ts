@@ -29,14 +29,14 @@ import {
 const BATCH_DELAY_MS = 1_000;
 /** Delay before a retry, if an object did not answer. */
 const RETRY_MS = 5_000;
-/** Records in one batch: about 300 KiB. */
+/** Maximum records in one batch: about 300 KiB. */
 const BATCH = 500;
-/** Opened identity seals that are cached: a node serves the same few keys again and again. */
+/** Maximum decrypted identities that are cached: a node serves the same few keys again and again. */
 const IDENTITIES_MAX = 1_000;
 
 /**
- * Forwards one node's records to the hour's object and to the limits that wait for them. They stay on disk here until
- * both have acknowledged them; both recognize repeated records by position or name.
+ * Forwards one node's records to the usage object of the hour, and to the limits objects that wait for them. The
+ * records stay on disk here until both have acknowledged them; both recognize repeated records by position or name.
  */
 export class Outbox {
   readonly #ctx: ObjectContext;
@@ -45,7 +45,7 @@ export class Outbox {
   readonly #identities = new Map<string, ReceiptIdentity>();
   readonly prefixes = new Prefixes();
   #scheduled = false;
-  /** True if the last try failed and the log reports it. */
+  /** True if the last attempt failed and was logged. */
   #late = false;
 
   constructor(ctx: ObjectContext, env: Env, session: string) {
@@ -61,7 +61,7 @@ export class Outbox {
     this.#ctx.waitUntil(this.#ring(ms));
   }
 
-  /** If setting the alarm fails, it never fires: it is set again later, while the object is in memory. */
+  /** If setting the alarm fails, it never fires. It is then set again later, while the object is in memory. */
   async #ring(ms: number): Promise<void> {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);
@@ -75,8 +75,8 @@ export class Outbox {
   }
 
   /**
-   * Reports usage to the limits immediately, which releases reservations: requests may wait for that. Best effort:
-   * `settle` follows.
+   * Reports usage to the limits immediately, which releases reservations for which other requests may wait. Failures
+   * are ignored, because `settle` follows.
    */
   async tellLimits(records: readonly UsageRecord[]): Promise<void> {
     const secret = await installationSecret(this.#env);
@@ -92,7 +92,7 @@ export class Outbox {
   wake(): void {
     const { sql } = this.#ctx.storage;
     if (oldestPendingUsage(sql, 1).length === 0 && pendingIngressUsage(sql, 1).length === 0) return;
-    // The alarm may have woken the object: setting another alarm now would cancel its handler.
+    // The alarm may have woken the object. Setting another alarm now would cancel its handler.
     const armed = this.#ctx.storage.getAlarm().then((at) => {
       if (at === null) this.schedule();
     });
@@ -101,8 +101,9 @@ export class Outbox {
 
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
-    // Records that are forwarded now could not be deleted here: they would be forwarded again after a restart, and
-    // stored twice at their destination.
+    // While the disk is full, records that are forwarded could not be deleted here: they would be forwarded again after
+    // a
+    // restart, and stored twice at their destination.
     if (this.#ctx.health.failure !== undefined) return this.schedule(RETRY_MS);
     try {
       const more = await this.#forward();
@@ -118,7 +119,7 @@ export class Outbox {
     }
   }
 
-  /** Shows operators how many records wait. Only if forwarding failed, so it costs nothing if all is well. */
+  /** Reports to operators how many records wait. Only if forwarding failed, so that it costs nothing otherwise. */
   #logWaiting(): void {
     const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;
@@ -151,7 +152,7 @@ export class Outbox {
     return pending.length === BATCH;
   }
 
-  /** Forwards the usage of the node's own ingress: no limit waits for it. */
+  /** Forwards the usage of the node's own ingress, for which no limit waits. */
   async #forwardIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const waiting = pendingIngressUsage(sql, BATCH);
@@ -200,14 +201,14 @@ function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt)
     prompt,
     completion,
     isComplete: complete && !aborted && !estimated && (course?.status ?? 0) < 400,
-    // A report with a proof belongs to a request that its limits no longer reserve.
+    // The limits no longer reserve the request of a report with a proof.
     isReserved: expiresAt === undefined,
   };
 }
 
 function settlementOf({ position, record, settled }: PendingUsage, receipt: Receipt) {
   const use = usedBy(record, receipt);
-  // GPU time is counted by the gateway: a later report of tokens does not change it.
+  // The gateway counts GPU time itself, so a later report of tokens does not change it.
   return { position, settlement: settled === undefined ? use : { ...use, gpuMs: undefined, before: settled } };
 }
 

@@ -5,17 +5,18 @@ import { OPENING_LIFE_MS } from '../../accounts/opening-proof.ts';
 import type { Sql } from '../../platform/object-context.ts';
 import { loseRecords, WAITING_MAX } from './lost-records.ts';
 
-/** Records that a session's object keeps at least. When it has twice as many, the oldest are deleted. */
+/** Minimum number of records that a session's object keeps. When it has twice as many, the oldest are deleted. */
 const RECORDS_MIN = 20_000;
 
 /** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
 export const RECORDS_PER_STATEMENT = 100;
 
 /**
- * Keyed by stream: rows are appended, so a batch writes few pages (a key of random ids wrote six per record). `pending`
- * names the records that are not forwarded yet, in order of arrival. An estimate is stored in `pending` itself: an
- * exact record may replace it in `usage` while it is forwarded, and each position must always have the same content.
- * `settled`: the estimate that an exact record replaces.
+ * Creates the tables. `usage` is keyed by stream, so rows are appended and a batch writes few pages (with random ids it
+ * wrote six per record). `pending` lists the records that are not forwarded yet, in order of arrival. Its column
+ * `estimate` contains an estimated record, because an exact record may replace it in `usage` while it is forwarded, and
+ * each position must always have the same content. Its column `settled` contains the estimate that an exact record
+ * replaces.
  */
 export function createUsageTable(sql: Sql): void {
   sql.exec(
@@ -30,8 +31,8 @@ export function createUsageTable(sql: Sql): void {
 }
 
 /**
- * The only place where counts arrive. Idempotent; an exact record replaces an estimated one. Durable when it returns:
- * the object's output gate delays the acknowledgment until the rows are on disk.
+ * Stores records; no other function adds any. Idempotent; an exact record replaces an estimated one. Durable when it
+ * returns: the object's output gate delays the acknowledgment until the rows are on disk.
  * @returns how many late records were refused, because it is no longer known whether they were already counted
  */
 export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = ''): number {
@@ -48,8 +49,9 @@ export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = '')
 }
 
 /**
- * A late record counts once while its first count is kept here. So when records are deleted, the proofs of all attempts
- * to which they may belong expire, even if they state a later time.
+ * Returns the records without late ones that may have been counted. A late record counts once while its first count is
+ * stored here. So when records are deleted, the proofs of all attempts to which they may belong expire, even if they
+ * state a later time.
  */
 function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
   if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
@@ -58,7 +60,7 @@ function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly Usa
   return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
 }
 
-/** Three statements for all of them: one statement costs about as much as a hundred records. */
+/** Stores all records with three statements, because one statement costs about as much as a hundred records. */
 function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
   const known = new Map<number, Stored>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
@@ -77,7 +79,7 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
   }
   if (written.length === 0) return;
   sql.exec(
-    // MATERIALIZED: otherwise json_each serializes an element again for each use of its value.
+    // Without MATERIALIZED, json_each would serialize an element again for each use of its value.
     `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
      INSERT OR REPLACE INTO usage (stream, estimated, record)
      SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
@@ -93,8 +95,8 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
 
 /**
  * What the gateway itself observed of an attempt, including `course` if it is known. It stays when an exact count
- * replaces an estimate: the agent's late report has none of it, and with another time the record could be in another
- * hour than the estimate.
+ * replaces an estimate: the agent's late report does not contain it, and with another time the record could be in
+ * another hour than the estimate.
  */
 type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
@@ -114,13 +116,16 @@ function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): 
   return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
 }
 
-/** `seen`: as JSON. A missing member is left out, so that it replaces nothing. */
+/** SQL for `seen` as JSON. A missing member is omitted, so that it replaces nothing. */
 const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
   'course', json(record -> 'course'))) AS seen, record ->> 'prompt' AS prompt, record ->> 'completion' AS completion`;
 
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
-/** Numbers have gaps wherever an object woke: their distance only shows when counting the records is worthwhile. */
+/**
+ * Deletes old records. Numbers have gaps wherever an object woke, so their distance only shows when counting the
+ * records is worthwhile.
+ */
 function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
   if (newest - oldest < 2 * RECORDS_MIN) return;
@@ -159,7 +164,7 @@ type PendingRow = {
   provider: string;
 };
 
-/** The oldest waiting records. */
+/** Returns the oldest waiting records. */
 export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
   const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
       coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
@@ -176,14 +181,14 @@ export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
     }));
 }
 
-/** The stored record of a stream, if it was forwarded. */
+/** Returns the stored record of a stream, if it was forwarded. */
 export function deliveredRecord(sql: Sql, stream: number): UsageRecord | undefined {
   const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
   const [row] = sql.exec<{ record: string }>(query, stream).toArray();
   return row && (JSON.parse(row.record) as UsageRecord);
 }
 
-/** Number of waiting records. */
+/** Returns the number of waiting records. */
 export function countPendingUsage(sql: Sql): number {
   return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
 }
@@ -195,7 +200,7 @@ export function markDelivered(sql: Sql, position: number): void {
 
 /**
  * Reduces `records` to one per attempt, even if it was reported under several streams: exact before estimated, then the
- * first. Reads all stored records once, for any number of repeated records, because repetitions are rare.
+ * first. Reads all stored records once, however many records are repeated, because repetitions are rare.
  */
 function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
@@ -227,7 +232,7 @@ type StoredName = StoredKind & { requestId: string; attempt: number };
 const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
   json_extract(record, '$.attempt') AS attempt FROM usage`;
 
-/** The newest records, newest first. */
+/** Returns the newest records, newest first. */
 export function newestUsage(sql: Sql, limit: number): UsageRecord[] {
   const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY stream DESC LIMIT ?', limit).toArray();
   return rows.map((row) => JSON.parse(row.record) as UsageRecord);

@@ -5,7 +5,7 @@ import type { Clock, Sql } from '../../platform/object-context.ts';
 import { RETRY_MS, type StorageHealth } from '../../platform/storage/storage-health.ts';
 import { storeUsage } from './usage-record-table.ts';
 
-/** Records of one turn, and the streams that their agent may forget after these are stored. */
+/** Records of one turn, and the streams that their agent may forget after they are stored. */
 export interface UsageBatch {
   records: readonly UsageRecord[];
   streams: readonly number[];
@@ -19,17 +19,17 @@ interface UsageStoreOptions {
   clock: Clock;
   /** Keeps the node's object in memory while records wait in it. */
   waitUntil(work: Promise<unknown>): void;
-  /** Called when the batch is stored. `expired` of its late records were refused. */
+  /** Called when the batch is stored. `expired`: how many of its late records were refused. */
   stored(batch: UsageBatch, expired: number): void;
 }
 
 /**
- * Writes one node's records to its storage, or keeps them in memory while the storage is not writable. The agent gets
- * no acknowledgment meanwhile: it keeps its reports too, and repeats them if the gateway was killed.
+ * Writes one node's records to its storage, or keeps them in memory while the storage cannot be written. The agent gets
+ * no acknowledgment meanwhile, so it keeps its reports too, and repeats them if the gateway was killed.
  */
 export class UsageStore {
   readonly #options: UsageStoreOptions;
-  /** Oldest first. Bounded by StorageHealth over all nodes. */
+  /** Waiting batches, oldest first. Bounded by StorageHealth over all nodes. */
   #batches: UsageBatch[] = [];
   #retry: (() => void) | undefined;
   /** Resolves the promise that keeps the object in memory. */
