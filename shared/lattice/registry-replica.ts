@@ -1,6 +1,7 @@
 /**
- * A replica of the registry: one lattice per issuer. It verifies updates, first by rank and then by signature, so that
- * old news costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
+ * A replica of the registry: one lattice per issuer. It verifies updates first by rank and then by signature, so that
+ * an old update costs no cryptography. It uses no clock and no randomness: equal updates in any order make equal
+ * replicas.
  */
 
 import type { Crypto } from './crypto-interface.ts';
@@ -15,11 +16,14 @@ import type { Ticket } from './ticket.ts';
 import { type MergeResult, Merger } from './update-merger.ts';
 
 export interface ReplicaLimits {
-  /** Sessions per issuer, tombstones included. Default 65,536. */
+  /** Maximum number of sessions per issuer, including those that have left. Default: 65,536. */
   entriesPerIssuer?: number;
-  /** Those of them that have not left. Default: half, so that the departures of a whole registry still fit. */
+  /**
+   * Maximum number of sessions per issuer that have not left. Default: half, so that the departures of a whole registry
+   * still fit.
+   */
   livePerIssuer?: number;
-  /** Gateway keys per issuer with a floor, and as many revoked ones. Default 1,024. */
+  /** Maximum number of gateway keys per issuer with a watermark, and of revoked keys. Default: 1,024. */
   keysPerIssuer?: number;
 }
 
@@ -50,26 +54,26 @@ export class RegistryReplica {
     this.#merger = new Merger({ crypto, shelves: this.#stores, ...this.#limits });
   }
 
-  /** Another replica with the same content at a fraction of the memory, for simulations of a thousand. */
+  /** Another replica with the same content, which shares its memory, for simulations of a thousand replicas. */
   fork(): RegistryReplica {
     const copy = new RegistryReplica({ crypto: this.#crypto, accepts: this.#stores.accepts, limits: this.#limits });
     copy.#stores.copy(this.#stores);
     return copy;
   }
 
-  /** Takes what is better than the known state. Never throws: errors are in the result. */
+  /** Merges an update that is better than the known state. Never throws: errors are in the result. */
   merge(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, false);
   }
 
-  /** `merge` for what this replica verified and stored before: signatures are not checked again. */
+  /** Merges an update that this replica verified and stored before: signatures are not checked again. */
   load(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, true);
   }
 
   /**
-   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns those
-   * sessions
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions.
+   * @returns those sessions
    */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     return this.#stores.setIssuers(accepts);
@@ -83,7 +87,7 @@ export class RegistryReplica {
     return this.#stores.entry(session);
   }
 
-  /** Entries of one issuer or of all. */
+  /** The entries of one issuer, or of all. */
   *entries(issuer?: string): Generator<Entry> {
     for (const store of this.#stores.all()) {
       if (issuer === undefined || store.issuer === issuer) yield* store.entries.values();
@@ -96,12 +100,12 @@ export class RegistryReplica {
     return size;
   }
 
-  /** Issuers of which anything is known. */
+  /** Issuers about which anything is known. */
   issuers(): string[] {
     return this.#stores.issuers();
   }
 
-  /** Whether the holder of this (verified) ticket may speak; asked before a socket is accepted. */
+  /** Whether the holder of this (verified) ticket may speak. Asked before a socket is accepted. */
   ticketState(ticket: Ticket): TicketState {
     if (!this.#stores.accepts(ticket.issuer)) return 'unknown_issuer';
     const store = this.#stores.get(ticket.issuer);
@@ -129,7 +133,7 @@ export class RegistryReplica {
 
   /**
    * What the sender of `digest` lacks, up to `maxBytes` (at least one update): keys first, then live sessions, then
-   * left ones. Not `complete`: the next digest finds the rest.
+   * those that have left. If it is not `complete`, the next digest finds the rest.
    */
   delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
     const store = this.#stores.get(digest.issuer);
@@ -148,14 +152,14 @@ export class RegistryReplica {
     return { updates, complete: true };
   }
 
-  /** Ids in `digest` of which the sender knows more: what to pull. */
+  /** Ids to pull: those in `digest` about which the sender knows more. */
   wants(digest: Digest): string[] {
     const store = this.#stores.get(digest.issuer);
     if (store !== undefined) return store.wants(digest);
     return this.#stores.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
   }
 
-  /** Answers a pull: full updates of those ids that are here. */
+  /** Answers a pull with full updates of the ids that this replica has. */
   pull(issuer: string, ids: readonly string[]): Update[] {
     const updates: Update[] = [];
     for (const id of ids) {
@@ -165,7 +169,7 @@ export class RegistryReplica {
     return updates;
   }
 
-  /** Everything of one issuer, to be stored and passed to `load`. */
+  /** All updates of one issuer, to be stored and later passed to `load`. */
   updates(issuer: string): Update[] {
     return this.delta({ issuer, items: [] }).updates;
   }

@@ -1,4 +1,4 @@
-/** One thing to merge, as it is sent. An entry may omit what the receiver has: ticket, payload. */
+/** One thing to merge, as it is sent. An entry may omit what the receiver already has: ticket or payload. */
 import { ByteReader, ByteWriter } from './byte-codec.ts';
 import { EVICTION_MAX_BYTES } from './eviction.ts';
 import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './issuer-statements.ts';
@@ -7,7 +7,7 @@ import { PAYLOAD_MAX_BYTES } from './node-payload.ts';
 import { REGISTRY_RECORD_MAX_BYTES } from './owner-record.ts';
 import { TICKET_MAX_BYTES } from './ticket.ts';
 
-/** Signed parts as bytes; `Replica.merge` decodes them. */
+/** Signed parts as bytes; `RegistryReplica.merge` decodes them. */
 export interface EntryUpdate {
   kind: 'entry';
   ticket?: Uint8Array;
@@ -47,7 +47,7 @@ export function encodeUpdate(update: Update): Uint8Array {
   }
 }
 
-/** Its parts are views into `bytes`. @throws LatticeError truncated, malformed, too_large */
+/** The parts of the result are views into `bytes`. @throws LatticeError truncated, malformed, too_large */
 export function decodeUpdate(bytes: Uint8Array): Update {
   if (bytes.length > UPDATE_MAX_BYTES) throw new LatticeError('too_large', `update of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);

@@ -1,11 +1,13 @@
-/** A session id certifies its own key, issuer, birth and end. Only the holder of the private key can speak for it. */
+/**
+ * Session ids. An id certifies its key, issuer, birth and end, so only the holder of the private key can speak for it.
+ */
 import { base32, fromBase32 } from './base32.ts';
 import type { ByteReader } from './byte-codec.ts';
 import { LatticeError } from './lattice-error.ts';
 import { SESSION_PATTERN } from './node-record.ts';
 
 const SESSION_CHARS = 26;
-/** 130 bits and six zero bits. */
+/** 130 bits, and six zero bits. */
 export const SESSION_BYTES = 17;
 
 /** The first 130 bits of a SHA-256 in lower-case base32 (RFC 4648 §6). */
@@ -29,9 +31,9 @@ export function readSession(input: ByteReader): string {
 const encoder = new TextEncoder();
 
 /**
- * What an agent signs to prove its session on one socket. The nonce is the gateway's, so no signature is valid twice.
- * The audience is the host that the agent dialed, so no gateway can forward a signature to another and take the
- * session's place.
+ * The message that an agent signs to prove its session on one socket. The nonce is the gateway's, so no signature is
+ * valid twice. The audience is the host that the agent dialed, so no gateway can forward a signature to another and
+ * take the session's place.
  */
 export function helloMessage(session: string, generation: number, nonce: Uint8Array, audience: string): Uint8Array {
   const label = encoder.encode(`otela-hello-2\n${session}\n${generation}\n${audience}\n`);
@@ -42,8 +44,8 @@ export function helloMessage(session: string, generation: number, nonce: Uint8Ar
 }
 
 /**
- * What an agent signs to leave its engine's log tail with a gateway. `digest` is the SHA-256 of the tail; the signature
- * is valid for it alone.
+ * The message that an agent signs to upload the end of its log to a gateway. `digest` is the SHA-256 of the log; the
+ * signature is valid only for it.
  */
 export function logTailMessage(session: string, digest: Uint8Array): Uint8Array {
   const label = encoder.encode(`otela-logs-1\n${session}\n`);

@@ -1,6 +1,6 @@
 /**
- * A ticket admits one session. It names the session's key, its birth and end, its provider and cluster, and carries its
- * certificate.
+ * A ticket admits one session. It names the session's key, birth and end, its provider and its cluster, and contains
+ * the gateway's certificate.
  */
 import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
@@ -18,21 +18,21 @@ import { sessionIdFromDigest } from './session-id.ts';
 
 export interface Ticket {
   readonly bytes: Uint8Array;
-  /** Certifies everything below, so two tickets of one session carry the same content. */
+  /** The session's id. It certifies all other members, so two tickets of one session have the same content. */
   readonly session: string;
   readonly issuer: string;
   readonly certificate: Certificate;
-  /** The name of the certificate's key, which admitted the session. */
+  /** Name of the key that admitted the session: the certificate's key. */
   readonly keyName: string;
   readonly sessionKey: Uint8Array;
-  /** Seconds since 1970, UTC, by the gateway's clock. */
+  /** Seconds since 1970, by the gateway's clock. */
   readonly birth: number;
   readonly expires: number;
   readonly provider: string;
   readonly cluster: string;
 }
 
-/** Bounds how long a tombstone must be kept. */
+/** Maximum life of a ticket, which bounds how long the entry of a session that has left must be kept. */
 export const TICKET_LIFE_MAX_S = 30 * 86_400;
 const NAME_MAX_BYTES = 63;
 export const TICKET_MAX_BYTES = CERTIFICATE_BYTES + KEY_BYTES + 8 + 2 * (1 + NAME_MAX_BYTES) + SIGNATURE_BYTES;
@@ -46,7 +46,7 @@ interface TicketFields {
   cluster: string;
 }
 
-/** @throws LatticeError malformed, outside_validity: whatever `openTicket` would refuse */
+/** @throws LatticeError malformed, outside_validity for everything that `openTicket` would refuse */
 export function signTicket(fields: TicketFields, gateway: Signer, crypto: Crypto): Uint8Array {
   const certificate = decodeCertificate(fields.certificate);
   const own = ownFields(fields);
@@ -80,12 +80,12 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   return { bytes, session, issuer, certificate, keyName, sessionKey, birth, expires, provider, cluster };
 }
 
-/** Parses and verifies the whole chain, from the bytes alone. @throws LatticeError */
+/** Parses the ticket and verifies the whole chain from its bytes. @throws LatticeError */
 export function openTicket(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Ticket {
   return verifyTicket(decodeTicket(copyBytes(bytes), crypto), crypto, cache);
 }
 
-/** For a ticket that was decoded from its own copy of the bytes. @throws LatticeError bad_signature */
+/** Verifies a ticket that was decoded from its own copy of the bytes. @throws LatticeError bad_signature */
 export function verifyTicket(ticket: Ticket, crypto: Crypto, cache?: CertificateCache): Ticket {
   const certificate = openCertificate(ticket.certificate.bytes, crypto, cache);
   const own = ticket.bytes.subarray(CERTIFICATE_BYTES, ticket.bytes.length - SIGNATURE_BYTES);
@@ -101,7 +101,7 @@ function ownFields(fields: TicketFields): Uint8Array {
   return new ByteWriter().bytes(sessionKey).u32(birth).u32(expires).text(provider).text(cluster).done();
 }
 
-/** Everything but the signatures, because a signer could make more than one. */
+/** The ticket without its signatures, because a signer could make several different ones. */
 function identity(out: ByteWriter, certificate: Certificate, own: Uint8Array): ByteWriter {
   return out.bytes(certificate.bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES)).bytes(own);
 }

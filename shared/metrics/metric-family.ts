@@ -1,13 +1,13 @@
-/** A metric, declared once in a table, so that the names, the exposition and the documentation agree. */
+/** A metric. Each is declared once in a table, so that its name, its values and its documentation agree. */
 
 type Kind = 'counter' | 'gauge' | 'histogram';
 
 export interface Family {
   readonly kind: Kind;
-  /** By Prometheus' conventions: `_total` for a counter, and the unit as a suffix. */
+  /** The name follows Prometheus' conventions: `_total` for a counter, and the unit as a suffix. */
   readonly name: string;
   readonly help: string;
-  /** Names of the labels. Each sample has a value for each, in this order. */
+  /** Names of the labels. Each sample has one value per label, in this order. */
   readonly labels: readonly string[];
   /** Upper bounds of a histogram's buckets, ascending, without the infinite one. */
   readonly bounds?: readonly number[];

@@ -4,18 +4,21 @@ import type { Family, HistogramFamily } from './metric-family.ts';
  * Maximum number of series per family. Further ones are counted under OTHER, so that a client cannot fill the memory.
  */
 export const SERIES_MAX = 1_000;
-/** The value of every label of a series that has no row. */
+/** The label value of the series under which further series are counted. */
 export const OTHER = '_other';
-/** Length of a label's value, in characters. */
+/** Maximum length of a label's value, in characters. */
 const VALUE_MAX = 128;
 
 /** Separates the label values in a series' key; no value contains it. */
 const SEPARATOR = '\u001f';
 
-/** A number, or for a histogram the counts of its buckets, the infinite one last, and then the sum. */
+/** A number; for a histogram the counts of its buckets, the infinite one last, and then the sum. */
 type Value = number | number[];
 
-/** Plain data: sent from isolates to objects and to disk. Families by name, series by their labels' values. */
+/**
+ * The content of a store as plain data, which isolates send to objects and objects write to disk. Families by name,
+ * series by the values of their labels.
+ */
 export type MetricState = Record<string, Sample[]>;
 
 interface Sample {
@@ -24,7 +27,7 @@ interface Sample {
 }
 
 /**
- * Counters by family and labels: in an isolate until they are reported, in an object permanently. Counting costs a
+ * Counters by family and labels. An isolate keeps them until they are reported, an object permanently. Counting costs a
  * string and two look-ups, which is cheap enough for every request.
  */
 export class MetricStore {
@@ -73,7 +76,7 @@ export class MetricStore {
     return series;
   }
 
-  /** Adds the counts of another store. A histogram with other buckets (of another version) starts again. */
+  /** Adds the counts of another store. A histogram with different buckets, from another version, starts again. */
   merge(state: MetricState): void {
     for (const [name, samples] of Object.entries(state)) {
       const series = this.#series(name);
@@ -99,7 +102,7 @@ export class MetricStore {
     return state;
   }
 
-  /** Samples of a family: its labels' values and the counted value. */
+  /** The samples of a family: the values of the labels, and the counted value. */
   *samples({ name }: Family): Generator<{ labels: string[]; value: Value }> {
     for (const [key, value] of this.#families.get(name) ?? []) yield { labels: key.split(SEPARATOR), value };
   }

@@ -5,7 +5,10 @@ import type { MetricStore } from './metric-store.ts';
 
 export const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** The families that have samples, in the given order. A counter without labels is always present, starting at 0. */
+/**
+ * The text of all families that have samples, in the given order. A counter without labels is always present, starting
+ * at 0.
+ */
 export function exposition(families: readonly Family[], metrics: MetricStore): string {
   const lines: string[] = [];
   for (const family of families) {

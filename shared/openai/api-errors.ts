@@ -1,6 +1,6 @@
 /**
- * Errors as clients see them. Statuses, types and retry headers follow what the OpenAI SDKs act on: they read `code`,
- * `param` and `type` only inside `error`, obey `x-should-retry` first, and ignore a `retry-after` above 60 s.
+ * Errors as clients see them. Statuses, types and retry headers follow what the OpenAI SDKs do: they read `code`,
+ * `param` and `type` only inside `error`, follow `x-should-retry` first, and ignore a `retry-after` above 60 s.
  */
 import { encodeUtf8 } from './byte-search.ts';
 import { quoteForMessage } from './quote-for-message.ts';
@@ -34,7 +34,7 @@ export const ERROR_KINDS = {
   session_over: { status: 410, type: 'invalid_request_error' },
   /** OpenAI's SDKs retry 409, but a conflict with an object's state does not go away. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
-  /** A sealing client fetches the nodes' keys again and repeats the request itself; other SDKs repeat it twice. */
+  /** A sealing client fetches the nodes' keys again and repeats the request itself. Other SDKs repeat it twice. */
   seal_stale: { status: 409, type: 'invalid_request_error' },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
@@ -42,9 +42,12 @@ export const ERROR_KINDS = {
   request_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
   range_not_satisfiable: { status: 416, type: 'invalid_request_error' },
-  /** Well-formed but impossible: it contradicts itself, the existing state, or the time (RFC 9110 §15.5.21). */
+  /**
+   * The request is well-formed but impossible: it contradicts itself, the existing state, or the time (RFC 9110
+   * §15.5.21).
+   */
   unprocessable_content: { status: 422, type: 'invalid_request_error' },
-  /** Codex opens a WebSocket first, and only this status makes it fall back to POST immediately. */
+  /** Codex opens a WebSocket first. Only this status makes it use POST instead immediately. */
   upgrade_required: { status: 426, type: 'invalid_request_error', headers: { ...NO_RETRY, upgrade: 'HTTP/1.1' } },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
@@ -60,14 +63,14 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
 interface ApiErrorOptions {
-  /** The parameter at fault, in the client's spelling. */
+  /** Name of the parameter at fault, in the client's spelling. */
   param?: string;
-  /** Lower-case names. They override the code's own headers. */
+  /** Headers with lower-case names. They override the code's own headers. */
   headers?: Record<string, string>;
   cause?: unknown;
 }
 
-/** The only kind of error that clients are told. The message is for the client: no addresses, no secrets. */
+/** The only kind of error that clients see. The message is for the client: it contains no addresses and no secrets. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
@@ -86,7 +89,7 @@ export class ApiError extends Error {
     this.headers = { ...kind.headers, ...options.headers };
   }
 
-  /** The same error, telling SDKs not to retry. */
+  /** The same error with the header that keeps SDKs from retrying. */
   withoutClientRetry(): ApiError {
     const { code, message, param, cause } = this;
     const headers = { ...this.headers, ...NO_RETRY };
@@ -94,10 +97,13 @@ export class ApiError extends Error {
   }
 }
 
-/** SDKs use the header only from 0 to 60 s; with a longer wait they would come back after half a second. */
+/**
+ * Maximum of `retry-after`. SDKs use the header only from 0 to 60 s; with a longer wait they would retry after half a
+ * second.
+ */
 const MAX_RETRY_AFTER_S = 60;
 
-/** `retry-after` for a wait in milliseconds, in the range that SDKs obey. */
+/** `retry-after` for a wait in milliseconds, within the range that SDKs use. */
 export function retryAfter(waitMs: number): { 'retry-after': string } {
   const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1000) : MAX_RETRY_AFTER_S;
   return { 'retry-after': String(Math.min(MAX_RETRY_AFTER_S, Math.max(1, seconds))) };
@@ -110,7 +116,7 @@ export function methodNotAllowed(method: string, path: string, allowed: readonly
   });
 }
 
-/** Turns any failure into an error that a client may see. A foreign error becomes the cause and reveals nothing. */
+/** Converts any failure into an error that a client may see. A foreign error becomes the cause, and reveals nothing. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError('internal_error', 'The gateway failed to handle this request.', { cause: error });
@@ -151,7 +157,7 @@ interface InBandErrors {
   readonly inBandError: 'openai' | 'responses' | 'anthropic';
 }
 
-/** The body of an error response in the form of the endpoint's clients, or in OpenAI's form without an endpoint. */
+/** The body of an error response in the form of the endpoint's clients. Without an endpoint: in OpenAI's form. */
 export function errorBodyFor(endpoint: InBandErrors | undefined, error: ApiError): string {
   return endpoint?.inBandError === 'anthropic' ? JSON.stringify(anthropicEnvelope(error)) : errorBody(error);
 }
@@ -160,13 +166,14 @@ export function errorBodyFor(endpoint: InBandErrors | undefined, error: ApiError
 export function inBandError(endpoint: InBandErrors, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
     case 'responses': {
-      // Its clients go by `type` and skip an event without one. OpenAI's SDKs look for `error` in every event.
+      // Clients of /v1/responses read `type`, and skip an event without one. OpenAI's SDKs look for `error` in every
+      // event.
       const { message, param, code } = error;
       const event = { type: 'error', sequence_number: 0, code, message, param, ...envelope(error) };
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
     }
     case 'openai':
-      // With an event name openai-python 3 does not raise.
+      // No event name, because with one openai-python 3 does not raise.
       return encodeUtf8(`data: ${errorBody(error)}\n\n`);
     case 'anthropic': {
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);

@@ -1,16 +1,18 @@
-/** Small insertions and replacements in a streaming body: computed from a scan, applied without a copy. */
+/** Small insertions and replacements in a streaming body, computed from a scan and applied without a copy. */
 import { encodeUtf8, sameBytes } from './byte-search.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { JsonScan } from './scan-json-body.ts';
 
-/** At byte `at` of the original body, `insert` replaces `remove` bytes. Lists are sorted by `at` and do not overlap. */
+/**
+ * At byte `at` of the original body, `insert` replaces `remove` bytes. Lists are sorted by `at`, and do not overlap.
+ */
 export interface Edit {
   at: number;
   remove: number;
   insert: Uint8Array;
 }
 
-/** We make at most three; a peer that sends more is not ours. */
+/** Maximum number of edits. Our gateways send at most three. */
 const MAX_EDITS = 16;
 
 const MEMBER = '"include_usage":true';
@@ -23,9 +25,9 @@ const FIRST_KEY = encodeUtf8(`"stream_options":{${MEMBER}}`);
 const NEXT_KEY = encodeUtf8(`,"stream_options":{${MEMBER}}`);
 
 /**
- * Makes the engine report usage in the stream if the client did not ask for it. Empty if nothing is needed; otherwise
- * the resulting event must be dropped on its way back (`usage-meter.ts`). `stream_options` of a wrong type is kept: the
- * engine's 4xx explains it better.
+ * Makes the engine report usage in the stream if the client did not ask for it. Empty if nothing is needed. Otherwise
+ * the resulting event must be dropped on its way back (`usage-meter.ts`). `stream_options` of a wrong type is kept,
+ * because the engine's 4xx explains it better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {
   if (!endpoint.injectUsage || !scan.stream) return [];
@@ -43,7 +45,8 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
         asked === undefined
           ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
           : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
-      // So far it had no effect; now it would put counts into chunks from which nothing removes them.
+      // Without `include_usage` this option had no effect. Now it would put counts into all chunks, where nothing
+      // removes them.
       if (everywhere?.value === 'true' || everywhere?.value === 'other')
         edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
       return edits.sort((one, other) => one.at - other.at);
@@ -57,19 +60,19 @@ export function withoutUsage(edits: readonly Edit[]): Edit[] {
   return edits.filter(({ insert }) => !ours.some((one) => sameBytes(one, insert)));
 }
 
-/** Replaces the model's name from `start` to `end`, quotes included. */
+/** Replaces the model's name between `start` and `end`, including its quotes. */
 export function modelNameEdit({ start, end }: { start: number; end: number }, model: string): Edit {
   return { at: start, remove: end - start, insert: encodeUtf8(JSON.stringify(model)) };
 }
 
-/** One sorted list. @throws RangeError if two edits overlap */
+/** Joins lists into one sorted list. @throws RangeError if two edits overlap */
 export function joinEdits(...lists: readonly Edit[][]): Edit[] {
   const edits = lists.flat().sort((a, b) => a.at - b.at);
   checkEdits(edits);
   return edits;
 }
 
-/** @throws RangeError: a peer's edits are as untrusted as its offsets */
+/** @throws RangeError if a list is invalid, because a peer's edits are not trusted */
 function checkEdits(edits: readonly Edit[]): void {
   if (edits.length > MAX_EDITS) throw new RangeError(`more than ${MAX_EDITS} edits`);
   let free = 0;
@@ -85,9 +88,9 @@ function checkEdits(edits: readonly Edit[]): void {
 export class EditedBody {
   readonly #edits: readonly Edit[];
   #next = 0;
-  /** Offset in the original body of the next byte. */
+  /** Offset of the next byte in the original body. */
   #pos = 0;
-  /** Bytes still to be removed. */
+  /** Number of bytes that are still to be removed. */
   #removing = 0;
 
   /** @throws RangeError if the edits are not sorted, overlap or are too many */
@@ -96,7 +99,7 @@ export class EditedBody {
     this.#edits = edits;
   }
 
-  /** Returns what the chunk becomes: views of it, and inserted bytes. */
+  /** Returns the edited chunk: views of it, and inserted bytes. */
   push(chunk: Uint8Array): Uint8Array[] {
     const out: Uint8Array[] = [];
     const base = this.#pos;
@@ -120,7 +123,7 @@ export class EditedBody {
     return out;
   }
 
-  /** What is inserted after the last byte. @throws RangeError if an edit reaches beyond the body */
+  /** Returns the bytes that are inserted after the last byte. @throws RangeError if an edit reaches beyond the body */
   end(): Uint8Array[] {
     const rest = this.#edits.slice(this.#next);
     this.#next = this.#edits.length;
@@ -130,7 +133,7 @@ export class EditedBody {
     return rest.map((edit) => edit.insert).filter((insert) => insert.length > 0);
   }
 
-  /** Content-Length of the edited body. @throws RangeError if an edit reaches beyond `total` bytes */
+  /** The content-length of the edited body. @throws RangeError if an edit reaches beyond `total` bytes */
   lengthAfter(total: number): number {
     let length = total;
     for (const edit of this.#edits) {

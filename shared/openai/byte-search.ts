@@ -1,10 +1,10 @@
 /** Search and text functions on bytes that create no string per chunk. */
 
 const encoder = new TextEncoder();
-/** A decoder that drops a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
+/** Keeps a leading U+FEFF. Otherwise `"\uFEFFname"` and `"name"` would be the same model. */
 const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
-/** U+FEFF in UTF-8, a byte order mark if it comes first. */
+/** U+FEFF in UTF-8, which is a byte order mark if it comes first. */
 export const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
 
 const NO_BYTES = new Uint8Array(0);
@@ -13,10 +13,10 @@ export function encodeUtf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
-/** Up to this length the loop below is cheaper than a call of the decoder. */
+/** Up to this length the loop below takes less time than a call of the decoder. */
 const SHORT_TEXT_BYTES = 24;
 
-/** Invalid sequences become U+FFFD; a byte order mark is kept. */
+/** Decodes UTF-8. Invalid sequences become U+FFFD, and a byte order mark is kept. */
 export function decodeUtf8(bytes: Uint8Array): string {
   if (bytes.length > SHORT_TEXT_BYTES) return decoder.decode(bytes);
   let text = '';
@@ -41,8 +41,8 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 /**
- * A byte string to search for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
- * per candidate byte, which in JSON (every seventh byte is a quote) costs ten times as much.
+ * Searches for a byte string by Boyer-Moore-Horspool, with one table look-up per needle length. One native call per
+ * candidate byte would take ten times as long in JSON, where every seventh byte is a quote.
  */
 export class ByteSearch {
   readonly bytes: Uint8Array;
@@ -72,7 +72,10 @@ export class ByteSearch {
   }
 }
 
-/** Collects bytes across chunks. Copied, so that a few bytes do not keep their chunk alive. Bounded by its owner. */
+/**
+ * Collects bytes of several chunks up to a limit. They are copied, so that a few bytes do not keep their chunk in
+ * memory.
+ */
 export class ByteBuffer {
   readonly #limit: number;
   #buffer = NO_BYTES;
@@ -83,12 +86,12 @@ export class ByteBuffer {
     this.#limit = limitBytes;
   }
 
-  /** Bytes pushed since the last `clear`, including those beyond the limit. */
+  /** Number of bytes pushed since the last `clear`, including those beyond the limit. */
   get offered(): number {
     return this.#length + this.#dropped;
   }
 
-  /** True if more bytes than the limit were pushed; then `bytes()` is only the beginning. */
+  /** True if more bytes than the limit were pushed. `bytes()` is then only the beginning. */
   get overflowed(): boolean {
     return this.#dropped > 0;
   }
@@ -107,12 +110,12 @@ export class ByteBuffer {
     this.#length = needed;
   }
 
-  /** A view that is valid until `clear`; `take` gives it away for good. */
+  /** A view that is valid until `clear`. `take` returns bytes that stay valid. */
   bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** Returns the bytes, which then belong to the caller, and starts again. */
+  /** Returns the bytes, which then belong to the caller, and starts again with none. */
   take(): Uint8Array {
     const taken = this.bytes();
     this.clear();

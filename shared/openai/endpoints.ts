@@ -8,43 +8,43 @@ import type { LengthKey } from './sampling-parameters.ts';
 type Terminal =
   | { kind: 'done' }
   | { kind: 'event'; types: readonly string[] }
-  /** The answer is not SSE; it ends with the body. */
+  /** The response is not SSE, and ends with its body. */
   | { kind: 'none' };
 
-/** Where the engine's token counts are; see `token-usage.ts`. */
+/** Which form the engine's token counts have; see token-usage.ts. */
 export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
 
 export interface Endpoint {
   /** Used on the wire: never renumber, only append. */
   readonly id: number;
   readonly method: 'POST';
-  /** The path that the client calls. */
+  /** The path that clients call. */
   readonly path: string;
-  /** The engine's path: vLLM and SGLang serve some endpoints at their root. */
+  /** The path at the engine: vLLM and SGLang serve some endpoints at their root. */
   readonly enginePath: string;
-  /** SGLang's path, if different. */
+  /** SGLang's path, if it differs. */
   readonly sglangPath?: string;
   /** Kind of the request's body. */
   readonly body: 'json' | 'multipart' | 'none';
-  /** The answer can be SSE. */
+  /** True if the response can be SSE. */
   readonly streams: boolean;
-  /** A unary answer that is not JSON has no closing brace to wait for. */
+  /** A non-streaming response that is not JSON has no closing brace to wait for. */
   readonly answer: 'json' | 'binary';
-  /** Takes a place in the engine's batch. */
+  /** True if the request takes a place in the engine's batch. */
   readonly batched: boolean;
-  /** Sent while a client waits for the first data of an SSE answer. */
+  /** Sent at intervals while a client waits for the first data of an SSE response. */
   readonly ping: Uint8Array;
-  /** The form of an error after the head was sent. */
+  /** The form of an error that is sent after the response's head. */
   readonly inBandError: 'openai' | 'responses' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
-  /** The answer is generated token by token, with unknown length. */
+  /** True if the response is generated token by token, with unknown length. */
   readonly generates: boolean;
-  /** Keys of the body that limit the answer's tokens. */
+  /** Keys of the body that limit the response's tokens. */
   readonly answerLimits: readonly LengthKey[];
-  /** A header besides `x-request-id` in which its clients look for the request's id. */
+  /** A header, in addition to `x-request-id`, in which the endpoint's clients look for the request's id. */
   readonly requestIdHeader?: 'request-id';
-  /** The engine accepts `stream_options.include_usage` here. */
+  /** True if the engine accepts `stream_options.include_usage` at this endpoint. */
   readonly injectUsage: boolean;
 }
 
@@ -63,7 +63,7 @@ const JSON_UNARY = {
   streams: false,
   answer: 'json',
   batched: true,
-  /** A comment: every SSE parser skips it, and every proxy counts it as traffic. */
+  /** An SSE comment: every parser skips it, and every proxy counts it as traffic. */
   ping: encodeUtf8(': ping\n\n'),
   inBandError: 'openai',
   terminal: NONE,
@@ -122,19 +122,19 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
-  // Answered by agents; see shared/seal/evidence.ts.
+  // Agents answer this endpoint; see shared/seal/evidence.ts.
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 
-/** Read-only: their handler has matched GET before this table is asked. */
+/** Read-only paths. Their handler has matched GET before this table is used. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
 
 /**
- * @param path as in the URL, without the query; matched exactly
- * @returns the endpoint, the methods that this path allows instead (405), or undefined (404)
+ * @param path the URL's path without the query, matched exactly
+ * @returns the endpoint; the allowed methods (405) if the method is wrong; undefined (404) if there is no such path
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
@@ -142,7 +142,7 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 
-/** @param engine the serving engine, if known */
+/** @param engine kind of the engine, if known */
 export function enginePathAt({ enginePath, sglangPath }: Endpoint, engine: string | undefined): string {
   return engine === 'sglang' && sglangPath !== undefined ? sglangPath : enginePath;
 }

@@ -5,11 +5,13 @@ const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-bet
 
 /**
  * Headers of an engine that are passed to a client. Lengths and transfer codings belong to the connection. `location`
- * is not passed on: SDKs follow it, and would send their `x-api-key` and the prompt wherever a provider wants.
+ * is not passed on: SDKs follow it, and would send their `x-api-key` and the prompt to any address that a provider
+ * chooses.
  */
 const TO_CLIENT: ReadonlySet<string> = new Set([
   'content-type',
-  // Set by a proxy that compresses although it was asked not to. Without this header the body could not be read.
+  // Set by a proxy that compresses although it was asked not to. Without this header the client could not read the
+  // body.
   'content-encoding',
   'content-disposition',
   'retry-after',
@@ -18,17 +20,15 @@ const TO_CLIENT: ReadonlySet<string> = new Set([
   'openai-processing-ms',
 ]);
 
-/** Longest value that is passed on. A longer one is dropped, because the tunnel would refuse the whole frame. */
+/** Maximum length of a passed value. A longer one is dropped, because the tunnel would refuse the whole frame. */
 const VALUE_MAX = 4096;
 
-/**
- * Other bytes arrive decoded, as characters that no engine's HTTP client could send and that would not fit the frame.
- */
+/** Values that can be sent on. Other bytes arrive decoded, as characters that no engine's HTTP client could send. */
 const PLAIN = /^[\t\x20-\x7e]*$/;
 
 /**
- * `value` returns a header by its lower-case name. `requestId`: the client's own, if it sent one; otherwise the agent
- * sends the stream's name.
+ * @param value returns a header by its lower-case name
+ * @param requestId the client's own id, if it sent one; otherwise the agent sends the request's internal name
  */
 export function headersToEngine(
   value: (name: string) => string | null | undefined,
@@ -40,8 +40,8 @@ export function headersToEngine(
     if (given !== undefined && isPlain(given)) headers.push([name, given]);
   }
   const traceparent = value('traceparent') ?? undefined;
-  // The standard requires dropping both if the first is invalid; otherwise an engine would start a trace with an
-  // invalid id.
+  // The standard requires dropping both headers if the first is invalid. Otherwise an engine would start a trace with
+  // an invalid id.
   if (traceparent === undefined || readTraceId(traceparent) === undefined || !isPlain(traceparent)) return headers;
   headers.push(['traceparent', traceparent]);
   const tracestate = value('tracestate') ?? undefined;
@@ -53,10 +53,10 @@ function isPlain(value: string): boolean {
   return value.length <= VALUE_MAX && PLAIN.test(value);
 }
 
-/** RFC 9110 §5.5. Anything else that an engine or a hostile agent sends is not passed on. */
+/** RFC 9110 §5.5. Other bytes that an engine or a hostile agent sends are not passed on. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Types that no browser renders as a page. */
+/** Media types that no browser renders as a page. */
 const SAFE_TYPE = /^(?:application\/json|text\/event-stream)\s*(?:;|$)/i;
 
 export function headersToClient(engine: Iterable<readonly [string, string]>): Record<string, string> {
@@ -69,15 +69,17 @@ export function headersToClient(engine: Iterable<readonly [string, string]>): Re
   return headers;
 }
 
-/** Tells proxies neither to buffer nor to compress a stream. */
+/** Headers that ask proxies neither to buffer nor to compress a stream. */
 export const STREAM_HEADERS = { 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' } as const;
 
-/** A model's name may contain characters that a header may not. */
+/** Encodes a model's name, which may contain characters that a header may not. */
 export function encodeHeaderValue(text: string): string {
   return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
 }
 
-/** For a stream that was opened before a node answered: a comment with what the response's headers would have told. */
+/**
+ * For a stream that was opened before a node answered: an SSE comment with what the response's headers would contain.
+ */
 export function headersComment(
   node: { session: string; provider: string },
   attempts: number,
@@ -87,5 +89,5 @@ export function headersComment(
   return `: otela node=${node.session} attempts=${attempts} provider=${node.provider}${served}\n\n`;
 }
 
-/** Allowed request ids of clients: they go into logs, headers and file names. */
+/** Pattern of accepted request ids of clients, which are used in logs, headers and file names. */
 export const REQUEST_ID_PATTERN = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;

@@ -1,4 +1,4 @@
-/** RFC 8259 on bytes: checks the grammar and reports positions, without building values. */
+/** Reads JSON (RFC 8259) from bytes: checks the grammar and reports positions, without building values. */
 import { JSON_DEPTH_MAX } from '../text/parse-json.ts';
 import { ApiError } from './api-errors.ts';
 import { decodeUtf8 } from './byte-search.ts';
@@ -13,7 +13,7 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const END = -1;
 
-/** Bytes of a string that are checked one by one before checking four at a time pays off. */
+/** Number of bytes of a string that are checked one by one. After that, checking four at a time takes less time. */
 const SHORT_STRING_BYTES = 48;
 
 /** Characters allowed after a backslash, except `u`. */
@@ -21,8 +21,8 @@ const ESCAPES = new Uint8Array(256);
 for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
 
 /**
- * Whether each open container is an object, outermost first. Shared, because a read never yields and so two never
- * overlap.
+ * Whether each open container is an object, outermost first. Shared by all readers, because a read never yields, so two
+ * never overlap.
  */
 const isObjectAt = new Uint8Array(JSON_DEPTH_MAX);
 
@@ -70,7 +70,7 @@ export class JsonReader {
   /**
    * Reads the object that begins at the next byte.
    * @param member called with `pos` at the member's value, which it must consume
-   * @returns the offset of its closing brace
+   * @returns the offset of the closing brace
    */
   object(member: (key: StringSpan) => void): number {
     if (this.peek() !== OPEN_OBJECT) this.fail('an object must begin');
@@ -93,10 +93,7 @@ export class JsonReader {
     return this.pos++;
   }
 
-  /**
-   * Reads the array that begins at the next byte.
-   * @param item called with `pos` at the item, which it must consume
-   */
+  /** Reads the array that begins at the next byte. @param item called with `pos` at the item, which it must consume */
   array(item: () => void): void {
     if (this.peek() !== OPEN_ARRAY) this.fail('an array must begin');
     this.pos++;
@@ -114,7 +111,7 @@ export class JsonReader {
     }
   }
 
-  /** Skips any value. @param depth number of open containers around it */
+  /** Skips any value. @param depth number of open containers that contain it */
   value(depth: number): void {
     let level = depth;
     for (;;) {
@@ -145,10 +142,7 @@ export class JsonReader {
     return true;
   }
 
-  /**
-   * After a value: closes the containers that end here. Returns the level of the next value, or `depth` if there is
-   * none.
-   */
+  /** Closes the containers that end after a value. Returns the level of the next value, or `depth` if there is none. */
   #close(from: number, depth: number): number {
     let level = from;
     while (level > depth) {
@@ -213,9 +207,9 @@ export class JsonReader {
   }
 
   /**
-   * Skips bytes other than quotes, backslashes and control characters, four at a time: "has a byte equal to" and "has a
-   * byte less than" of https://graphics.stanford.edu/~seander/bithacks.html. A base64 image of 32 MiB takes
-   * milliseconds. `settingsIndex` of the quote would miss control characters.
+   * Skips bytes other than quotes, backslashes and control characters, four at a time, by "has a byte equal to" and
+   * "has a byte less than" of https://graphics.stanford.edu/~seander/bithacks.html. A base64 image of 32 MiB takes
+   * milliseconds. Searching only for the quote would miss control characters.
    */
   #plain(from: number): number {
     const bytes = this.bytes;
@@ -223,7 +217,7 @@ export class JsonReader {
     this.#words ??= new Int32Array(bytes.buffer, first, (bytes.byteOffset + bytes.length - first) >> 2);
     const words = this.#words;
     const count = words.length;
-    // The first word may begin before `from`; at worst it is checked byte by byte again.
+    // The first word may begin before `from`. Then it is checked byte by byte again.
     let index = (bytes.byteOffset + from - first) >> 2;
     for (; index < count; index++) {
       const word = words[index] ?? 0;
@@ -274,7 +268,7 @@ export class JsonReader {
     this.pos = pos;
   }
 
-  /** The text of a skipped string. Lone surrogates are kept, invalid UTF-8 becomes U+FFFD. */
+  /** The text of a skipped string. Lone surrogates are kept, and invalid UTF-8 becomes U+FFFD. */
   text(at: StringSpan): string {
     if (!at.escaped) return decodeUtf8(this.bytes.subarray(at.start + 1, at.end - 1));
     const text: unknown = JSON.parse(decodeUtf8(this.bytes.subarray(at.start, at.end)));

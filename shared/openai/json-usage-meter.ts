@@ -1,6 +1,6 @@
 /**
- * Reads usage, completeness and finish reason from a unary JSON answer, which may be megabytes of embeddings, in
- * bounded memory.
+ * Reads usage, completeness and finish reason from a non-streaming JSON response, in bounded memory. The response may
+ * be megabytes of embeddings.
  */
 import { decodeUtf8 } from './byte-search.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';

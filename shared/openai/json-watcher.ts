@@ -1,11 +1,14 @@
-/** Follows the nesting of a chunked JSON answer and keeps the few values that metering needs. */
+/** Follows the nesting of a JSON response that arrives in chunks, and keeps the few values that metering needs. */
 import { ByteBuffer, encodeUtf8 } from './byte-search.ts';
 
-/** Larger than any usage object. Of a longer value only the beginning is kept, which is not valid JSON. */
+/**
+ * Maximum length of a kept value, larger than any usage object. Of a longer value only the beginning is kept, which is
+ * not valid JSON.
+ */
 const MAX_VALUE_BYTES = 16 * 1024;
-/** Longer than any watched key. */
+/** Maximum length of a kept key, longer than any watched key. */
 const MAX_KEY_BYTES = 32;
-/** A deeper answer counts as garbage: no engine produces it. */
+/** Maximum nesting. A deeper response counts as invalid; no engine produces it. */
 const MAX_DEPTH = 512;
 
 const QUOTE = 0x22;
@@ -30,24 +33,24 @@ function isKey(gathered: ByteBuffer, wanted: Uint8Array): boolean {
   return wanted.every((byte, i) => key[i] === byte);
 }
 
-/** Marks bytes that matter for structure; digits, letters, points and white space do not. */
+/** Marks bytes that matter for structure. Digits, letters, points and white space do not. */
 const STRUCTURE = new Uint8Array(256);
 for (const char of '"{}[],:') STRUCTURE[char.charCodeAt(0)] = 1;
 
 /**
- * Tracks structure only: strings, brackets, keys. It does not validate the rest; a client does. Watches `usage`,
- * `status`, `stop_reason` at the top level and `choices[].finish_reason`. Of two equal keys the last one counts, of
+ * Tracks only the structure: strings, brackets, keys. It does not validate the rest; the client does. Watches `usage`,
+ * `status` and `stop_reason` at the top level, and `choices[].finish_reason`. Of two equal keys the last one counts, of
  * several finish reasons the first.
  */
 export class JsonWatcher {
   #state: 'before' | 'open' | 'closed' | 'garbage' = 'before';
-  /** True for each open container that is an object, outermost first; at most MAX_DEPTH. */
+  /** Whether each open container is an object, outermost first. At most MAX_DEPTH. */
   readonly #isObject: boolean[] = [];
   #inString = false;
-  /** The last byte was a backslash that escapes the next one. */
+  /** True if the last byte was a backslash that escapes the next byte. */
   #escape = false;
   #inChoices = false;
-  /** The last string; a key if a colon follows. */
+  /** The last string, which is a key if a colon follows. */
   readonly #lastString = new ByteBuffer(MAX_KEY_BYTES);
   #capturing: WatchedKey | undefined;
   readonly #captured = new ByteBuffer(MAX_VALUE_BYTES);
@@ -92,7 +95,7 @@ export class JsonWatcher {
     if (this.#capturing !== undefined) this.#captured.add(chunk.subarray(mark));
   }
 
-  /** Offset after the closing quote, or -1 if the string continues. */
+  /** Offset after the closing quote; -1 if the string continues in the next chunk. */
   #stringEnd(chunk: Uint8Array, from: number): number {
     let start = from;
     if (this.#escape) {
@@ -124,7 +127,7 @@ export class JsonWatcher {
       case 'before':
       case 'closed':
         if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) return;
-        // Some rerankers answer with a list.
+        // Also `[`, because some rerankers answer with a list.
         if ((byte !== 0x7b && byte !== 0x5b) || this.#state === 'closed') {
           this.#state = 'garbage';
           return;
@@ -173,7 +176,7 @@ export class JsonWatcher {
     else if (this.#isObject.length === 0) this.#state = 'closed';
   }
 
-  /** A value begins. */
+  /** Handles a colon: a value begins. */
   #colon(): void {
     if (this.#isObject.at(-1) !== true || this.#capturing !== undefined) return;
     if (this.#isObject.length === 1) {

@@ -5,11 +5,14 @@ import { encodeUtf8 } from './byte-search.ts';
 import type { JsonReader, StringSpan } from './json-reader.ts';
 import { SAMPLING_KEYS, type SamplingKey } from './sampling-parameters.ts';
 
-/** vLLM's name for the limit of reasoning tokens, at the body's top level: https://docs.vllm.ai/en/latest/features/reasoning_outputs/ */
+/**
+ * vLLM's key for the limit of reasoning tokens, at the body's top level:
+ * https://docs.vllm.ai/en/latest/features/reasoning_outputs/
+ */
 export const BUDGET_KEY = 'thinking_token_budget';
 
 const OWN = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key', BUDGET_KEY] as const;
-/** Keys that `scan-json-body.ts` reads itself; the others are numbers. */
+/** Keys that `scan-json-body.ts` reads itself. The values of the other keys are numbers. */
 type OwnKey = (typeof OWN)[number];
 export type KnownKey = OwnKey | SamplingKey;
 
@@ -22,7 +25,7 @@ interface Known {
   bytes: Uint8Array;
 }
 const NONE: Known[] = [];
-/** Indexed by length, which alone distinguishes most keys. */
+/** Keys by their length, which distinguishes most of them. */
 const byLength: Known[][] = [];
 for (const name of KNOWN_KEYS)
   byLength[name.length] = [...(byLength[name.length] ?? []), { name, bytes: encodeUtf8(name) }];
@@ -48,15 +51,15 @@ export function knownKeyOf(reader: JsonReader, key: StringSpan): KnownKey | unde
 }
 
 /**
- * Go's encoding/json takes `Model` and even `to\u212Aens` for the lower-case key. Such a second key could replace the
- * value that was checked.
+ * Returns the listed key that a parser without regard to case would read. Go's encoding/json takes `Model`, and even
+ * `to\u212Aens`, for the lower-case key. Such a second key could replace the value that was checked.
  */
 export function keyInOtherCase(reader: JsonReader, key: StringSpan): KnownKey | undefined {
   if (key.end - key.start > MAX_KEY_BYTES || !mayFold(reader.bytes, key)) return undefined;
   return byText.get(reader.text(key).toUpperCase().toLowerCase());
 }
 
-/** Most keys are lower case and are not decoded. */
+/** False for most keys: they are lower case, and need not be decoded. */
 function mayFold(bytes: Uint8Array, key: StringSpan): boolean {
   if (key.escaped) return true;
   for (let at = key.start + 1; at < key.end - 1; at++) {

@@ -1,12 +1,12 @@
 /**
- * Longest quotation of a client's text. A path or a name may be as long as a head, and a client must not be able to
- * fill an answer.
+ * Maximum length of a quotation of a client's text. A path or a name may be as long as a head, and a client must not be
+ * able to fill a response.
  */
 const QUOTED_MAX_CHARS = 128;
 
 /** Quotes a client's text in an error message. */
 export function quoteForMessage(words: string): string {
   if (words.length <= QUOTED_MAX_CHARS) return words;
-  // Half of a surrogate pair is not a character, and JSON would escape it.
+  // Drop half of a surrogate pair: it is not a character, and JSON would escape it.
   return `${words.slice(0, QUOTED_MAX_CHARS).replace(/[\ud800-\udbff]$/, '')}…`;
 }

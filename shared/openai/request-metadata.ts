@@ -1,16 +1,16 @@
 /**
- * The `metadata` member of a request: strings only and bounded. A member that restricts routing is never dropped
+ * The `metadata` member of a request: strings only, and bounded. A member that restricts routing is never dropped
  * silently.
  */
 import { ApiError } from './api-errors.ts';
 import type { JsonReader } from './json-reader.ts';
 
-/** OpenAI allows 16 pairs of 64 and 512 characters. More is kept so that lists of providers fit. */
+/** OpenAI allows 16 pairs of 64 and 512 characters. More is kept here, so that lists of providers fit. */
 const MAX_METADATA_ENTRIES = 64;
 const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 4096;
 
-/** Members with this prefix restrict where a request may go. If one cannot be obeyed, the request is refused. */
+/** Members with this prefix restrict where a request may go. If one cannot be applied, the request is refused. */
 const OTELA_PREFIX = 'otela_';
 
 /**

@@ -1,7 +1,7 @@
 /**
  * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a
  * free node), forward (to the agent's acknowledgment), engine (to its head), return (from there to here), other. A
- * Worker's clock stands still while it computes, so a stage without I/O shows as 0 there.
+ * Worker's clock does not advance while it computes, so a stage without I/O shows as 0 there.
  */
 export class StageTimer {
   readonly #start: number;
@@ -24,8 +24,8 @@ export class StageTimer {
   }
 
   /**
-   * `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. `queuedMs`: total waiting time
-   * of this request.
+   * The `server-timing` header (https://www.w3.org/TR/server-timing/), with durations in milliseconds.
+   * @param queuedMs total waiting time of this request
    */
   header(head: { forwardMs: number; engineMs: number }, queuedMs: number, now: number): string {
     const ingress = this.#ingressEnd - this.#start;

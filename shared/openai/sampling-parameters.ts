@@ -2,7 +2,7 @@
 import { ApiError } from './api-errors.ts';
 import type { JsonReader } from './json-reader.ts';
 
-/** What the trace keeps, in its order. */
+/** The parameters that the workload trace keeps, in its order. */
 export const SAMPLING_NAMES = [
   'temperature',
   'top_p',
@@ -17,9 +17,9 @@ export const SAMPLING_NAMES = [
 export type SamplingName = (typeof SAMPLING_NAMES)[number];
 export type Sampling = { [Name in SamplingName]?: number };
 
-/** Keys that limit the answer's length. `n_predict` is llama.cpp's, which takes precedence there. */
+/** Keys that limit the response's length. `n_predict` is llama.cpp's, and takes precedence there. */
 const LENGTH_KEYS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'] as const;
-/** Those that endpoints document. */
+/** The keys of these that endpoints document. */
 export type LengthKey = Exclude<(typeof LENGTH_KEYS)[number], 'n_predict'>;
 
 export const SAMPLING_KEYS = [...new Set([...SAMPLING_NAMES, ...LENGTH_KEYS])];
@@ -27,15 +27,16 @@ export type SamplingKey = (typeof SAMPLING_KEYS)[number];
 /** The numbers of one body, by their keys. */
 export type SamplingNumbers = { [Key in SamplingKey]?: number };
 
-/** Limits are counted by these. */
+/** Keys by which limits count. */
 const COUNTED: ReadonlySet<SamplingKey> = new Set([...LENGTH_KEYS, 'n']);
 
-/** A longer number is not a valid parameter. */
+/** Maximum length of a number. A longer one is not a valid parameter. */
 const NUMBER_MAX_BYTES = 24;
 
 /**
- * Reads the value at `pos` if it is a number; anything else is for the engine to judge.
- * @throws ApiError 400 if an engine might read it as a number of tokens or answers although it is not a number: `"128"`
+ * Reads the value at `pos` if it is a number. The engine judges any other value.
+ * @throws ApiError 400 if an engine might read it as a number of tokens or responses although it is not a number, for
+ * example `"128"`
  */
 export function readSampling(reader: JsonReader, key: SamplingKey, into: SamplingNumbers): void {
   const start = reader.pos;
@@ -48,7 +49,7 @@ export function readSampling(reader: JsonReader, key: SamplingKey, into: Samplin
   }
 }
 
-/** What a JSON value other than a valid number or null is, by its first byte. */
+/** The kind of a JSON value that is neither a valid number nor null, by its first byte. */
 function kindOf(first = 0): string {
   switch (String.fromCharCode(first)) {
     case '"':
@@ -75,7 +76,7 @@ function numberOf(bytes: Uint8Array, start: number, end: number): number | undef
 /**
  * Interprets the numbers for an endpoint. Engines differ in which of two lengths they use, so the longest counts. None
  * counts if the endpoint's own is missing, or if one means "no limit": a user's tokens are reserved up to it.
- * @param keys the endpoint's own
+ * @param keys the endpoint's own keys
  */
 export function samplingOf(numbers: SamplingNumbers, keys: readonly LengthKey[]): Sampling {
   const { max_tokens: _1, max_completion_tokens: _2, max_output_tokens: _3, n_predict, ...sampling } = numbers;

@@ -43,7 +43,7 @@ type StreamOptions =
   | (ByteSpan & Switches & { kind: 'object'; empty: boolean })
   | (ByteSpan & { kind: 'null' | 'other' });
 
-/** Position of BUDGET_KEY in a body, or of the place for it. */
+/** The position of BUDGET_KEY in a body, or the position at which to insert it. */
 export interface BudgetPosition {
   /** Position of the value; absent if the key is absent. */
   value?: { start: number; end: number; tokens: number | undefined };
@@ -56,12 +56,12 @@ export interface JsonScan {
   model?: ByteSpan & { value: string };
   stream: boolean;
   streamOptions?: StreamOptions;
-  /** Members that are strings; bounded, see `request-metadata.ts`. */
+  /** Members that are strings; bounded, see request-metadata.ts. */
   metadata?: Record<string, string>;
-  /** Absent if longer than 512 characters: it is only an affinity hint here. */
+  /** Absent if longer than 512 characters: the gateway uses it only to keep a conversation at one node. */
   user?: string;
   promptCacheKey?: string;
-  /** Absent if the body sets none. */
+  /** Absent if the body sets no sampling parameter. */
   sampling?: SamplingNumbers;
   /** Limit of reasoning tokens; absent if the body sets none. */
   thinking?: NonNullable<BudgetPosition['value']>;
@@ -84,17 +84,17 @@ function bitOf(name: KnownKey): number {
 
 class Scanner {
   readonly #reader: JsonReader;
-  /** One bit per position in LISTED. */
+  /** One bit per key that occurred. */
   #seen = 0;
   readonly #scan: JsonScan = { stream: false, topEnd: 0, empty: true };
-  /** The same for keys in another case. */
+  /** One bit per key that occurred in another case. */
   #otherCase = 0;
 
   constructor(reader: JsonReader) {
     this.#reader = reader;
   }
 
-  /** Leaves the reader after the object. */
+  /** Scans the object. Leaves the reader after it. */
   run(): JsonScan {
     const reader = this.#reader;
     const scan = this.#scan;
@@ -175,7 +175,10 @@ class Scanner {
     return { value: value.text, start: value.start, end: value.end };
   }
 
-  /** Engines that coerce `1` or `"yes"` would stream an answer that was prepared as unary. */
+  /**
+   * Only a boolean is accepted. Engines that convert `1` or `"yes"` would stream a response that was prepared as
+   * non-streaming.
+   */
   #stream(): boolean {
     const { word } = this.#word(1);
     if (word === 'other') throw new ApiError('invalid_request', `'stream' must be a boolean.`, { param: 'stream' });
@@ -262,27 +265,28 @@ export function scanJson(bytes: Uint8Array): JsonScan {
 }
 
 /**
- * The same for an object inside other JSON that is known to be UTF-8. Starts at `pos` and leaves it after the object.
+ * Like `scanJson`, for an object inside other JSON that is known to be UTF-8. Starts at `pos`, and leaves it after the
+ * object.
  */
 export function scanObject(reader: JsonReader): JsonScan {
   return new Scanner(reader).run();
 }
 
-/** The last end of a character at or before `end`; a character has at most three bytes after its first one. */
+/** The last end of a character at or before `end`. A character has at most three bytes after its first one. */
 function letterEnd(bytes: Uint8Array, end: number): number {
   if (end >= bytes.length) return bytes.length;
   for (let back = 0; back < 4; back++) {
     if (((bytes[end - back] ?? 0) & 0xc0) !== 0x80) return end - back;
   }
-  return end; // Not text; the decoder reports it.
+  return end; // Not UTF-8; the decoder reports it.
 }
 
 /** Decodes in pieces of this size: one text of the whole body would be another 33 MiB. */
 const DECODED_BYTES = 64 * 1024;
 
 /**
- * RFC 8259 §8.1: UTF-8, without a byte order mark. Engines differ here: some refuse such a request, some read another
- * text than the one that was checked.
+ * Requires UTF-8 without a byte order mark (RFC 8259 §8.1). Engines differ here: some refuse such a request, others
+ * read a different text than the checked one.
  */
 function requireUtf8(bytes: Uint8Array): void {
   if (startsWith(bytes, BOM))

@@ -1,6 +1,6 @@
 /**
- * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ:
- * the engine must read what we read, or an allow-list could be bypassed.
+ * Reads the `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC in points in
+ * which parsers differ: the engine must read the same values, or an allow-list could be bypassed.
  */
 
 import { ApiError } from './api-errors.ts';
@@ -18,7 +18,7 @@ const CRLF = encodeUtf8('\r\n');
 const BLANK_LINE = encodeUtf8('\r\n\r\n');
 const DASHES = encodeUtf8('--');
 
-/** What form parsers of engines accept as true (pydantic's list). */
+/** Words that form parsers of engines accept as true (pydantic's list). */
 const TRUE_WORDS = new Set(['true', '1', 'on', 't', 'y', 'yes']);
 
 interface MultipartScan {
@@ -33,7 +33,7 @@ function invalid(reason: string): ApiError {
 /** One parameter of a header value: token or quoted-string with backslash escapes. */
 const PARAMETER = /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]*))/y;
 
-/** Parameters after the first word of a header value, names in lower case; undefined if any of it is invalid. */
+/** Parameters after the first word of a header value, with names in lower case. Undefined if any of it is invalid. */
 function parameters(value: string): Map<string, string> | undefined {
   const start = value.indexOf(';');
   const found = new Map<string, string>();
@@ -64,7 +64,7 @@ function boundaryOf(contentType: string): string {
 function partEnd(bytes: Uint8Array, dashBoundary: ByteSearch, from: number): number {
   for (let at = dashBoundary.indexIn(bytes, from); at >= 0; at = dashBoundary.indexIn(bytes, at + 1)) {
     const before = bytes[at - 1];
-    // Some parsers take these for the end of the part, others do not.
+    // Some parsers take such a delimiter for the end of the part, others do not. So the body is refused.
     const isDoubtful = at < from + CRLF.length || !startsWith(bytes, CRLF, at - CRLF.length);
     if (!isDoubtful) return at - CRLF.length;
     if (before === LF || before === CR) throw invalid('a boundary is not preceded by CRLF');
@@ -80,7 +80,7 @@ function headerEnd(bytes: Uint8Array, from: number): number {
   throw invalid(`the headers of a part do not end within ${MAX_PART_HEADER_BYTES} bytes`);
 }
 
-/** The part's name. */
+/** The part's name, from its headers. */
 function partName(header: string): string {
   let disposition: string | undefined;
   let encoding = '8bit';
@@ -113,7 +113,7 @@ function modelOf(value: Uint8Array): string {
 }
 
 /**
- * Reads part headers and the values of the two parts. The rest, a file, is only searched for the boundary.
+ * Reads the part headers, and the values of the two parts. The rest, a file, is only searched for the boundary.
  * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
  */
 export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {

@@ -5,7 +5,7 @@
 import { concat } from '../collections/concat.ts';
 import { BOM, ByteBuffer, decodeUtf8, encodeUtf8, startsWith } from './byte-search.ts';
 
-/** Longer events are passed on unparsed. */
+/** Maximum length of a parsed event. Longer ones are passed on unparsed. */
 const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
@@ -16,26 +16,26 @@ const ERROR = encodeUtf8('error');
 const NEWLINE = encodeUtf8('\n');
 
 export interface SseEvent {
-  /** The event as received, with its blank line; only its beginning if it is too long. */
+  /** The event as received, with its blank line. Only its beginning if it is too long. */
   bytes: Uint8Array;
   tooLong: boolean;
-  /** Offset in the chunk that completed it, just after its blank line. */
+  /** Offset in the chunk that completed the event, just after its blank line. */
   end: number;
-  /** The only event that a byte order mark may precede. */
+  /** True for the first event, the only one that a byte order mark may precede. */
   first: boolean;
 }
 
 /**
- * Finds the ends of events. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed, except for
- * the LF of a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
+ * Finds the ends of events. The events' bytes in order, and then `pending`, are the bytes pushed, except for the LF of
+ * a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
  */
 export class SseSplitter {
   readonly #event: ByteBuffer;
-  /** The current line is empty so far. */
+  /** True if the current line is empty so far. */
   #lineEmpty = true;
-  /** The last byte was a CR; an LF that follows belongs to the same line end. */
+  /** True if the last byte was a CR. An LF that follows belongs to the same line end. */
   #afterCr = false;
-  /** That CR ended an event. */
+  /** True if that CR ended an event. */
   #crEndedEvent = false;
   #first = true;
 
@@ -43,7 +43,7 @@ export class SseSplitter {
     this.#event = new ByteBuffer(maxEventBytes);
   }
 
-  /** Bytes of the unfinished event. */
+  /** Number of bytes of the unfinished event. */
   get pendingBytes(): number {
     return this.#event.offered;
   }
@@ -53,14 +53,14 @@ export class SseSplitter {
     return this.#event.bytes();
   }
 
-  /** The last event ended with a CR at the very end of a chunk; an LF that comes next belongs to it. */
+  /** True if the last event ended with a CR at the very end of a chunk. An LF that comes next belongs to it. */
   get endedWithCr(): boolean {
     return this.#afterCr && this.#crEndedEvent;
   }
 
   /**
-   * @param visit called for each event that this chunk completes. Not collected in an array, because a chunk of short
-   * lines would make one of many times its own size
+   * @param visit called for each event that this chunk completes. They are not collected in an array: for a chunk of
+   * short lines it would take many times the chunk's size.
    */
   push(chunk: Uint8Array, visit: (event: SseEvent) => void): void {
     if (chunk.length === 0) return;
@@ -95,7 +95,7 @@ export class SseSplitter {
     if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
   }
 
-  /** The event that the end of the stream cut off, if any; `end` is 0. */
+  /** The event that the end of the stream cut off, if there is one; its `end` is 0. */
   rest(): SseEvent | undefined {
     if (this.#event.offered === 0) return undefined;
     return { bytes: this.#event.bytes(), tooLong: this.#event.overflowed, end: 0, first: this.#first };
@@ -117,7 +117,10 @@ export interface SseFields {
   event?: string;
   /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
   data?: Uint8Array;
-  /** There is an `error` field, which the standard does not know: llama.cpp tells in it that it failed, and clients skip it. */
+  /**
+   * True if there is an `error` field, which is not in the standard: llama.cpp reports its failures in it, and clients
+   * skip it.
+   */
   error?: true;
 }
 
@@ -129,7 +132,7 @@ function lineEnd(bytes: Uint8Array, from: number): number {
   return bytes.length;
 }
 
-/** Offset of the value if the line has this field. */
+/** Offset of the value if the line has this field; otherwise undefined. */
 function valueAt(bytes: Uint8Array, line: number, end: number, name: Uint8Array): number | undefined {
   const colon = line + name.length;
   if (colon > end || !startsWith(bytes, name, line)) return undefined;
@@ -156,7 +159,7 @@ export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFiel
       if (name !== undefined) fields.event = decodeUtf8(bytes.subarray(name, end));
       else if (valueAt(bytes, line, end, ERROR) !== undefined) fields.error = true;
     }
-    // A CRLF counts as two line ends here: the empty line between them has no field.
+    // A CRLF counts as two line ends here. The empty line between them has no field.
     line = end + 1;
   }
   if (fields.data !== undefined && more.length > 0) fields.data = concat([fields.data, ...more]);

@@ -1,4 +1,4 @@
-/** Reads usage, completeness and finish reason from an SSE answer. */
+/** Reads usage, completeness and finish reason from an SSE response. */
 import { ByteSearch, encodeUtf8, sameBytes, startsWith } from './byte-search.ts';
 import { parseJsonObject } from './continuation/parse-json-object.ts';
 import type { Endpoint } from './endpoints.ts';
@@ -15,7 +15,7 @@ import {
   type UsageReport,
 } from './token-usage.ts';
 
-/** An event longer than this is not the usage event, whose size does not depend on the answer. */
+/** Maximum length of the usage event, which does not depend on the response's length. */
 const EVENT_BUFFER_MAX_BYTES = 64 * 1024;
 
 const LF = 0x0a;
@@ -28,7 +28,7 @@ const INDEX = new ByteSearch('"index"');
 const OPEN_OBJECT = 0x7b;
 const ONE = 0x31;
 const NINE = 0x39;
-/** Choices of one answer that are tracked. Beyond that, an early end goes unnoticed. */
+/** Maximum number of choices of one response that are tracked. Beyond that, an early end goes unnoticed. */
 const CHOICES_MAX = 1024;
 const QUOTE = 0x22;
 
@@ -36,12 +36,12 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Longer errors quote the request; they are recognized by their first key only. */
+/** Longer errors quote the request. They are recognized only by their first key. */
 const ERROR_MAX_BYTES = 4096;
 
 /**
  * True for an engine's error: `error` is its first key, or it has no choices and `error` occurs later, as in older
- * vLLMs.
+ * versions of vLLM.
  */
 function isError(data: Uint8Array): boolean {
   if (data[0] !== OPEN_OBJECT) return false;
@@ -72,7 +72,7 @@ export class StreamMeter implements UsageMeter {
   readonly #options: UsageMeterOptions;
   readonly #splitter = new SseSplitter();
   #report: UsageReport = {};
-  /** Events with a piece of the answer: about one per token. */
+  /** Number of events with a piece of the response: about one per token. */
   #pieces = 0;
   #complete = false;
   #sawLast = false;
@@ -81,16 +81,18 @@ export class StreamMeter implements UsageMeter {
   #lastChoice = 0;
   /** Choices that reported their finish reason. */
   readonly #finished = new Set<number>();
-  /** The engine reported its own failure; nothing else will come. */
+  /** True if the engine reported its own failure. Nothing else will come. */
   #failed = false;
-  /** The engine gave the answer up. Its end is not passed on, so that it is reported like a broken connection. */
+  /**
+   * True if the engine gave the response up. Its end is not passed on, so that it is reported like a broken connection.
+   */
   #aborted = false;
   #swallowing = false;
-  /** Every usage event is removed: some engines send one after every chunk. */
+  /** True if usage events are removed: every one, because some engines send one after every chunk. */
   readonly #dropping: boolean;
-  /** The unfinished event became too long to be held back. */
+  /** True if the unfinished event became too long to be held back. */
   #passing = false;
-  /** The removed event ended with a CR; its LF may follow. */
+  /** True if the removed event ended with a CR, so that its LF may follow. */
   #droppedLast = false;
 
   constructor(endpoint: Endpoint, options: UsageMeterOptions) {
@@ -103,15 +105,19 @@ export class StreamMeter implements UsageMeter {
     return this.#sawLast;
   }
 
-  /** Holds back an event until it is complete: a client cannot use a part of it, and it may be one that must not go out. */
+  /**
+   * Holds back an event until it is complete: a client cannot use a part of it, and it may be one that must not be
+   * sent.
+   */
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0 || this.#swallowing) return [];
     const out: Uint8Array[] = [];
-    // A view that stays valid while the splitter adds to its buffer: it starts a new one for each event.
+    // A view stays valid while the splitter adds to its buffer, because the splitter starts a new buffer for each
+    // event.
     const hasBegun = this.#splitter.pendingBytes > 0;
     const holds = !this.#passing;
     let held = hasBegun && holds ? this.#splitter.pending : undefined;
-    /** Everything before this is passed on or dropped. */
+    /** Everything before this offset was passed on or dropped. */
     let from = 0;
     /** End of the last complete event, or of a line end that spans two chunks. */
     let at = 0;
@@ -129,7 +135,7 @@ export class StreamMeter implements UsageMeter {
     this.#splitter.push(chunk, (event) => {
       if (this.#swallowing) return;
       const isUsage = this.#readEvent(event);
-      // If the beginning of an event was passed on, its rest is, too.
+      // If the beginning of an event was passed on, the rest of it is too.
       if (this.#aborted && (holds || at > 0 || !hasBegun)) {
         if (at > from) give(at);
         this.#swallowing = true;
@@ -166,7 +172,7 @@ export class StreamMeter implements UsageMeter {
     }
   }
 
-  /** Chat and completions: objects with `choices`, then `[DONE]`. */
+  /** Reads a chunk of chat or completions: objects with `choices`, then `[DONE]`. */
   #readChunk(data: Uint8Array, tooLong: boolean): boolean {
     if (sameBytes(data, DONE)) {
       this.#sawLast = true;
@@ -205,7 +211,7 @@ export class StreamMeter implements UsageMeter {
     }
   }
 
-  /** Responses and messages: every event has a type, as its name and in its data. */
+  /** Reads an event of responses or messages. Every event has a type, as its name and in its data. */
   #readTypedEvent(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
     let object: Record<string, unknown> | undefined;
     let type = fields.event;
@@ -234,13 +240,14 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * `message_start` has the prompt's tokens, `message_delta` the completion's so far; the last value of each counts.
+   * `message_start` has the prompt's tokens, `message_delta` the completion's so far. The last value of each counts.
    */
   #readMessage(type: string, object: Record<string, unknown>): void {
     if (type === 'message_start') {
       const usage = isObject(object.message) ? readUsageJson('anthropic', object.message.usage) : undefined;
       if (usage === undefined) return;
-      // Its output_tokens is a placeholder: a stream that breaks later would be billed as one token.
+      // output_tokens of `message_start` is a placeholder. With it a stream that breaks later would be billed as one
+      // token.
       const { completion: _, ...known } = usage;
       this.#report = { ...this.#report, ...known };
     } else if (type === 'message_delta') {
@@ -263,16 +270,16 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * True if neither its terminal event nor a finish reason (of each choice, if there are several) arrived. Behind a
-   * proxy that speaks HTTP/1.0 to the engine (nginx's default), this is all that shows that an engine died.
-   * Transcriptions have no end that all engines agree on.
+   * True if neither the terminal event nor a finish reason (of each choice, if there are several) arrived. Behind a
+   * proxy that speaks HTTP/1.0 to the engine (nginx's default), only this shows that an engine died. Transcriptions
+   * have no end that all engines agree on.
    */
   get #isCut(): boolean {
     if (this.#complete || this.#failed || this.#endpoint.usage === 'none') return false;
     return this.#finish === undefined || (this.#lastChoice > 0 && this.#finished.size <= this.#lastChoice);
   }
 
-  /** Some engines end without the last blank line. */
+  /** Reads an event without a blank line, because some engines end without the last one. */
   #readRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];

@@ -2,19 +2,19 @@
 import type { Endpoint, UsageKind } from './endpoints.ts';
 
 export interface TokenUsage {
-  /** Tokens, including cached ones. */
+  /** Tokens of the prompt, including cached ones. */
   prompt: number;
-  /** Tokens, including reasoning. */
+  /** Tokens of the response, including reasoning. */
   completion: number;
-  /** Part of `prompt` that was read from a prefix cache. */
+  /** Tokens of `prompt` that were read from a prefix cache. */
   cached: number;
-  /** Part of `completion`. */
+  /** Tokens of `completion` that were reasoning. */
   reasoning: number;
-  /** At least one of `prompt` and `completion` is an estimate. */
+  /** True if `prompt` or `completion` is an estimate. */
   estimated: boolean;
 }
 
-/** The content of one report; engines omit what they do not know. */
+/** The content of one report. Engines omit what they do not know. */
 export interface UsageReport {
   prompt?: number;
   completion?: number;
@@ -39,7 +39,7 @@ type Counts = { readonly [K in keyof UsageReport]: number | undefined };
 
 function report(counts: Counts): UsageReport | undefined {
   const { prompt, completion, cached, reasoning } = counts;
-  // Not token counts at all, such as `{"type":"duration","seconds":3}`.
+  // These are not token counts, for example `{"type":"duration","seconds":3}`.
   if (prompt === undefined && completion === undefined) return undefined;
   return {
     ...(prompt !== undefined && { prompt }),
@@ -80,7 +80,7 @@ export function readUsageJson(kind: UsageKind, usage: unknown): UsageReport | un
         prompt:
           uncached === undefined
             ? undefined
-            : // Each count is a safe integer, but their sum may not be, and a count that the wire cannot carry would close the tunnel for good.
+            : // Each count is a safe integer, but their sum may not be. A count that the wire cannot carry would close the tunnel for good.
               Math.min(
                 Number.MAX_SAFE_INTEGER,
                 uncached + (cached ?? 0) + (count(usage.cache_creation_input_tokens) ?? 0),
@@ -95,7 +95,7 @@ export function readUsageJson(kind: UsageKind, usage: unknown): UsageReport | un
   }
 }
 
-/** Longer than any engine's reason. It is stored per request. */
+/** Maximum length of a finish reason, which is stored per request. */
 const MAX_FINISH_CHARS = 64;
 
 export function readFinish(value: unknown): string | undefined {
@@ -103,13 +103,13 @@ export function readFinish(value: unknown): string | undefined {
 }
 
 /**
- * The engine's reason if it, and not the model, ended the answer: it shuts down, sleeps or was told to
- * (https://github.com/vllm-project/vllm/issues/57082). No client knows this reason, so the answer would count as
+ * The finish reason if the engine, and not the model, ended the response: it shuts down, sleeps or was asked to
+ * (https://github.com/vllm-project/vllm/issues/57082). No client knows this reason, so the response would count as
  * complete.
  */
 export const ABORTED = 'abort';
 
-/** True if the engine gave up a unary answer of chat or completions. */
+/** True if the engine gave up a non-streaming response of chat or completions. */
 export function isAborted(answer: unknown): boolean {
   const choices = isObject(answer) ? answer.choices : undefined;
   return Array.isArray(choices) && choices.some((choice) => isObject(choice) && choice.finish_reason === ABORTED);
@@ -125,7 +125,7 @@ export function estimateTokens(bytes: number): number {
 }
 
 /**
- * Fills in what the report lacks. Endpoints without tokens and failed answers cost nothing.
+ * Completes a report with estimates. Endpoints without tokens and failed responses cost nothing.
  * @param completion estimated tokens; undefined if this endpoint generates none
  */
 export function completeUsage(
@@ -145,39 +145,42 @@ export function completeUsage(
 }
 
 export interface UsageMeterOptions {
-  /** The answer is SSE, by the engine's content type and not by what the client asked for. */
+  /** True if the response is SSE, by the engine's content type and not by what the client asked for. */
   streaming: boolean;
-  /** The engine was made to report usage: `usageEdits` returned at least one edit. */
+  /** True if the engine was made to report usage: `usageEdits` returned at least one edit. */
   dropUsageEvent: boolean;
   /** Length of the request's body, to estimate the prompt's tokens if the engine reports none. */
   promptBytes?: number;
-  /** The engine's status; an answer of 400 or more costs nothing. Default 200. */
+  /** The engine's status. A response of 400 or more costs nothing. Default: 200. */
   status?: number;
   /**
-   * The engine's content type: an answer that is neither SSE nor JSON is complete when it ends. Default: from the endpoint
-   * table.
+   * The engine's content type. A response that is neither SSE nor JSON is complete when it ends. Default: from the
+   * endpoint table.
    */
   contentType?: string;
 }
 
 export interface MeterResult {
-  /** Held back so far; must still be forwarded. */
+  /** Bytes that were held back and must still be forwarded. */
   flush: Uint8Array[];
   usage: TokenUsage;
-  /** The answer ended properly for this endpoint. */
+  /** True if the response ended properly for this endpoint. */
   complete: boolean;
-  /** It ended early, although its framing is complete: inside a JSON value, or without the last event of a stream. */
+  /**
+   * True if it ended early although its framing is complete: inside a JSON value, or without the last event of a
+   * stream.
+   */
   cut?: boolean;
-  /** The engine gave the answer up, and sent an end that looks like any other. */
+  /** True if the engine gave the response up, and sent an end that looks like any other. */
   aborted?: boolean;
-  /** Why generation stopped, in the engine's terms: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
+  /** Why generation stopped, as the engine reports it: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;
 }
 
 export interface UsageMeter {
-  /** What may be forwarded now, in order. */
+  /** Returns the bytes that may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
-  /** The last event of the stream has arrived; an error of the connection after it does not matter. */
+  /** True if the last event of the stream has arrived. An error of the connection after it does not matter. */
   readonly saidLast: boolean;
   /** Call once, even if the client or the engine is gone. */
   end(): MeterResult;

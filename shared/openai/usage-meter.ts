@@ -1,6 +1,6 @@
 /**
- * Reads an answer's token usage while it passes. Runs in the agent between the engine and the tunnel. Bytes are never
- * changed, but the events that our own `include_usage` caused can be removed.
+ * Reads a response's token usage while it passes. Runs in the agent between the engine and the tunnel. Bytes are never
+ * changed, but the events that our `include_usage` caused can be removed.
  */
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-usage-meter.ts';
@@ -13,7 +13,7 @@ import {
   type UsageMeterOptions,
 } from './token-usage.ts';
 
-/** For answers that are neither SSE nor JSON. */
+/** For responses that are neither SSE nor JSON. */
 class RawMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
   readonly #options: UsageMeterOptions;

@@ -1,19 +1,19 @@
 /**
- * Why an open stream has no data yet, as an SSE comment. Clients ignore it; the dashboard and people who watch the wire
- * see it: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`. An unknown number
- * is omitted.
+ * Why an open stream has no data yet, as an SSE comment. Clients ignore it; the dashboard, and people who read the
+ * stream, see it: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`. An
+ * unknown number is omitted.
  */
 export type WaitReason =
-  /** Waits for a free node; `position` 1 is next. */
+  /** The request waits for a free node; `position` 1 is next. */
   | { reason: 'queued'; position?: number }
   /** The model's job waits in a scheduler's queue. */
   | { reason: 'queued'; where: string }
-  /** A node loads the model; `percent` 0 to 100. */
+  /** A node is loading the model; `percent` is from 0 to 100. */
   | { reason: 'loading'; percent?: number }
   /** A node for the model is being started. */
   | { reason: 'starting' };
 
-/** As sent, with the empty line that ends an event. */
+/** The comment as sent, with the empty line that ends an event. */
 export function waitComment(wait: WaitReason): string {
   return `: otela ${wordsOf(wait)}\n\n`;
 }
@@ -39,7 +39,7 @@ function suffixOf(n: number): string {
 const COMMENT =
   /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting))$/;
 
-/** `text`: a comment's line without its colon. Undefined: another comment. */
+/** @param text a comment's line without its colon @returns undefined for any other comment */
 export function readWaitComment(text: string): WaitReason | undefined {
   const [, queued, position, where, loading, percent, starting] = COMMENT.exec(text.trim()) ?? [];
   if (where !== undefined) return { reason: 'queued', where };

@@ -1,15 +1,21 @@
 /**
- * Limits the memory of request bodies that are being received, and decides which body gives way when the limit is
+ * Limits the memory of request bodies that are being received, and decides which body is dropped when the limit is
  * reached.
  */
 
-/** A body that arrives at this rate is never behind: 128 kbit/s, less than any line that people work on. */
+/** A body that arrives at this rate is never behind: 128 kbit/s, less than any connection that people work on. */
 const PACE_BYTES_PER_MS = 16;
 
-/** A body at most this far behind keeps its place. This covers the pause of a slow line or of a busy client. */
+/**
+ * A body that is at most this far behind keeps its memory. This covers the pause of a slow connection or of a busy
+ * client.
+ */
 const BEHIND_MAX_MS = 2_000;
 
-/** Memory of incomplete bodies. A stalled body gives way, so that a client that sends nothing does not block others. */
+/**
+ * Memory of incomplete bodies. A stalled body is dropped for another, so that a client that sends nothing does not
+ * block others.
+ */
 export class BodyMemory {
   readonly #maxBytes: number;
   readonly #open = new Set<BodyReservation>();
@@ -24,14 +30,14 @@ export class BodyMemory {
     return this.#heldBytes;
   }
 
-  /** `now`: milliseconds of one clock. Call `end` when the body is complete or refused. */
+  /** @param now milliseconds of one clock. Call `end` when the body is complete or refused. */
   begin(now: number): BodyReservation {
     const upload = new BodyReservation(this, now);
     this.#open.add(upload);
     return upload;
   }
 
-  /** Takes `bytes` more for `upload`. Returns false if there is no room and no stalled body to take it from. */
+  /** Takes `bytes` more for `upload`. False if there is no memory, and no stalled body to take it from. */
   take(upload: BodyReservation, bytes: number, now: number): boolean {
     while (this.#heldBytes + bytes > this.#maxBytes) {
       const last = this.#furthestBehind(upload, now);
@@ -60,7 +66,7 @@ export class BodyMemory {
 /** One body that is being received. */
 export class BodyReservation {
   readonly #uploads: BodyMemory;
-  /** Until this time the body has arrived at the required rate. */
+  /** The time until which the body has arrived at the required rate. */
   #paidUntil: number;
   #heldBytes = 0;
   #finished = false;
@@ -71,7 +77,7 @@ export class BodyReservation {
     this.#paidUntil = now;
   }
 
-  /** The body was dropped to make room: its reader answers 408. */
+  /** True if the body was dropped to free memory. Its reader answers 408. */
   get givenUp(): boolean {
     return this.#givenUp;
   }
@@ -84,11 +90,11 @@ export class BodyReservation {
     this.#paidUntil = Math.min(now, this.#paidUntil + bytes / PACE_BYTES_PER_MS);
   }
 
-  /** Raises the body's memory to `bytes`. False if there is no room. */
+  /** Raises the body's memory to `bytes`. False if there is not enough. */
   hold(bytes: number, now: number): boolean {
     if (this.#finished || bytes <= this.#heldBytes) return true;
     if (!this.#uploads.take(this, bytes - this.#heldBytes, now)) {
-      this.#paidUntil = now; // The body waits for room, so it is not behind.
+      this.#paidUntil = now; // The body waits for memory, so it is not behind.
       return false;
     }
     this.#heldBytes = bytes;
@@ -100,7 +106,7 @@ export class BodyReservation {
     this.end();
   }
 
-  /** Idempotent. */
+  /** Frees the memory. Idempotent. */
   end(): void {
     if (this.#finished) return;
     this.#finished = true;

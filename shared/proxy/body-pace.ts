@@ -1,23 +1,22 @@
-/** Drops a body that stalls or nearly stalls: it holds memory that others wait for, and a connection. */
+/** Drops a body that stalls or nearly stalls, because it holds memory for which others wait, and a connection. */
 import { timesOut } from '../collections/start-timer.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import type { HostClock } from './proxy-host.ts';
 
-/** Default of gateways and ingresses. */
+/** Default of `stallMs` at gateways and ingresses. */
 export const BODY_STALL_MS = 30_000;
 
 /**
- * The rate of Apache's RequestReadTimeout, 500 bytes a second: half the rate of the worst line that people send bodies
- * on.
+ * Minimum rate, as in Apache's RequestReadTimeout: 500 bytes a second, half the rate of the slowest connection that
+ * people use.
  */
 const BYTES_PER_MS_MIN = 0.5;
 
 type PaceClock = Pick<HostClock, 'steadyNow' | 'after'>;
 
 /**
- * How much longer a body's reader waits: at most `stallMs`, a second less for each second of waiting, a second more for
- * each 500 bytes. So a body fails if it arrives more slowly than that for `stallMs`. Time without a pending read does
- * not count.
+ * A body has a time credit of `stallMs`. Waiting spends it, and each 500 bytes restore one second, up to `stallMs`. At
+ * zero the body fails. Time without a pending read costs nothing.
  */
 export class BodyPace {
   readonly #stallMs: number;
@@ -55,7 +54,7 @@ function tooSlow(stallMs: number): ApiError {
   return new ApiError('request_timeout', message);
 }
 
-/** Malformed chunks, or fewer bytes than declared (RFC 9112 §6.3, §7.1). */
+/** Throws for malformed chunks, or fewer bytes than declared (RFC 9112 §6.3, §7.1). */
 function broken(cause: unknown): never {
   throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }

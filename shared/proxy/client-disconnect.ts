@@ -1,4 +1,6 @@
-/** The recorded status of a request whose client left. No client sees it; other servers log the same number. */
+/**
+ * The recorded status of a request if the client disconnected. No client sees it; other servers log the same number.
+ */
 export const LEFT_STATUS = 499;
 export const LEFT_ERROR = 'client_left';
 
@@ -10,10 +12,10 @@ interface Signal {
 }
 
 /**
- * Tells all parts of one request that its client left. They share one listener on the runtime's signal, removed when
- * the request is over. A listener that stays would hold the request's memory until workerd collects its whole heap, and
- * every small collection before that would copy it. Without a signal the host calls `leave` when it sees the
- * disconnect.
+ * Informs all parts of one request that its client disconnected. They share one listener on the runtime's signal, which
+ * is removed when the request is over. A listener that stays would hold the request's memory until workerd collects its
+ * whole heap, and every small collection before that would copy it. Without a signal the host calls `leave` when it
+ * sees the disconnect.
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;
@@ -25,18 +27,18 @@ export class ClientDisconnect {
     signal?.addEventListener('abort', this.leave);
   }
 
-  /** The client has left. */
+  /** True if the client has disconnected. */
   get left(): boolean {
     return this.#disconnected || this.#signal?.aborted === true;
   }
 
-  /** Calls `call` when the client leaves, or immediately if it has left. */
+  /** Calls `call` when the client disconnects; immediately if it already has. */
   on(call: () => void): void {
     if (this.left) call();
     else this.#calls.push(call);
   }
 
-  /** The request is over: drops all callbacks. Idempotent. */
+  /** Call when the request is over: drops all callbacks. Idempotent. */
   over(): void {
     this.#signal?.removeEventListener('abort', this.leave);
     this.#calls.length = 0;

@@ -6,22 +6,22 @@ import type { RoutingQuery } from '../routing/choose-node.ts';
 /** A model that no node serves and that a factory starts on demand. */
 export interface ColdModel {
   model: string;
-  /** `cold`: a request starts it. `resting`: it failed too often and is not started until an operator has looked. */
+  /** `cold`: a request starts it. `resting`: it failed too often, and is not started until an operator has looked. */
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** Milliseconds until it serves; undefined: unknown. */
+  /** Milliseconds until it serves; undefined if unknown. */
   readyInMs?: number | undefined;
-  /** Percent of its weights that are loaded, 0 to 100. */
+  /** Percent of its weights that are loaded, from 0 to 100. */
   percent?: number | undefined;
-  /** The scheduler whose queue it is in, such as `Slurm`. */
+  /** Name of the scheduler in whose queue its job waits, such as `Slurm`. */
   where?: string | undefined;
-  /** This request may start it. */
+  /** True if this request may start it. */
   mayStart: boolean;
 }
 
 export interface ColdModels {
-  /** The model's state as far as this host knows. Undefined: the model is served, or no factory starts it. */
+  /** The model's state as far as this host knows it. Undefined if the model is served, or no factory starts it. */
   find(model: string): ColdModel | undefined;
-  /** A request is refused because the model is not running; asks a factory to start the model nevertheless. */
+  /** Asks a factory to start the model, although the request is refused because the model is not running. */
   ask(model: string): void;
 }
 
@@ -31,12 +31,12 @@ interface ColdRoute {
   readonly startWaitMs?: number | undefined;
 }
 
-/** `retry-after` if it is unknown how long the start takes. */
+/** `retry-after` if the duration of the start is unknown. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
-/** Upper bound of `retry-after`. The client then asks again and gets a new estimate. */
+/** Maximum of `retry-after`. The client then asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
-/** The first cold model of the route. Undefined: one of its models is served, or none is cold. */
+/** The first cold model of the route. Undefined if one of its models is served, or none is cold. */
 export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 'fallbacks'>): ColdModel | undefined {
   const { cold } = route;
   if (cold === undefined) return undefined;
@@ -48,8 +48,9 @@ export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 
 }
 
 /**
- * How long a request waits for a cold model, milliseconds.
- * @throws ApiError 403 if it may not start the model; 503 if it may not wait, if it would wait in vain, or if the model is not started
+ * How long a request waits for a cold model, in milliseconds.
+ * @throws ApiError 403 if it may not start the model; 503 if it may not wait, would wait in vain, or if the model is
+ * not started
  */
 export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
   if (cold.state === 'resting') throw modelNotRunningError(cold.model);
@@ -60,7 +61,7 @@ export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
   throw coldStartingError(cold);
 }
 
-/** 503 `model_starting`. The message says how far the start is and what the client can do. */
+/** 503 `model_starting`. The message says how far the start is, and what the client can do. */
 export function coldStartingError({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
   const how = wordsOf({ state, percent, where });
   const left =
@@ -97,7 +98,7 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
   }
 }
 
-/** The state as a comment in the waiting stream. */
+/** The state as a comment in a waiting stream. */
 export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason {
   switch (state) {
     case 'queued':
@@ -116,10 +117,10 @@ export function approximateDuration(ms: number): string {
 }
 
 const WAIT_HEADER = 'x-otela-wait';
-/** An hour: no client keeps a request open for longer. */
+/** Maximum wait: an hour, because no client keeps a request open for longer. */
 export const START_WAIT_MAX_MS = 3_600_000;
 
-/** How long the request accepts to wait for a model that is being started, in milliseconds. @throws ApiError 400 */
+/** How long the request is willing to wait for a model that is being started, in milliseconds. @throws ApiError 400 */
 export function readStartWait(given: string | null | undefined): number | undefined {
   if (given === null || given === undefined) return undefined;
   const seconds = /^\d{1,6}$/.test(given.trim()) ? Number(given) : Number.NaN;

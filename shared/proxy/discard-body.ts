@@ -8,8 +8,8 @@ const DISCARD_MAX_MS = 10_000;
 
 /**
  * Reads and discards the rest of a refused request. A response that is sent while the client still sends ends the
- * connection with a reset, and most clients then report the reset instead of the response. Beyond the limits the reset
- * is right.
+ * connection with a reset, and most clients then report the reset instead of the response. Beyond the limits a reset is
+ * right.
  */
 export async function discardBody(
   body: BodySource,
@@ -22,14 +22,14 @@ export async function discardBody(
   try {
     for (let bytes = 0; bytes < maxBytes && clock.steadyNow() < deadline; ) {
       const next = reader.read();
-      // A client that neither sends nor leaves would delay the response forever.
+      // Otherwise a client that neither sends nor disconnects would delay the response forever.
       if (await timesOut(next, deadline - clock.steadyNow(), clock.after)) break;
       const piece = await next;
       if (piece === undefined) return;
       bytes += piece.length;
     }
   } catch {
-    return; // The client left.
+    return; // The client disconnected.
   }
   await reader.cancel().catch(() => {});
 }

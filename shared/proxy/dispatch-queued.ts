@@ -14,7 +14,7 @@ import { RouteAttempts } from './route-attempts.ts';
 
 export type DispatchResult = UpstreamResponse<NodeChoice, ResponseStream>;
 
-/** @throws ApiError if no node answered, AttemptError `cancelled` if the client left */
+/** @throws ApiError if no node answered, AttemptError `cancelled` if the client disconnected */
 export function dispatchQueued<C>(context: RequestContext<C>): Promise<DispatchResult> {
   const { host, entry } = context;
   if (entry.attempts === 0) host.memory.retries.asked(host.clock.now());
@@ -28,7 +28,7 @@ function tryNodes<C>(context: RequestContext<C>): Promise<DispatchResult> {
   return refreshed.then(() => dispatch(new RouteAttempts(context)));
 }
 
-/** A request that may have to wait for its node. */
+/** The work of a request that may have to wait for a node. */
 export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
   readonly model: string;
   readonly waitMs: number;
@@ -38,8 +38,8 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
   readonly #scope: () => string;
 
   /**
-   * `tryNodes`: one try at the current nodes. `scope`: narrower than the route's if not every node of the route will
-   * do.
+   * @param tryNodes one try at the current nodes
+   * @param scope narrower than the route's if the request may not use every node of the route
    */
   constructor(
     context: RequestContext<C>,
@@ -85,7 +85,7 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
   }
 }
 
-/** Names the nodes that a request may go to. Requests for the same nodes wait in one queue. */
+/** Names the nodes to which a request may go. Requests for the same nodes wait in one queue. */
 export function queueScope({ route }: Pick<RequestContext<unknown>, 'route'>): string {
   const scope = `${trustScope(route.trust)} ${route.demand.words}`;
   return route.onlyScope === undefined ? scope : `${scope} ${route.onlyScope}`;

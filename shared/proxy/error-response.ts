@@ -3,8 +3,8 @@ import type { Endpoint } from '../openai/endpoints.ts';
 import type { ProxyResponse } from './proxy-messages.ts';
 
 /**
- * Turns any error into a response with its status, in the form of the endpoint's clients, or in OpenAI's form without
- * an endpoint.
+ * Converts any error into a response with its status, in the form of the endpoint's clients. Without an endpoint: in
+ * OpenAI's form.
  */
 export function errorResponse(error: unknown, requestId: string, endpoint?: Endpoint): ProxyResponse {
   const api = toApiError(error);

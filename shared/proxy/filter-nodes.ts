@@ -1,4 +1,4 @@
-/** Decides, before a node is asked, whether a request has a node to go to, may wait for one, or is refused. */
+/** Decides, before a node is asked, whether a request can be sent to a node, may wait for one, or is refused. */
 import { ApiError } from '../openai/api-errors.ts';
 import { type RoutingQuery, unmetRequirements } from '../routing/choose-node.ts';
 import { isTrusted } from '../routing/trusted-providers.ts';
@@ -10,7 +10,7 @@ import type { Host, HostClock, RequestInfo, Route } from './proxy-host.ts';
 /**
  * Returns how long the request waits if no node is free, in milliseconds.
  * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no
- * node served lately; 412 if no node meets the requirements; 503 `model_starting` if the model loads for longer than
+ * node served recently; 412 if no node meets the requirements; 503 `model_starting` if the model loads for longer than
  * the request may wait; 503 `no_capacity` if no node serves the model and the request does not wait, or the last node
  * left long ago
  */
@@ -52,7 +52,7 @@ export function routingQuery(
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 
-/** Refuses a request whose requirements no node meets: waiting would not change that. */
+/** Refuses a request with requirements that no node meets: waiting would not change that. */
 function requireMet(route: Route, clock: Pick<HostClock, 'now' | 'random'>): void {
   if (route.demand.require.length === 0) return;
   const instead = unmetRequirements(route.nodes, routingQuery(route, clock));
@@ -66,7 +66,7 @@ export function isWorthWaiting(route: Route, error: ApiError): boolean {
   return (route.mayWait?.(error) ?? true) && mayBecomeServed(route);
 }
 
-/** True if an allowed node was there, is expected by the operator, or is being started. */
+/** True if an allowed node served before, the operator expects one, or one is being started. */
 function mayBecomeServed(route: Route): boolean {
   const cold = findColdModel(route);
   if (cold !== undefined) return cold.state !== 'resting';
@@ -76,7 +76,7 @@ function mayBecomeServed(route: Route): boolean {
   );
 }
 
-/** When the last allowed node left, in milliseconds since the epoch; infinite if one is there or expected. */
+/** When the last allowed node left, in milliseconds since 1970. Infinite if one is there or expected. */
 function lastLeft(route: Route, models: readonly string[]): number {
   let last = '';
   for (const model of models) {
@@ -91,7 +91,7 @@ function lastLeft(route: Route, models: readonly string[]): number {
   return last === '' ? Number.POSITIVE_INFINITY : Date.parse(last);
 }
 
-/** A node that restarts is back sooner. If the operator expects nodes for the model, requests wait. */
+/** A node that restarts is back sooner than this. If the operator expects nodes for the model, requests wait. */
 function modelGoneError(model: string, goneMs: number): ApiError {
   const message = `The last node that served '${model}' left ${approximateDuration(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });

@@ -1,6 +1,6 @@
 /**
  * One request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch →
- * respond. `record` is told each step. Every endpoint and every host uses this one path.
+ * respond. `record` receives each step. Every endpoint and every host uses this path.
  */
 
 import { InBandErrorDetector } from '../attempts/in-band-error-detector.ts';
@@ -47,7 +47,7 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
   }
 }
 
-/** What a failing request must release. */
+/** What must be released if the request fails. */
 interface Releasables {
   parsed: ParsedRequest | undefined;
   reservation: HeldReservation | undefined;
@@ -134,7 +134,7 @@ async function forward<C>(
   return respond(await pending, context);
 }
 
-/** `waitMs`: the longest wait for a node. */
+/** @param waitMs maximum wait for a node */
 function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { memory }: Pick<Host, 'memory'>) {
   return new QueueEntry({
     busyNodes: memory.busy,

@@ -4,7 +4,7 @@ import { type ModelStart, modelStart, remainingMs } from '../routing/model-start
 import type { NodeIndex } from '../routing/node-index.ts';
 import type { Trust } from '../routing/trusted-providers.ts';
 
-/** `retry-after` if no earlier start tells how long it takes. */
+/** `retry-after` if there is no earlier start from which to estimate. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
 
 /** The first of the models that a node loads and no node serves. Undefined: one is served, or none is loading. */

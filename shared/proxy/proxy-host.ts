@@ -30,7 +30,8 @@ export interface Host<C = unknown> {
   readonly bodies: BodyLimits;
   readonly memory: NodeMemory;
   /**
-   * A stream that waits for its node is opened after this time, and then gets a comment at this interval. Milliseconds.
+   * A stream that waits for its node is opened after this time, and then gets a comment at this interval, in
+   * milliseconds.
    */
   readonly pingMs: number;
   /** Begins the record of one request. */
@@ -39,82 +40,88 @@ export interface Host<C = unknown> {
   identify(request: ProxyRequest, endpoint: Endpoint): C | Promise<C>;
   /** Checks that this caller may use this endpoint. @throws ApiError 400, 403 */
   authorize(request: ProxyRequest, caller: C, endpoint: Endpoint): void;
-  /** The requested model, and the nodes that may serve it. @throws ApiError 400, 403 */
+  /** Returns the requested model, and the nodes that may serve it. @throws ApiError 400, 403 */
   resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
-  /** Takes the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
+  /** Reserves the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
   reserve(reserved: ReserveRequest<C>): HeldReservation | undefined | Promise<HeldReservation>;
   /** True if another request already waits for the same nodes. `scope` is evaluated only if any request waits. */
   isQueued(model: string, scope: () => string): boolean;
-  /** Position of a waiting request, by its name: 1 is next. Undefined if it is not waiting. May reject. */
+  /** Position of a waiting request, by its name; 1 is next. Undefined if it does not wait. May reject. */
   positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
-  /** Waits once for a turn. Resolves with what ended the wait. @throws AttemptError `cancelled` if the client left */
+  /**
+   * Waits once for a turn. Resolves with the reason that ended the wait.
+   * @throws AttemptError `cancelled` if the client disconnected
+   */
   waitForTurn(queued: QueueRequest<C>): Promise<TurnResult>;
-  /** Brings the route's nodes and cold models up to date after a wait. */
+  /** Updates the route's nodes and cold models after a wait. */
   refresh(models: readonly string[]): void | Promise<void>;
-  /** Opens one attempt at one node. @throws AttemptError if the engine sent no head */
+  /** Starts one attempt at one node. @throws AttemptError if the engine sent no response head */
   open(attempt: AttemptContext<C>): Promise<ResponseStream>;
-  /** An attempt failed on its way to its engine or back. */
+  /** Called if an attempt failed on its way to its engine or back. */
   onAttemptFailed(node: Candidate, code: AttemptFailure): void;
-  /** An attempt ended. `breaker`: the state of the node's breaker, if the attempt changed it. */
+  /** Called when an attempt ended. @param breaker the state of the node's breaker, if the attempt changed it */
   onAttemptEnded(session: string, ending: RequestOutcome, breaker: BreakerState | undefined): void;
-  /** The client's error after the last `failure`; without one, no node could be chosen. */
+  /** The client's error after the last `failure`. Without a failure, no node could be chosen. */
   refusal(route: Route, failure: AttemptError | undefined): ApiError;
 }
 
-/** `shared` has no clock and no randomness. */
+/** Time and randomness, which `shared` does not have itself. */
 export interface HostClock {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now(): number;
   /** Milliseconds of a monotonic clock, for deadlines. */
   steadyNow(): number;
-  /** For waits for other processes: a host that is starved may wait longer. */
+  /** For waits for other processes: a host that gets too little processor time may wait longer. */
   readonly after: StartTimer;
-  /** Real time, for what a client must hear in time. */
+  /** Real time, for what a client must receive in time. */
   readonly timer: StartTimer;
-  /** Between 0 and 1. */
+  /** A random number from 0 to 1. */
   random(): number;
   /** A random name for a request. */
   newId(): string;
 }
 
-/** Limits of request bodies. Bytes and milliseconds. */
+/** Limits of request bodies, in bytes and milliseconds. */
 export interface BodyLimits {
-  /** The largest body that is buffered. */
+  /** Maximum length of a body that is buffered. */
   readonly maxBytes: number;
   /** A body without data for this long is dropped. */
   readonly stallMs: number;
   /** Memory for bodies that are being received. */
   readonly memory: BodyMemory;
-  /** Memory for bodies kept for a retry, above the first MiB of each. */
+  /** Memory for bodies that are kept for a retry, above the first MiB of each. */
   readonly kept: ByteBudget;
   readonly keptMaxBytes: number;
   /** Memory for streams that may have to continue on another node: their request and text. */
   readonly resumable: ByteBudget;
 }
 
-/** What this host learned about nodes by asking them. */
+/** What this host has learned about nodes from its requests to them. */
 export interface NodeMemory {
   readonly breakers: Breakers;
   readonly retries: RetryBudget;
   readonly busy: BusyNodeMemory;
-  /** Nodes with engines that refused; see REFUSED_MS. */
+  /** Nodes with engines that refused a request; see REFUSED_MS. */
   readonly refused: BusyNodeMemory;
   /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
   avoided?(now: number): RoutingQuery['isAvoided'];
 }
 
-/** What is known about a request so far. The pipeline fills it in; the recorder reads it. */
+/** What is known about a request so far. The pipeline fills it in, and the recorder reads it. */
 export interface RequestInfo<C = unknown> {
   requestId: string;
   /** Milliseconds since the epoch. */
   startedAt: number;
-  /** Names the request's streams and records. Random, never the client's own id, which two clients may share. */
+  /**
+   * The internal name of the request, from which its attempts and records are named. Random, and never the client's own
+   * id, which two clients may share.
+   */
   name: string;
   /** Id in the endpoint table. */
   endpoint?: number;
   caller?: C;
   model?: string;
-  /** A node serves the model, or served it recently. */
+  /** True if a node serves the model, or served it recently. */
   known?: boolean;
   streamed?: boolean;
 }
@@ -124,9 +131,9 @@ export interface AttemptTimings {
   region: string | undefined;
   /** The model that was requested there. */
   model: string;
-  /** Time from the opening to its acknowledgment: a round trip. */
+  /** Milliseconds from the opening of the attempt to its acknowledgment: a round trip. */
   forwardMs: number;
-  /** The engine's time to its response head. */
+  /** Milliseconds that the engine took to its response head. */
   engineMs: number;
 }
 
@@ -135,19 +142,19 @@ export interface RequestRecorder {
   /** The request waits for a node. Call the returned function when the wait ends. */
   queueEntered(): (outcome: 'turn' | 'full' | 'late') => void;
   /**
-   * An attempt at this session's node got a response head with this status, or failed with this code. `reached`: where,
-   * and how long the path and the engine took.
+   * An attempt at this session's node got a response head with this status, or failed with this code.
+   * @param reached the node's region and model, and how long the path and the engine took
    */
   attempt(outcome: number | AttemptFailure, session: string, reached?: AttemptTimings): void;
   /** The response is being sent. */
   responseStarted(status: number, choice: Pick<NodeChoice, 'node' | 'model'>): void;
-  /** Refused before anything was sent. */
+  /** The request was refused before anything was sent. */
   refused(error: unknown): void;
-  /** Refused in-band, after a 200 was sent. */
+  /** The request was refused in-band, after a 200 was sent. */
   refusedLate(error: ApiError, cause: unknown): void;
-  /** The response broke off. `code`: what the client was told. */
+  /** The response broke off. @param code the error code that the client received */
   responseBroke(reason: string, code: string): void;
-  /** The client left. Idempotent. */
+  /** The client disconnected. Idempotent. */
   clientDisconnected(): void;
   /** The last byte was sent. Idempotent. */
   responseEnded(): void;
@@ -158,40 +165,40 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   readonly nodes: NodeIndex;
   readonly trust: Trust;
   /**
-   * @throws ApiError 400 for a provider that this host does not know; 403 if no provider is trusted; 503 while trust is
-   * unknown
+   * @throws ApiError 400 for a provider that this host does not know; 403 if no provider is trusted; 503 while the
+   * trusted providers are unknown
    */
   requireTrust(): void;
   /**
    * True if the operator expects nodes that serve the model. Such a model is known although no node has served it yet.
    */
   expects(model: string): boolean;
-  /** Headers of every response on this route. Absent: none. */
+  /** Headers of every response on this route; absent: none. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Retries after the first attempt, and the share of all requests that may be retried. */
+  /** Maximum number of retries after the first attempt, and the share of all requests that may be retried. */
   readonly retriesMax: number;
   readonly retryShare?: number;
   timeoutsFor(model: string): DispatchContext['timeouts'];
   receiptFor(model: string): string;
-  /** The receipt of a request that the host makes itself and that no account pays for. */
+  /** The receipt of a request that the host makes itself, and for which no account pays. */
   unpaidReceipt(model: string): string;
-  /** The longest wait for a node, milliseconds; 0: none. */
+  /** Maximum wait for a node in milliseconds; 0: the request does not wait. */
   readonly waitMs: number;
-  /** If the model's last node left longer ago than this, requests do not wait; milliseconds. */
+  /** If the model's last node left longer ago than this, requests do not wait. Milliseconds. */
   readonly restartGraceMs: number;
   /**
-   * The longest wait for a model that is being started, milliseconds; absent: neither the request nor its key sets it.
+   * Maximum wait for a model that is being started, in milliseconds. Absent: neither the request nor its key sets it.
    */
   readonly startWaitMs?: number | undefined;
   /** Models that start on demand. Absent: an allowed node serves one of the models, or this host starts none. */
   readonly cold?: ColdModels | undefined;
-  /** Default for whether a broken stream continues on another node; the request may override it. */
+  /** Default for whether a broken stream continues on another node. The request may override it. */
   readonly resumes: boolean;
   /** Names the nodes of `only`, for the queue in which requests wait for them. */
   readonly onlyScope?: string;
   /** True if all nodes of `only` are gone. */
   isStale?(): boolean;
-  /** True if a request that ended with `error` may wait for a node. Absent: yes. */
+  /** True if a request that ended with `error` may wait for a node. Absent: it may. */
   mayWait?(error: ApiError): boolean;
 }
 
@@ -200,27 +207,27 @@ export interface ReserveRequest<C> {
   request: ProxyRequest;
   endpoint: Endpoint;
   parsed: ParsedRequest;
-  /** The requested model, aliases resolved. */
+  /** The requested model, with aliases resolved. */
   model: string;
   name: string;
-  /** How many of its attempts may have reached an engine, whose node then reports usage. */
+  /** The number of its attempts that may have reached an engine. Their nodes then report usage. */
   attempts(): number;
 }
 
 /** How a request ended, for its limits. */
 export interface RequestResult {
-  /** Attempts that may have reached an engine. */
+  /** Number of attempts that may have reached an engine. */
   attempts: number;
-  /** The last attempt's answer was complete and without error. */
+  /** True if the last attempt's response was complete and without error. */
   isComplete: boolean;
 }
 
 export interface HeldReservation {
   /** Headers for the response. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Other requests wait for its place. */
+  /** True if other requests wait for its place. */
   readonly concurrent: boolean;
-  /** Idempotent. */
+  /** Settles the reservation. Idempotent. */
   release(end: RequestResult): void;
 }
 
@@ -229,13 +236,13 @@ export interface QueueRequest<C> extends Pick<TurnRequest, 'name' | 'scope' | 'b
   caller: C;
   route: Route;
   priority: Priority;
-  /** End of the wait, by `Clock.steadyNow`. */
+  /** End of the wait, by `HostClock.steadyNow`. */
   until: number;
   /** Bytes of the body that are buffered meanwhile. */
   bytes: number;
-  /** The client has received the beginning of the response. */
+  /** True if the client has received the beginning of the response. */
   begun: boolean;
-  /** How long the request has waited so far, milliseconds. */
+  /** How long the request has waited so far, in milliseconds. */
   queuedMs: number;
   streaming: boolean;
   info: Readonly<RequestInfo<C>>;
@@ -249,10 +256,10 @@ export interface AttemptContext<C> {
   caller: C;
   route: Route;
   request: ProxyRequest;
-  /** How long the request has waited since it was admitted, milliseconds. */
+  /** How long the request has waited since it was admitted, in milliseconds. */
   waitedMs: number;
-  /** If the stream breaks, it continues on another node. */
+  /** True if the stream continues on another node when it breaks. */
   continues: boolean;
-  /** The host may write the rest of the response to the client, bypassing the pipeline. */
+  /** True if the host may write the rest of the response to the client, bypassing the pipeline. */
   offloads: boolean;
 }

@@ -1,15 +1,15 @@
 /**
- * A request to a model and its response, as every host represents them. None of these is a class of the Fetch standard.
+ * A request to a model and its response, as every host represents them. They do not use classes of the Fetch standard.
  */
 import type { ClientDisconnect } from './client-disconnect.ts';
 
 /** Reads a request's body once. */
 export interface BodyReader {
-  /** The next bytes, undefined at the end. Rejects if the body breaks off. */
+  /** The next bytes; undefined at the end. Rejects if the body breaks off. */
   read(): Promise<Uint8Array | undefined>;
-  /** Discards the rest: nothing reads it any more. */
+  /** Discards the rest. Nothing reads it any more. */
   cancel(): Promise<void>;
-  /** Another reader may continue. */
+  /** Ends this reader. Another reader may continue. */
   release(): void;
 }
 
@@ -22,9 +22,9 @@ export interface BodySource {
 
 export interface ProxyRequest {
   readonly method: string;
-  /** Without the query. */
+  /** Path without the query. */
   readonly path: string;
-  /** `name` in lower case. */
+  /** @param name header name in lower case */
   header(name: string): string | null | undefined;
   readonly body: BodySource;
   readonly client: ClientDisconnect;
@@ -33,26 +33,26 @@ export interface ProxyRequest {
 /** Receives a response's bytes. */
 export interface ResponseSink {
   /**
-   * Done when the client's side took the bytes, so that the engine's answer is not read ahead of it. Fails if the
-   * client left.
+   * Resolves when the client's side took the bytes, so that the engine's response is not read ahead of it. Fails if the
+   * client disconnected.
    */
   write(bytes: Uint8Array): Promise<void> | void;
-  /** Ends the response cleanly. Fails if the client left. */
+  /** Ends the response cleanly. Fails if the client disconnected. */
   end(): Promise<void> | void;
   /** Breaks the response off, so that no client takes half a body for a whole one. */
   abort(reason: unknown): Promise<void> | void;
 }
 
-/** Writes a body as it comes. Call it once; it never rejects. */
+/** Writes a body as it arrives. Call it once; it never rejects. */
 export type WriteBody = (sink: ResponseSink) => Promise<void>;
 
 export interface ProxyResponse {
   status: number;
   headers: Record<string, string>;
-  /** A ReadableStream is the engine's body; the host's runtime passes it on itself. */
+  /** A ReadableStream is the engine's body; the host's runtime passes it on. */
   body: Uint8Array | string | null | ReadableStream<Uint8Array> | WriteBody;
   /** Length of a ReadableStream, if known. */
   length?: number | undefined;
-  /** `body` is the first data of a stream; the host has the rest, under this number. */
+  /** `body` is the first data of a stream. The host has the rest, under this number. */
   rest?: number;
 }

@@ -6,17 +6,17 @@ import { parseJsonObject } from './parse-json-object.ts';
 export interface CompletionChunk {
   object: Readonly<Record<string, unknown>>;
   text: string;
-  /** The chunk sets the role. */
+  /** True if the chunk sets the role. */
   role: boolean;
   finish: string | undefined;
   usage: Readonly<Record<string, unknown>> | undefined;
-  /** The single choice; undefined if there is none, as in the chunk with the usage. */
+  /** The chunk's only choice. Undefined if there is none, as in the chunk with the usage. */
   choice: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** An engine's error in its stream. */
+/** An error that an engine sends in its stream. */
 interface SaidError {
-  /** The engine is at fault, not the request. */
+  /** True if the engine is at fault, not the request. */
   isEngines: boolean;
 }
 
@@ -25,7 +25,7 @@ type ChunkReading =
   | { kind: 'error'; error: SaidError }
   | { kind: 'odd'; why: string };
 
-/** `data` of an event other than `[DONE]`. */
+/** @param data the `data` of an event, except `[DONE]` */
 export function readChunk(kind: ContinuableKind, data: Uint8Array): ChunkReading {
   const object = parseJsonObject(data);
   if (object === undefined) return odd('an event that is no JSON object');
@@ -56,7 +56,7 @@ function readCompletion(text: unknown): Said | { why: string } {
   return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is none' };
 }
 
-/** Anything else in a delta (a tool call, reasoning, a refusal) cannot be continued by another engine. */
+/** Reads the text of a delta. Another engine cannot continue anything else (a tool call, reasoning, a refusal). */
 function readDelta(delta: unknown): Said | { why: string } {
   if (isNothing(delta)) return { text: '', role: false };
   if (!isObject(delta)) return { why: 'the stream has a delta that is none' };
@@ -74,7 +74,10 @@ function isNothing(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
-/** vLLM writes the status as a number into `code`. Without a code, an engine that breaks off counts as broken. */
+/**
+ * A 4xx code is the client's fault; any other code, or none, is the engine's. vLLM writes the status as a number into
+ * `code`.
+ */
 function readError(error: unknown): SaidError {
   const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
   return { isEngines: !(code >= 400 && code < 500) };

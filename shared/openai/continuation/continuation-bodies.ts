@@ -1,16 +1,19 @@
-/** Requests to the next engine: first how it tokenizes the text so far, then to continue from there. */
+/**
+ * Requests to the engine that continues a stream: first how it tokenizes the text so far, then to continue after that
+ * text.
+ */
 import { encodeUtf8 } from '../byte-search.ts';
 import type { ContinuationPlan } from './continuation-plan.ts';
 import { parseJsonObject } from './parse-json-object.ts';
 
-/** No model has a context that would need a longer answer to `/tokenize`. */
+/** Maximum length of an answer of `/tokenize`. No model has a context that would need a longer one. */
 export const TOKENS_ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 
 const PARTIAL = { add_generation_prompt: false, continue_final_message: true } as const;
 
 /**
- * A new body, for the engine that takes over.
- * @param text what the client has of the answer, not empty
+ * The body for the engine that continues.
+ * @param text the part of the response that the client has, not empty
  * @param produced number of tokens in it
  */
 export function continuationBody({ kind, body, limit }: ContinuationPlan, text: string, produced: number): Uint8Array {
@@ -19,7 +22,7 @@ export function continuationBody({ kind, body, limit }: ContinuationPlan, text: 
   return json({ ...body, ...left, ...PARTIAL, messages: withPartial(body.messages, text) });
 }
 
-/** Sets both names if both were given: engines differ in which one they obey. */
+/** Reduces the limit of tokens. Sets both names if both were given, because engines differ in which one they use. */
 function lessTokens(
   kind: ContinuationPlan['kind'],
   body: ContinuationPlan['body'],
@@ -40,9 +43,9 @@ function withPartial(messages: unknown, text: string): unknown[] {
 
 /** Bodies for `/tokenize`. */
 interface TokenQuestions {
-  /** The text alone. */
+  /** For the text only. */
   text: Uint8Array;
-  /** Chat: the prompt as first rendered, and the prompt with the partial answer. */
+  /** For a chat: the prompt as first rendered, and the prompt with the partial response. */
   rendered?: { prompt: Uint8Array; partial: Uint8Array };
 }
 
@@ -56,11 +59,11 @@ export function tokenizeBodies({ kind, body }: ContinuationPlan, text: string): 
 }
 
 export function detokenizeBody({ body }: ContinuationPlan, tokens: readonly number[]): Uint8Array {
-  // SGLang drops special tokens by default; vLLM ignores unknown fields.
+  // skip_special_tokens: SGLang drops special tokens by default. vLLM ignores unknown fields.
   return json({ model: body.model, tokens, skip_special_tokens: false });
 }
 
-/** Token ids from an answer to `/tokenize`; undefined if it has none. */
+/** Token ids from an answer of `/tokenize`; undefined if it has none. */
 export function readTokens(answer: Uint8Array): number[] | undefined {
   const tokens = parseJsonObject(answer)?.tokens;
   if (!Array.isArray(tokens)) return undefined;
@@ -72,7 +75,7 @@ export function readTokens(answer: Uint8Array): number[] | undefined {
   return ids;
 }
 
-/** Text from an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
+/** Text from an answer of `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
 export function detokenizedText(answer: Uint8Array): string | undefined {
   const { prompt, text } = parseJsonObject(answer) ?? {};
   if (typeof prompt === 'string') return prompt;
@@ -81,7 +84,7 @@ export function detokenizedText(answer: Uint8Array): string | undefined {
 
 /**
  * True if the partial rendering is the first prompt followed by the text, token by token. Then the engine continues
- * exactly where the other one stopped.
+ * exactly after the text.
  */
 export function isPromptAndText(
   partial: readonly number[],

@@ -1,7 +1,7 @@
 /**
- * Decides which streams another engine can continue in mid-sentence. Everything that a request asks for must mean the
- * same to an engine that sees the text so far as part of the prompt. So the allowed keys of a body are listed, and any
- * other key excludes it.
+ * Decides which streams another engine can continue in the middle of a sentence. Everything that a request asks for
+ * must mean the same to an engine that sees the text so far as part of the prompt. So the allowed keys of a body are
+ * listed, and any other key excludes the request.
  */
 import type { Endpoint } from '../endpoints.ts';
 import { isObject } from '../token-usage.ts';
@@ -14,13 +14,13 @@ export interface ContinuationPlan {
   kind: ContinuableKind;
   /** The request's body as it was sent. */
   body: Readonly<Record<string, unknown>>;
-  /** The client asked for usage at the end of the stream. */
+  /** True if the client asked for usage at the end of the stream. */
   wantsUsage: boolean;
-  /** Maximum tokens of the whole answer; undefined: what the model's context holds. */
+  /** Maximum number of tokens of the whole response; undefined: as many as the model's context holds. */
   limit: number | undefined;
 }
 
-/** Why it cannot be continued, as a part of a sentence to the client. */
+/** Why the stream cannot be continued, as a part of a sentence for the client. */
 interface NoPlan {
   why: string;
 }
@@ -54,7 +54,7 @@ const USAGE_OPTIONS: ReadonlyMap<string, Rule> = new Map([
   ['continuous_usage_stats', only(false)],
 ]);
 
-/** Keys, and the values with which they do not affect a continuation. `null` is the same as an absent key. */
+/** Allowed keys, with the values that do not affect a continuation. `null` is the same as an absent key. */
 const BOTH: readonly (readonly [string, Rule])[] = [
   ['model', anything],
   ['stream', only(true)],
@@ -106,7 +106,7 @@ const RULES: Readonly<Record<ContinuableKind, ReadonlyMap<string, Rule>>> = {
 
 const REQUIRED_MEMBER: Readonly<Record<ContinuableKind, string>> = { chat: 'messages', completions: 'prompt' };
 
-/** Templates render tool calls in different ways. */
+/** True if no message has tool calls, because templates render them differently. */
 function isConversation(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0 && value.every(isMessage);
 }

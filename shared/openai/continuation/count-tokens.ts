@@ -4,14 +4,14 @@
 import { detokenizeBody, detokenizedText, isPromptAndText, readTokens, tokenizeBodies } from './continuation-bodies.ts';
 import type { ContinuationPlan } from './continuation-plan.ts';
 
-/** Rows of shared/openai/endpoints.ts. */
+/** Ids of these endpoints in shared/openai/endpoints.ts. */
 const TOKENIZE = 9;
 const DETOKENIZE = 10;
 
-/** Sends one of the two requests; undefined if the engine has no answer. Rejections pass through. */
+/** Sends one of the two requests. Undefined if the engine has no answer. Rejections pass through. */
 export type TokenizerCall = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
 
-/** The text's number of tokens, or why the engine would not continue where it ends. */
+/** The number of tokens of the text, or why the engine would not continue where it ends. */
 export async function countTokens(
   plan: ContinuationPlan,
   text: string,
@@ -27,7 +27,7 @@ export async function countTokens(
   };
   const { text: alone, rendered } = tokenizeBodies(plan, text);
   if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
-  // Sequentially: a node with one free place would refuse the second request.
+  // One after the other: a node with one free place would refuse the second request.
   const count = await tokensOf(alone);
   const prompt = count && (await tokensOf(rendered.prompt));
   const partial = prompt && (await tokensOf(rendered.partial));

@@ -1,7 +1,7 @@
 /**
- * One stream made of several engines' answers. The first one's events pass unchanged, but only complete: a partial
- * event was never sent, so the next engine's answer can follow. Of later engines only text, finish and usage are used:
- * the client sees one id, one role, one `[DONE]`.
+ * One stream made of several engines' responses. The first one's events pass unchanged, but only complete ones: a
+ * partial event was never sent, so the next engine's response can follow. Of later engines only text, finish reason and
+ * usage are used: the client sees one id, one role and one `[DONE]`.
  */
 import { encodeUtf8, sameBytes } from '../byte-search.ts';
 import { type SseEvent, SseSplitter, sseFields } from '../sse-splitter.ts';
@@ -9,7 +9,7 @@ import { isObject } from '../token-usage.ts';
 import { type CompletionChunk, readChunk } from './completion-chunk.ts';
 import type { ContinuableKind, ContinuationPlan } from './continuation-plan.ts';
 
-/** Maximum text that is kept of an answer; a longer answer cannot be continued. */
+/** Maximum text that is kept of a response. A longer response cannot be continued. */
 export const SPLICED_TEXT_MAX_CHARS = 512 * 1024;
 
 /** An event longer than this is passed on in pieces, and no node can continue after it. */
@@ -20,7 +20,7 @@ const DONE = encodeUtf8('[DONE]');
 const DONE_EVENT = encodeUtf8('data: [DONE]\n\n');
 const LINE_FEED = Uint8Array.of(LF);
 
-/** Fields that stay the same on every node. */
+/** Fields of an event that stay the same on every node. */
 const HEAD = ['id', 'object', 'created', 'model', 'system_fingerprint', 'service_tier'] as const;
 
 type Event = Record<string, unknown>;
@@ -29,9 +29,9 @@ export class SplicedStream {
   readonly #kind: ContinuableKind;
   readonly #wantsUsage: boolean;
   #splitter = new SseSplitter(2 * EVENT_MAX_BYTES);
-  /** The first engine's answer; false from the first continuation on. */
+  /** True while the first engine's response is read. */
   #first = true;
-  /** Pass everything unparsed from now on. */
+  /** True if everything is passed on unparsed from now on. */
   #verbatim = false;
   #head: Event | undefined;
   #roleSaid = false;
@@ -44,7 +44,7 @@ export class SplicedStream {
   #obstacle: string | undefined;
   #fault: string | undefined;
   #withheld: Uint8Array | undefined;
-  /** Tokens that the previous engines generated. */
+  /** Number of tokens that the previous engines generated. */
   #before = 0;
 
   constructor({ kind, wantsUsage }: Pick<ContinuationPlan, 'kind' | 'wantsUsage'>) {
@@ -58,7 +58,7 @@ export class SplicedStream {
     return this.#pieces[0] ?? '';
   }
 
-  /** `push` returns complete events. */
+  /** True if `push` returns only complete events. */
   get readsEvents(): boolean {
     return !this.#verbatim;
   }
@@ -67,22 +67,22 @@ export class SplicedStream {
     return this.#chars;
   }
 
-  /** Events with text: at least this many tokens were generated. */
+  /** Number of events with text. At least this many tokens were generated. */
   get textEvents(): number {
     return this.#events;
   }
 
-  /** The stream is complete; further data changes nothing. */
+  /** True if the stream is complete. Further data changes nothing. */
   get done(): boolean {
     return this.#done;
   }
 
-  /** All of the answer's text is here. */
+  /** True if the whole text of the response has arrived. */
   get finished(): boolean {
     return this.#finish !== undefined;
   }
 
-  /** Why no node could continue after a break now. */
+  /** Why no node could continue after a break now; undefined if one could. */
   get obstacle(): string | undefined {
     if (this.#obstacle !== undefined) return this.#obstacle;
     const { text } = this;
@@ -90,7 +90,7 @@ export class SplicedStream {
     return undefined;
   }
 
-  /** Why this engine's answer must not be read further; treated like a break. */
+  /** Why this engine's response must not be read further. Treated like a break. */
   get fault(): string | undefined {
     return this.#fault;
   }
@@ -100,13 +100,13 @@ export class SplicedStream {
     return this.#withheld;
   }
 
-  /** From now on no node may continue. */
+  /** Forbids that any node continues. */
   forbid(why: string): void {
     this.#obstacle ??= why;
     if (this.#first) this.#pieces = [];
   }
 
-  /** The part of a chunk that may be sent, in order. May set `fault`. */
+  /** Returns the part of a chunk that may be sent, in order. May set `fault`. */
   push(chunk: Uint8Array): Uint8Array[] {
     if (this.#verbatim) return [chunk];
     const out: Uint8Array[] = [];
@@ -119,7 +119,7 @@ export class SplicedStream {
   #push(chunk: Uint8Array, out: Uint8Array[]): void {
     if (this.#fault !== undefined) return;
     if (this.#verbatim) return void out.push(chunk);
-    // The event was sent with its CR; this is the rest of its line end.
+    // The event was sent with its CR. This LF is the rest of its line end.
     if (this.#first && chunk[0] === LF && this.#splitter.endedWithCr) out.push(LINE_FEED);
     this.#splitter.push(chunk, (event) => {
       const passed = this.#fault === undefined ? this.#event(event) : undefined;
@@ -189,7 +189,7 @@ export class SplicedStream {
     if (this.#obstacle === undefined) this.#pieces.push(text);
   }
 
-  /** A chunk of a later engine, in the form of the first one. */
+  /** Converts a chunk of a later engine to the form of the first engine's. */
   #adapt(chunk: CompletionChunk): Uint8Array | undefined {
     const { object, text, role, finish, choice } = chunk;
     const head = this.#head ?? headOf(object);
@@ -208,7 +208,9 @@ export class SplicedStream {
     return eventOf(adapted);
   }
 
-  /** The text so far was part of this engine's prompt, and perhaps of its cache hits. */
+  /**
+   * The usage of the whole response. The text so far was part of this engine's prompt, and perhaps of its cache hits.
+   */
   #sum(usage: Readonly<Record<string, unknown>>): Event {
     if (this.#before === 0) return { ...usage };
     const prompt = Math.max(0, countOf(usage.prompt_tokens) - this.#before);
@@ -225,7 +227,7 @@ export class SplicedStream {
     };
   }
 
-  /** The next engine's answer follows. @param before tokens that the client has so far, if known */
+  /** Call before the next engine's response. @param before number of tokens that the client has so far, if known */
   continueWith(before: number): void {
     this.#first = false;
     this.#splitter = new SseSplitter(2 * EVENT_MAX_BYTES);
@@ -235,8 +237,9 @@ export class SplicedStream {
   }
 
   /**
-   * The missing end of a broken stream whose text is complete. @param prompt tokens of the prompt, @param completion of
-   * the answer; both are estimates
+   * The missing end of a broken stream with a complete text.
+   * @param prompt estimated tokens of the prompt
+   * @param completion estimated tokens of the response
    */
   ending(prompt: number, completion: number): Uint8Array[] {
     const out: Uint8Array[] = [];
