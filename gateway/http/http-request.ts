@@ -5,7 +5,7 @@ import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**
- * Returns a stream whose writes finish when the reader has taken the bytes: nothing is buffered between the two ends.
+ * Returns a stream with writes that finish when the reader has taken the bytes: nothing is buffered between the two ends.
  * workerd has such a stream that runs without JavaScript for each chunk; on other hosts it is a standard
  * TransformStream.
  */
@@ -41,7 +41,7 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly cf?: unknown;
 }
 
-/** A response whose body is whole or a stream. */
+/** A response with a whole body or a stream. */
 interface HttpAnswer {
   status: number;
   headers: Record<string, string>;
@@ -50,7 +50,7 @@ interface HttpAnswer {
   length?: number | undefined;
 }
 
-/** Converts the pipeline's response to one whose body is a ReadableStream. */
+/** Converts the pipeline's response to one with a ReadableStream as its body. */
 function streamed(response: ProxyResponse): HttpAnswer {
   const { body } = response;
   if (typeof body !== 'function') return { ...response, body };

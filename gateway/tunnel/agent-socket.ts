@@ -48,8 +48,8 @@ class WindowBudget {
 const isolateWindowBudget = new WindowBudget();
 
 /**
- * The content of a socket's attachment, which outlives hibernation; the object's memory does not. On a host whose
- * objects stay it is only in memory. `idle` contains the link's counters while no stream is open, and is absent while a
+ * The content of a socket's attachment, which outlives hibernation; the object's memory does not. On a host with
+ * objects that stay it is only in memory. `idle` contains the link's counters while no stream is open, and is absent while a
  * stream is open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent
  * reconnects, and the streams are claimed.
  */
@@ -75,10 +75,7 @@ export interface SocketAttachment {
 export interface AgentSocketHost {
   session: string;
   sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
-  /**
-   * The limits on frames. Shared, so that a session whose socket was closed for a flood does not get a new allowance
-   * with its next socket.
-   */
+  /** The limits on frames. Shared, so that a flooding session does not get a new allowance with its next socket. */
   meter: FrameMeter;
   /** Called if the agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;

@@ -45,8 +45,8 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
         asked === undefined
           ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
           : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
-      // Without `include_usage` this option had no effect. Now it would put counts into all chunks, where nothing
-      // removes them.
+      // Without `include_usage` this option had no effect. Now it would put counts into all chunks, and nothing
+      // would remove them.
       if (everywhere?.value === 'true' || everywhere?.value === 'other')
         edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
       return edits.sort((one, other) => one.at - other.at);

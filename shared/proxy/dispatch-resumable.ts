@@ -1,4 +1,4 @@
-/** Streams that continue on another node after theirs is gone: finds that node along the request's route. */
+/** Finds the node on which a stream continues after its node is gone, along the request's route. */
 
 import type { ResponseStream } from '../attempts/started-response.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
@@ -48,7 +48,7 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
       retriesMax: route.retriesMax,
       begun: true,
     });
-  /** The queue entry of the current search for a node. A stream has one search at a time. */
+  /** The queue entry of the current search for a node. A stream has at most one search at a time. */
   let entry = newEntry(route.waitMs > 0);
   return {
     attempts: (changed) => {

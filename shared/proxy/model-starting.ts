@@ -7,7 +7,9 @@ import type { Trust } from '../routing/trusted-providers.ts';
 /** `retry-after` if there is no earlier start from which to estimate. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
 
-/** The first of the models that a node loads and no node serves. Undefined: one is served, or none is loading. */
+/**
+ * The start of the first model that a node loads and no node serves. Undefined if one is served, or none is loading.
+ */
 export function findModelStart(
   nodes: Pick<NodeIndex, 'model'>,
   models: readonly string[],
@@ -27,13 +29,13 @@ interface LocatedModelStart extends ModelStart {
   model: string;
 }
 
-/** True if the start is known to end within the wait. Then a request waits for it as for any node. */
+/** True if the start is known to end within the wait. A request then waits for it as for any node. */
 export function endsWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return left !== undefined && left <= waitMs;
 }
 
-/** The same if the request itself sets the wait. Then a start of unknown length counts as possible. */
+/** The same for a wait that the request sets. A start of unknown length then counts as possible. */
 export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return waitMs > 0 && (left === undefined || left <= waitMs);

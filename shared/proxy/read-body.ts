@@ -1,4 +1,4 @@
-/** Reads a request's body once, within limits, and parses the fields it needs. */
+/** Reads a request's body once, within limits, and parses the fields that the gateway needs. */
 
 import type { BudgetShare } from '../attempts/byte-budget.ts';
 import { OpaqueBody } from '../attempts/opaque-body.ts';
@@ -11,16 +11,18 @@ import type { BodyLimits, HostClock } from './proxy-host.ts';
 import type { BodyReader, ProxyRequest } from './proxy-messages.ts';
 import { readSealed } from './sealed-requests.ts';
 
-/** This much is always kept for a retry, independent of the budget. */
+/** Bytes of each body that are always kept for a retry, independent of the budget. */
 export const RETRY_BODY_MIN_BYTES = 1024 * 1024;
 
 /** Interval at which a stalled body checks its deadline. */
 const POLL_MS = 1_000;
-/** Interval at which a body that waits for room checks for it. Hundreds may wait, and each check visits all of them. */
+/**
+ * Interval at which a body that waits for memory checks again. Hundreds may wait, and each check visits all of them.
+ */
 const ROOM_EVERY_MS = 100;
-/** How long a body waits for room before 503. SDKs give up after a minute if the request is not read. */
+/** Maximum wait of a body for memory before 503. SDKs give up after a minute if the request is not read. */
 const ROOM_WITHIN_MS = 30_000;
-/** Initial buffer of a body. */
+/** Size of a body's first buffer. */
 const FIRST_BYTES = 16 * 1024;
 
 const MODEL_MAX_CHARS = 256;
@@ -65,7 +67,7 @@ async function readParsed(
   const { bodies } = reading;
   const share = declared <= RETRY_BODY_MIN_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
   if (!Number.isNaN(declared)) share?.requireRoom(declared - RETRY_BODY_MIN_BYTES);
-  // On Workers the request ends as soon as the client leaves, and no `finally` runs.
+  // On Workers the request ends as soon as the client disconnects, and no `finally` runs.
   if (share !== undefined) request.client.on(() => share.release());
   try {
     const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
@@ -87,7 +89,7 @@ function parsedOf(
     body: { kind: 'kept', bytes },
     release: () => {
       share?.release();
-      parsed.body = { kind: 'kept', bytes: NOTHING }; // A response may take an hour, and megabytes of prompt would stay in memory with it.
+      parsed.body = { kind: 'kept', bytes: NOTHING }; // Free the body: a response may take an hour, and megabytes of prompt would stay in memory with it.
     },
   };
   return parsed;
@@ -133,7 +135,7 @@ function requireType(contentType: string, endpoint: Endpoint): void {
   }
 }
 
-/** `declared`: content-length of the request; NaN without one. */
+/** `declared`: content-length of the request; NaN if there is none. */
 interface Size {
   declared: number;
   limit: number;
@@ -155,7 +157,7 @@ async function readBounded(
   request.client.on(() => upload.end());
   let stalled = false;
   try {
-    // Reserved together: bodies that each hold a part and wait for the rest would deadlock.
+    // Reserved in one step: bodies that each hold a part and wait for the rest would deadlock.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
     await waitForRoom(upload, Math.min(most, RETRY_BODY_MIN_BYTES), clock);
     const pace = new BodyPace(bodies.stallMs, clock);
@@ -165,7 +167,7 @@ async function readBounded(
     throw error;
   } finally {
     upload.end();
-    // `discardBody` reads the rest of a refused body. A stalled body has no rest.
+    // `discardBody` reads the rest of a refused body. A stalled body will send no rest.
     if (stalled) reader.cancel().catch(() => {});
     else reader.release();
   }
@@ -204,8 +206,8 @@ async function readPieces(
 }
 
 /**
- * Waits until `bytes` may be held. Meanwhile the connection's flow control slows the client down. @throws ApiError 408,
- * 503
+ * Waits until `bytes` may be held. Meanwhile the connection's flow control slows the client down.
+ * @throws ApiError 408, 503
  */
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: HostClock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
@@ -217,9 +219,7 @@ async function waitForRoom(upload: BodyReservation, bytes: number, clock: HostCl
   if (upload.givenUp) throw tooSlow();
 }
 
-/**
- * @throws ApiError 400 if the body breaks off; 408 if it arrives too slowly, or if this body was dropped to make room
- */
+/** @throws ApiError 400 if the body breaks off; 408 if it arrives too slowly, or was dropped to free memory */
 async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promise<Uint8Array | undefined> {
   const look = () => {
     if (upload.givenUp) throw tooSlow();

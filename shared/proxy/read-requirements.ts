@@ -7,8 +7,8 @@ type Word = 'require' | 'prefer';
 const NOTHING: [string, string][] = [];
 
 /**
- * What a request demands of nodes, from its headers and its body's `metadata`. If both are given, both hold. @throws
- * ApiError 400
+ * A request's requirements for nodes, from its headers and its body's `metadata`. If both are given, both hold.
+ * @throws ApiError 400
  */
 export function readRequirements(
   header: (name: string) => string | null | undefined,

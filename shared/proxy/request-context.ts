@@ -15,15 +15,15 @@ export interface RequestContext<C> extends DispatchContext {
   readonly record: RequestRecorder;
   readonly route: Route;
   readonly entry: QueueEntry;
-  /** The longest wait for a node, milliseconds; 0: none. */
+  /** Maximum wait for a node in milliseconds; 0: the request does not wait. */
   readonly waitMs: number;
   readonly reservation: HeldReservation | undefined;
-  /** Attempts that may have reached an engine. Each is reported and settled. */
+  /** Number of attempts that may have reached an engine. Each is reported and settled. */
   readonly engineAttempts: { count: number };
   readonly priority: Priority;
-  /** If its stream breaks, it continues on another node. */
+  /** True if the stream continues on another node when it breaks. */
   readonly continues: boolean;
-  /** By `Clock.steadyNow`. */
+  /** When the request was admitted, by `HostClock.steadyNow`. */
   readonly admittedAt: number;
   readonly timing: StageTimer;
   readonly inBand: InBandErrorDetector;

@@ -25,7 +25,7 @@ import { sealStaleError, withContentKey } from './sealed-requests.ts';
 /** One try at the current nodes of a request's route. `dispatch` calls `choose` and `attempt` until a node answers. */
 export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream> {
   readonly #context: RequestContext<C>;
-  /** The attempt tests a node whose breaker is open. */
+  /** True if the attempt tests a node with an open breaker. */
   #isProbe = false;
 
   constructor(context: RequestContext<C>) {
@@ -138,7 +138,7 @@ function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQ
   return (node) => refused.has(node.session, now) || isAvoided?.(node) === true || isFailing?.(node) === true;
 }
 
-/** The context for the chosen model: the same, or with the route of the fallback that was chosen. */
+/** The context for the chosen model: the same, or one with the route of the chosen fallback. */
 export function contextForModel<C>(
   context: RequestContext<C>,
   { model, request }: Pick<NodeChoice, 'model' | 'request'>,

@@ -3,17 +3,17 @@ import { ApiError } from '../openai/api-errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/routing-policy.ts';
 
-/** Identifies a conversation; takes precedence over the body's `prompt_cache_key` and `user`. */
+/** Header that identifies a conversation. Takes precedence over the body's `prompt_cache_key` and `user`. */
 const SESSION_HEADER = 'x-otela-session';
 export const PRIORITY_HEADER = 'x-otela-priority';
 
-/** Longer names are cut, since they are only hashed. */
+/** Longer names of conversations are cut, because they are only hashed. */
 const SESSION_MAX_CHARS = 512;
 
-/** Approximate bytes per token of English and code. */
+/** Approximate bytes per token of English and of code. */
 const BYTES_PER_TOKEN = 4;
 
-/** How much of a body's beginning identifies the cached prefix: instructions and tools come first. */
+/** Length of a body's beginning that identifies the cached prefix: instructions and tools come first. */
 const PREFIX_BYTES = 1024;
 
 /** What policies may know about a request. `project` separates the conversations of two projects. */
@@ -36,14 +36,14 @@ export function routedRequest(
   };
 }
 
-/** Reads `x-otela-priority`. Default: a person waits for the answer. @throws ApiError 400 */
+/** Reads `x-otela-priority`. Default: `interactive`, a person waits for the response. @throws ApiError 400 */
 export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;
   throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
-/** FNV-1a of the beginning. Undefined for a shorter body, which is not worth caching. */
+/** FNV-1a hash of the body's beginning. Undefined for a shorter body, which is not worth caching. */
 function prefixHash(bytes: Uint8Array): number | undefined {
   if (bytes.length < PREFIX_BYTES) return undefined;
   let state = 0x811c9dc5;

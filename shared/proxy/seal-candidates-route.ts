@@ -13,10 +13,10 @@ import type { SealCandidate, SealCandidates } from '../seal/seal-candidates.ts';
 import { filter, routingQuery } from './filter-nodes.ts';
 import type { Host, HostClock, Route } from './proxy-host.ts';
 
-/** How long clients may use the answer, in seconds. */
+/** Seconds for which clients may use the answer. */
 export const SEAL_MAX_AGE_S = 30;
 
-/** A request that names the model and nothing else. @throws ApiError 400 */
+/** A request that names only the model. @throws ApiError 400 */
 export function sealCandidatesRequest(model: string | null | undefined): ParsedRequest {
   const chat = endpointById(1);
   if (!model || model.length > 256 || chat === undefined)
@@ -28,7 +28,7 @@ export function sealCandidatesRequest(model: string | null | undefined): ParsedR
   return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }
 
-/** `providers`: those that the client trusts; none: all. @throws ApiError as for an unsealed request */
+/** @param providers those that the client trusts; empty: all @throws ApiError as for an unsealed request */
 export function sealCandidates(
   asked: Route,
   host: Pick<Host<never>, 'clock' | 'refusal'>,

@@ -1,4 +1,4 @@
-/** Sealed requests, which this host cannot read: which nodes they may go to, and what each node receives. */
+/** Sealed requests, which this host cannot read: to which nodes they may go, and what each node receives. */
 
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 import type { SealRecipients } from '../attempts/parsed-request.ts';
@@ -22,12 +22,12 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     throw badSeal(
       'A sealed request has content-type application/otela-sealed, x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
-  // Every node would accept it, give up, and report an overload, and SDKs would retry it.
+  // Otherwise every node would accept it, give up and report an overload, and SDKs would retry it.
   if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
     throw new ApiError('request_too_large', `A sealed request may have ${SEALED_BODY_MAX_BYTES} bytes at most.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
-    // Every node would refuse it without a reason. The client should learn that its clock is wrong.
+    // Otherwise every node would refuse it without a reason. The client should learn that its clock is wrong.
     const untimely = timingProblem(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The request's time is over or has not come: ${untimely}.`);
     const envelopes = readEnvelopes(to);
@@ -48,7 +48,7 @@ function badSeal(message: string): ApiError {
 }
 
 /**
- * Restricts the route to the listed nodes and to the model that the client named, because the client sealed that name.
+ * Restricts the route to the listed nodes, and to the model that the client named, because the client sealed that name.
  * @throws ApiError 400 for an alias of a model; 409 `seal_stale` if none of the listed nodes is available
  */
 export function sealedRoute(route: Route, model: string, { envelopes }: SealRecipients): Route {
@@ -59,7 +59,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealReci
   const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
   const nodes = route.nodes.model(model);
   const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
-  // If no node serves the model now, the later steps report why.
+  // If no node serves the model now, the later steps report the reason.
   if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStaleError();
   return {
     ...route,
@@ -78,7 +78,7 @@ export function sealStaleError(): ApiError {
   return new ApiError('seal_stale', message, { param: SEAL_TO_HEADER });
 }
 
-/** Adds the content key for the chosen node, and for no other node. */
+/** Adds the content key for the chosen node only. */
 export function withContentKey(context: DispatchContext, { node }: Pick<NodeChoice, 'node'>): DispatchContext {
   const { sealed } = context.parsed;
   const envelope = sealed?.envelopes.get(node.sealKid ?? '');

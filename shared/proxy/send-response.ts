@@ -1,4 +1,4 @@
-/** Sends the engine's response to the client. From the first byte on, errors are in-band. */
+/** Sends the engine's response to the client. After the first byte, errors are in-band. */
 
 import { AttemptError, apiErrorFor } from '../attempts/attempt-error.ts';
 import { UpstreamResponse } from '../attempts/dispatch.ts';
@@ -23,15 +23,15 @@ import type { RequestResult } from './proxy-host.ts';
 import type { ProxyResponse, ResponseSink } from './proxy-messages.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** More than any in-band message needs. */
+/** Maximum bytes of an engine's error that is quoted in-band. */
 const QUOTED_ERROR_MAX_BYTES = 4096;
-/** How long a comment waits for the queue position, which takes one round trip. */
+/** Maximum wait of a comment for the queue position, which takes one round trip. */
 const POSITION_MS = 1_000;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Its usage is not known yet; whatever is reported later counts by itself. */
+/** Result of a request that an engine refused. Its usage is not known yet; what is reported later still counts. */
 const REFUSED: RequestResult = { attempts: 0, isComplete: false };
 
 type NodeResponse = ReadableResponse<NodeChoice, ResponseStream>;
@@ -40,7 +40,7 @@ function endOf<C>({ engineAttempts }: RequestContext<C>, isComplete: boolean): R
   return { attempts: engineAttempts.count, isComplete };
 }
 
-/** The engine's response, under our headers. */
+/** The engine's response with our headers. */
 export function respond<C>(response: NodeResponse, context: RequestContext<C>): ProxyResponse {
   const { answer, choice, chunks } = response;
   const { record, reservation } = context;
@@ -115,12 +115,12 @@ async function pump<C>(response: NodeResponse, sink: ResponseSink, context: Requ
   }
 }
 
-/** Breaks the response off: half a body must never end cleanly. */
+/** Breaks the response off, because half a body must never end cleanly. */
 async function abort(sink: ResponseSink, reason: unknown): Promise<void> {
   try {
     await sink.abort(reason);
   } catch {
-    // It is already broken.
+    // The response is already broken.
   }
 }
 
@@ -129,7 +129,7 @@ async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise
     if (last !== undefined) await sink.write(last);
     await sink.end();
   } catch {
-    // The client left.
+    // The client disconnected.
   }
 }
 
@@ -154,7 +154,7 @@ async function watch<C>(
   }
 }
 
-/** A stream whose engine takes its time: 200 now, a comment every 15 s, then the response. */
+/** Responds to a stream with a slow engine: 200 now, a comment every 15 s, then the response. */
 export function respondWhenReady<C>(pending: Promise<NodeResponse>, context: RequestContext<C>): ProxyResponse {
   const { info, route, reservation } = context;
   const { requestIdHeader } = context.endpoint;
@@ -201,19 +201,19 @@ async function pumpLate<C>(
     record.refusedLate(told, error);
     return finish(sink, inBand.error(told));
   }
-  record.responseStarted(200, response.choice); // 200 was sent, whatever the engine's status is.
+  record.responseStarted(200, response.choice); // The status is 200, because that was already sent.
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
-  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // Its client reads the status inside.
+  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // The client reads the status inside the seal.
   const error = await quotedError(response);
   record.responseBroke('engine_status', error.code);
   reservation?.release(REFUSED);
   await finish(sink, inBand.error(error));
 }
 
-/** Updates the model's state for the next comment. If it cannot be read, the old state is used. */
+/** Updates the model's state for the next comment. If that fails, the old state is used. */
 async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void> {
   if (findColdModel(route) === undefined) return;
   try {
@@ -224,8 +224,8 @@ async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void>
 }
 
 /**
- * The comment that tells why nothing has arrived yet. The endpoint's ping if that is unknown, or if its clients do not
- * skip comments.
+ * The comment that says why nothing has arrived yet. It is the endpoint's ping if that is unknown, or if the endpoint's
+ * clients do not skip comments.
  */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;
@@ -244,7 +244,10 @@ async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array
   return encoder.encode(waitComment(position === undefined ? { reason: 'queued' } : { reason: 'queued', position }));
 }
 
-/** Never rejects. If the queue does not reply in time, the comment is sent without the number. */
+/**
+ * The position in the queue. If the queue does not reply in time, the comment is sent without the number. Never
+ * rejects.
+ */
 async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<number | undefined> {
   const asked = Promise.resolve(host.positionInQueue(route.request.model, name)).catch(() => undefined);
   return (await timesOut(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
@@ -260,7 +263,7 @@ function contentTypeOf({ answer }: NodeResponse): string | undefined {
   return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
-/** Too late for the status of an engine's error. The client gets the error in-band, in the engine's words. */
+/** The engine's error as an in-band error with the engine's message. It is too late for the status. */
 async function quotedError(response: NodeResponse): Promise<ApiError> {
   const { answer, chunks } = response;
   const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);

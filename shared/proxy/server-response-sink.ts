@@ -3,7 +3,7 @@ import type { ResponseSink } from './proxy-messages.ts';
 /** The part of `node:http`'s ServerResponse that writing a body needs. */
 interface ServerResponse {
   readonly destroyed: boolean;
-  /** False if the written bytes are buffered for the client. */
+  /** False if the written bytes are buffered because the socket is full. */
   write(bytes: Uint8Array): boolean;
   end(): unknown;
   destroy(): unknown;

@@ -4,15 +4,21 @@ import { ApiError } from '../openai/api-errors.ts';
 import type { BusyNodeMemory } from '../routing/busy-nodes.ts';
 import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
 
-/** Nodes that one turn tries if none was named: the place in the queue is worth more than a long search. */
+/**
+ * Maximum number of nodes that one turn tries if the turn names none. Keeping the place in the queue is better than a
+ * long search.
+ */
 const TRIES_IN_TURN = 3;
-/** Busy nodes whose ended requests it waits for. */
+/** Maximum number of busy nodes at which the request waits for others to end. */
 const BUSY_MAX = 16;
 
-/** Failures without an engine: the node was gone already, or its engine was. */
+/** Failures without an engine's involvement: the node or its engine was already gone. */
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
-/** Failures that end the node's part. The next node may do better, and so may this one when it is back. */
+/**
+ * Failures after which the node is not asked again in this turn. The next node may do better, and so may this one when
+ * it is back.
+ */
 const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   ...ABSENT,
   'unreachable',
@@ -26,56 +32,56 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 export interface QueueEntryOptions {
   /** Shared by all requests of this caller. */
   busyNodes: BusyNodeMemory;
-  /** It may wait if no node is free. */
+  /** True if the request may wait when no node is free. */
   queues: boolean;
   /** True if an allowed node has existed, though none has capacity now. */
   hopes(error: ApiError): boolean;
-  /** Another attempt can have the whole body. */
+  /** True if another attempt can have the whole body. */
   repeatable(): boolean;
   retriesMax: number;
   /**
-   * The client has received the beginning of the answer, so it also waits where another request would be told that its
-   * engine failed.
+   * True if the client has received the beginning of the response. The request then also waits in cases in which
+   * another request gets its engine's failure.
    */
   begun?: boolean;
 }
 
 /** One request's search for a node: what it tried, which nodes were busy, and its current turn. */
 export class QueueEntry {
-  /** Attempts over all turns; their numbers never repeat. */
+  /** Number of attempts over all turns. Attempt numbers never repeat. */
   attempts = 0;
   /** Milliseconds in the queue, over all waits. */
   queuedMs = 0;
-  /** It is in the queue now. */
+  /** True while the request is in the queue. */
   queued = false;
   readonly #options: QueueEntryOptions;
   #turn: { session?: string } | undefined;
-  /** Attempts made before this turn. */
+  /** Number of attempts before this turn. */
   #before = 0;
   #busy = new Set<string>();
-  /** Attempts that failed in another way than by a refusal. */
+  /** Number of attempts that failed, except refusals. */
   #failures = 0;
 
   constructor(options: QueueEntryOptions) {
     this.#options = options;
   }
 
-  /** The client has received the beginning of the answer. */
+  /** True if the client has received the beginning of the response. */
   get begun(): boolean {
     return this.#options.begun ?? false;
   }
 
-  /** Remaining attempts that may fail. */
+  /** Number of further attempts that may fail. */
   get retriesLeft(): number {
     return Math.max(0, this.#options.retriesMax - this.#failures);
   }
 
-  /** Nodes that had no place for it. */
+  /** Nodes that had no free place for the request. */
   get busy(): string[] {
     return [...this.#busy];
   }
 
-  /** A turn starts. */
+  /** Call when a turn starts. */
   begin(turn: { session?: string }): void {
     this.#turn = turn;
     this.#before = this.attempts;
@@ -83,7 +89,7 @@ export class QueueEntry {
     if (turn.session !== undefined) this.#options.busyNodes.clear(turn.session);
   }
 
-  /** Of the candidates, those that should be asked: none if all of them said a moment ago that they are busy. */
+  /** The candidates that should be asked. Empty if all of them reported a moment ago that they are busy. */
   among<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
     const { busyNodes, queues } = this.#options;
     const tried = this.attempts - this.#before;

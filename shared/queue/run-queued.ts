@@ -1,4 +1,7 @@
-/** A request without a free node waits for its turn and tries again, until it is served or its wait is over. */
+/**
+ * Runs a request that may have to wait for a node: waits for its turn and tries again, until it is served or its wait
+ * is over.
+ */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import { ApiError, retryAfter } from '../openai/api-errors.ts';
@@ -7,24 +10,24 @@ import type { TurnResult } from './wait-queue.ts';
 
 export interface QueuedWork<D> {
   model: string;
-  /** The longest total wait; 0: none. */
+  /** Maximum total wait in milliseconds; 0: the request does not wait. */
   waitMs: number;
   entry: QueueEntry;
-  /** The error if its wait is over; undefined or absent: no node became free. */
+  /** The error after the wait is over. Undefined or absent: that no node became free. */
   late?(): ApiError | undefined;
-  /** Another request already waits for the same nodes, so this one does not try first. */
+  /** True if another request already waits for the same nodes, so that this one does not try first. */
   behind(): boolean;
-  /** One wait, from entering the queue to its end, at the latest `until`. `back`: the previous turn found no place. */
+  /** Waits once, at the latest until `until`. @param back true if the previous turn found no free node */
   wait(until: number, back: boolean): Promise<TurnResult>;
   /** Asks the current nodes. Rejects with the client's error if none answers. */
   tryNodes(): Promise<D>;
-  /** The client left. */
+  /** True if the client has disconnected. */
   left(): boolean;
   /** Milliseconds of a monotonic clock. */
   now(): number;
 }
 
-/** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
+/** @throws ApiError of the last try; 429 `queue_full`; 503 `no_capacity` after the maximum wait */
 export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
   const { entry, model, waitMs } = request;
   let until: number | undefined;
@@ -66,6 +69,6 @@ function queueFull(model: string, retryAfterMs: number): ApiError {
 function tooLate(model: string, waitMs: number): ApiError {
   const seconds = Math.round(waitMs / 1000);
   const message = `No node for '${model}' became free within ${seconds} s; try again later.`;
-  // It has waited as long as a request may; retries by SDKs would triple that.
+  // SDKs must not retry: the request has waited as long as it may, and retries would triple that.
   return new ApiError('no_capacity', message, { headers: { 'x-should-retry': 'false' } });
 }

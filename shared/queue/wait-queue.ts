@@ -1,65 +1,65 @@
-/** A bounded, fair queue of requests that wait for a node. Timers are passed in. */
+/** A bounded, fair queue of requests that wait for a node. Timers are arguments. */
 
 import type { StartTimer } from '../collections/start-timer.ts';
 import type { QueueItem } from '../routing/fair-queue.ts';
 import { type QueueTurn, TurnScheduler } from '../routing/turn-scheduler.ts';
 
-/** Upper bound of any setting: each entry is an open request. */
+/** Upper bound of the setting for places. Each entry is an open request. */
 const PLACES_MAX = 10_000;
 
-/** Turns are counted over this time, to compute `retry-after` for refused requests. */
+/** Turns are counted over this time to compute `retry-after` for refused requests. */
 const RATE_MS = 30_000;
 const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 
-/** How a request asks for a turn. Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
+/** A request's question for a turn. Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
 export interface TurnRequest extends QueueItem {
   /** Nodes that were busy. */
   busy: string[];
-  /** How long it may wait from now on. */
+  /** How long the request may wait from now on, in milliseconds. */
   waitMs: number;
-  /** Its previous turn found no place. */
+  /** True if its previous turn found no free node. */
   back: boolean;
-  /** How many requests may wait for this model. */
+  /** Maximum number of requests that wait for this model. */
   places: number;
-  /** How many of them its key may have; absent: all, until others want them. */
+  /** Maximum number of them with the same key. Absent: all, until others need them. */
   placesOfKey?: number;
   /**
-   * For a stream that broke: such requests get at most half of the places, so that the streams of a dead fleet do not
-   * block everything else.
+   * True for a stream that broke. Such requests get at most half of the places, so that the streams of many failed
+   * nodes do not block everything else.
    */
   begun?: boolean;
 }
 
 /** The result of waiting. */
 export type TurnResult =
-  /** Try now. `session`: the node that has a place. */
+  /** Try now. `session`: the node that has a free place. */
   | { kind: 'turn'; session?: string }
   | { kind: 'full'; retryAfterMs: number }
-  /** Its wait is over. */
+  /** The wait is over. */
   | { kind: 'late' };
 
 export const WAIT_TIMED_OUT: TurnResult = { kind: 'late' };
 
 interface QueueClock {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now(): number;
   after: StartTimer;
 }
 
-/** Calls `leave` when the entry's client leaves; the returned function unsubscribes. */
+/** Calls `leave` when the entry's client disconnects. The returned function unsubscribes. */
 type WhenLeft = (leave: () => void) => () => void;
 
-/** Its state does not outlive the process. */
+/** The queue of one model. Its state does not outlive the process. */
 export class WaitQueue {
   readonly #clock: QueueClock;
   #turns: TurnScheduler<TurnRequest> | undefined;
-  /** By name, one per place of the queue. */
+  /** Callbacks of waiting requests by name. One per place of the queue. */
   readonly #answers = new Map<string, (answer: TurnResult) => void>();
-  /** Those of them whose streams broke. */
+  /** Names of waiting requests for streams that broke. */
   readonly #begun = new Set<string>();
   #stop: () => void = () => {};
-  /** Turns granted since `#countedFrom`. */
+  /** Number of turns granted since `#countedFrom`. */
   #given = 0;
   #countedFrom: number;
 
@@ -77,22 +77,22 @@ export class WaitQueue {
     };
   }
 
-  /** The request's position among those that wait for the same nodes: 1 is next. Undefined: it does not wait now. */
+  /** The request's position among those that wait for the same nodes; 1 is next. Undefined if it does not wait now. */
   position(name: string): number | undefined {
     const ahead = this.#turns?.queue.ahead(name);
     return ahead === undefined ? undefined : ahead + 1;
   }
 
-  /** No request waits or tries. */
+  /** True if no request waits or tries. */
   get idle(): boolean {
     return this.#turns?.idle ?? true;
   }
 
-  /** Resolves with whatever ends the wait. If the client leaves, the result is `late`. */
+  /** Resolves with the result that ends the wait. If the client disconnects, it is `late`. */
   wait(asked: TurnRequest, whenLeft: WhenLeft): Promise<TurnResult> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
-    // Its previous call broke, so that result has no listener.
+    // The request's previous call broke, so its result has no listener.
     if (turns.leave(name)) this.#answers.get(name)?.(WAIT_TIMED_OUT);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
@@ -128,7 +128,7 @@ export class WaitQueue {
     });
   }
 
-  /** Requests ended at a node that others wait for. */
+  /** Call when requests ended at a node for which others wait. */
   freed(session: string, count: number): void {
     this.#turns?.freed(session, count);
     this.#grantTurns();
@@ -139,7 +139,7 @@ export class WaitQueue {
     return this.#turns?.waitsIn(scope) ?? false;
   }
 
-  /** True if a request waits for a place at that node. */
+  /** True if a request waits for a free place at that node. */
   wants(session: string): boolean {
     return this.#turns?.wants(session) ?? false;
   }
@@ -153,7 +153,7 @@ export class WaitQueue {
     this.#stop();
   }
 
-  /** An empty queue takes the length that its next request sets. */
+  /** An empty queue takes the maximum length that its next request sets. */
   #turnsFor({ places }: TurnRequest): TurnScheduler<TurnRequest> {
     if (this.#turns === undefined || this.#turns.idle) {
       this.#turns = new TurnScheduler(Math.max(1, Math.min(places, PLACES_MAX)));
@@ -161,7 +161,7 @@ export class WaitQueue {
     return this.#turns;
   }
 
-  /** Estimates when a place becomes free, by the recent rate. */
+  /** The refusal, with an estimate by the recent rate when a place becomes free. */
   #full(): TurnResult {
     const elapsed = Math.max(1, this.#clock.now() - this.#countedFrom);
     const perTurn = this.#given === 0 ? RETRY_MAX_MS : elapsed / this.#given;
@@ -169,7 +169,7 @@ export class WaitQueue {
     return { kind: 'full', retryAfterMs: Math.min(RETRY_MAX_MS, Math.max(RETRY_MIN_MS, perTurn * some)) };
   }
 
-  /** Grants the turns that are due, and sets the timer for the next. */
+  /** Grants the turns that are due, and sets the timer for the next one. */
   #grantTurns(): void {
     const turns = this.#turns;
     if (turns === undefined) return;

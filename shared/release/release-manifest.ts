@@ -1,6 +1,6 @@
 /**
  * Which program an agent claims to be: a release's manifest, signed by its publisher, and the agent's statement of its
- * own digest for a challenge. docs/trust.md says what that proves and what it cannot.
+ * own digest for a challenge. docs/trust.md says what that proves and what it cannot prove.
  */
 import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
@@ -8,16 +8,16 @@ import { hex } from '../lattice/byte-codec.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto-interface.ts';
 import { tryParseJson } from '../text/parse-json.ts';
 
-/** Platforms for which the agent is also built as a single file, which needs no Node. Named as Node does. */
+/** Platforms for which the agent is also built as a single file that needs no Node. The names are Node's. */
 export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
 export type Platform = (typeof PLATFORMS)[number];
 
-/** The agent within a release, in each of its forms. */
+/** The agent's files within a release, one for each of its forms. */
 const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
 
 /**
- * The oldest agent that a gateway admits, and that an agent accepts as a peer, unless its operator sets another
- * version. A release that fixes a vulnerability raises it.
+ * The oldest agent that a gateway admits and that an agent accepts as a peer, unless its operator sets another version.
+ * A release that fixes a vulnerability raises it.
  */
 export const OLDEST_VERSION = '0.1.0';
 
@@ -28,11 +28,11 @@ export function singleFileName(platform: Platform): string {
 export const MANIFEST_FILE = 'manifest.json';
 export const SIGNATURE_FILE = 'manifest.sig';
 
-/** A hundred files of 100 bytes. */
+/** Maximum length of a manifest: a hundred files of 100 bytes need a third of it. */
 export const MANIFEST_MAX_CHARS = 32 * 1024;
 const FILES_MAX = 256;
 
-/** Maximum number of keys that sign the releases that one gateway accepts, such as a former key or a fork's. */
+/** Maximum number of keys that may sign the releases that one gateway accepts, such as a former key or a fork's. */
 const RELEASE_KEYS_MAX = 16;
 
 const digestSchema = z.string().regex(/^[0-9a-f]{64}$/);
@@ -41,7 +41,7 @@ export const releaseManifestSchema = z.object({
   otela_release: z.literal(1),
   version: z.string().min(1).max(64),
   built_at: z.iso.datetime(),
-  /** Paths within the release, with the SHA-256 of each. */
+  /** Paths within the release, each with its SHA-256. */
   files: z.array(z.object({ path: z.string().min(1).max(256), sha256: digestSchema })).max(FILES_MAX),
 });
 export type ReleaseManifest = z.infer<typeof releaseManifestSchema>;
@@ -49,7 +49,7 @@ export type ReleaseManifest = z.infer<typeof releaseManifestSchema>;
 /** An agent's copy of its release: the signed manifest, byte for byte. */
 export const releaseSchema = z.object({
   manifest: z.string().max(MANIFEST_MAX_CHARS),
-  /** By the release's key, base64url. */
+  /** Signature by the release's key, base64url. */
   signature: z.string().max(128),
 });
 export type Release = z.infer<typeof releaseSchema>;
@@ -57,28 +57,28 @@ export type Release = z.infer<typeof releaseSchema>;
 /** The agent's response to a challenge. */
 export const attestationSchema = z.object({
   challenge: z.string().min(1).max(512),
-  /** SHA-256 of the running program, hex. */
+  /** SHA-256 of the running program in hex. */
   digest: digestSchema,
-  /** By the session's key, base64url. */
+  /** Signature by the session's key, base64url. */
   signature: z.string().max(128),
 });
 export type Attestation = z.infer<typeof attestationSchema>;
 
 const encoder = new TextEncoder();
 
-/** What the release's key signs. */
+/** The message that the release's key signs. */
 export function releaseMessage(manifest: string): Uint8Array {
   return encoder.encode(`otela-release-1\n${manifest}`);
 }
 
-/** What the session's key signs. Valid only for this challenge, this manifest and this digest, and by this key. */
+/** The message that the session's key signs. Valid only for this challenge, this manifest, this digest and this key. */
 export function attestationMessage(challenge: string, manifest: string, digest: string, crypto: Crypto): Uint8Array {
   return encoder.encode(
     `otela-attestation-1\n${challenge}\n${hex(crypto.sha256(encoder.encode(manifest)))}\n${digest}`,
   );
 }
 
-/** The manifest if one of `keys` signed it; otherwise why not, as a clause. */
+/** The manifest if one of `keys` signed it. Otherwise why not, as a clause. */
 export function openRelease(
   { manifest, signature }: Release,
   keys: readonly Uint8Array[],
@@ -96,7 +96,7 @@ export function openRelease(
 export interface ReleaseRules {
   /** Raw Ed25519 keys. A release must be signed by one of them. */
   keys: readonly Uint8Array[];
-  /** The oldest version, in the form that `isVersion` accepts. */
+  /** The oldest accepted version, in the form that `isVersion` accepts. */
   oldest: string;
 }
 
@@ -127,7 +127,8 @@ export function isVersion(text: string): boolean {
 }
 
 /**
- * An unreadable version is older than any, so that it does not pass a minimum. A pre-release comes before its release.
+ * An unreadable version counts as older than any, so that it does not pass a minimum. A pre-release comes before its
+ * release.
  */
 export function isOlder(version: string, than: string): boolean {
   const [a, b] = [VERSION.exec(version), VERSION.exec(than)];
@@ -139,12 +140,15 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** A variable that is set is on; only the words for "no" are off. */
+/** A variable that is set means on, except for the words that mean "no". */
 export function isSwitchOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }
 
-/** Keys from an environment variable: base64url, separated by commas or spaces. Undefined if one of them is invalid. */
+/**
+ * Reads keys from an environment variable: base64url, separated by commas or spaces. Undefined if one of them is
+ * invalid.
+ */
 export function readReleaseKeys(text: string | undefined): Uint8Array[] | undefined {
   const listed = (text ?? '').split(/[\s,]+/).filter((one) => one !== '');
   const keys = listed.map((one) => fromBase64url(one, KEY_BYTES)).filter((key) => key?.length === KEY_BYTES);

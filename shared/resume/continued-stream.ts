@@ -1,34 +1,35 @@
-/** The state of a stream, as the node that continues it needs it: unsealed events, or sealed frames. */
+/** The state of a stream that the node that continues it needs: unsealed events, or sealed frames. */
 import type { DispatchTarget } from '../attempts/dispatch.ts';
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 
 /**
- * Builds the request with which a node continues. @throws Unfit if its engine cannot, AttemptError if the node is gone
+ * Builds the request with which a node continues the stream.
+ * @throws CannotContinueError if its engine cannot, AttemptError if the node is gone
  */
 export type BuildContinuation<C extends DispatchTarget> = (choice: C, acceptMs: number) => Promise<DispatchContext>;
 
 export interface ContinuedStream<C extends DispatchTarget> {
   /** The part of a piece that may be sent, in complete units. May set `fault`. */
   push(piece: Uint8Array): Uint8Array[];
-  /** The stream is complete. */
+  /** True if the stream is complete. */
   readonly done: boolean;
-  /** Something may be inserted between what was sent and what follows. */
+  /** True if something may be inserted between the bytes that were sent and those that follow. */
   readonly atBoundary: boolean;
   readonly ping: Uint8Array;
-  /** Why no node could continue it now. */
+  /** Why no node could continue the stream now; undefined if one could. */
   readonly obstacle: string | undefined;
-  /** Why this node's answer is not read further; treated like a break. */
+  /** Why this node's response is not read further. Treated like a break. */
   readonly fault: string | undefined;
-  /** The engine's own error, for a client that gets no other answer. */
+  /** The engine's own error, for a client that gets no other response. */
   readonly withheld: Uint8Array | undefined;
-  /** Bytes of memory that it holds, including the request. */
+  /** Bytes of memory that the stream holds, including the request. */
   readonly keptBytes: number;
-  /** From now on no node may continue it. */
+  /** Forbids that any node continues the stream. */
   forbid(why: string): void;
-  /** The rest, if all of the answer's text is here; otherwise undefined. */
+  /** The rest of the stream, if the whole text of the response has arrived; otherwise undefined. */
   ending(): Uint8Array[] | undefined;
-  /** For one search for the next node. */
+  /** Builds the continuation for one search for the next node. */
   continuation(): BuildContinuation<C>;
-  /** That node's answer follows. Returns what to tell the client. */
+  /** Call before the response of the next node. Returns the bytes that inform the client. */
   continueAt(session: string, attempts: number): Uint8Array[];
 }

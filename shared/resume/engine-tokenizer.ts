@@ -11,12 +11,12 @@ import { countTokens } from '../openai/continuation/count-tokens.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
 import { mayRetry, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
 
-/** An engine that takes longer is in trouble. */
+/** Timeout. An engine that takes longer is in trouble. */
 const TOKENS_MS = 5_000;
 
 const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
 
-/** The node was asked and cannot continue; it is healthy. */
+/** The node was asked and cannot continue the stream. It is healthy. */
 export class CannotContinueError extends AttemptError {
   constructor(why: string) {
     super('cancelled', why); // Not another node's fault, and no reason to suspect this one.
@@ -28,11 +28,11 @@ interface TokenizerOptions<C extends DispatchTarget, A extends ResponseStream> {
   plan: ContinuationPlan;
   text: string;
   attempts(context: DispatchContext): DispatchHost<C, A>;
-  /** For requests that are not charged. */
+  /** For requests that are not charged: a name and a receipt. */
   unpaid(): { name: string; receipt: string };
 }
 
-/** Asks whichever node is chosen. */
+/** Asks the tokenizer of any chosen node. */
 export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   readonly #options: TokenizerOptions<C, A>;
 
@@ -41,8 +41,8 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   }
 
   /**
-   * Number of tokens of the text. @throws Unfit if the engine would not continue where the text ends, AttemptError if
-   * its node is gone
+   * The number of tokens of the text.
+   * @throws CannotContinueError if the engine would not continue where the text ends, AttemptError if its node is gone
    */
   async count(choice: C, acceptMs: number): Promise<number> {
     const { plan, text } = this.#options;
@@ -64,7 +64,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
       await begun.answer.cancel();
     } catch (error) {
       if (error instanceof AttemptError) ending = requestOutcome(error.code);
-      // A slow tokenizer says nothing about the path to the node.
+      // A slow tokenizer proves nothing about the path to the node.
       if (!(error instanceof AttemptError) || mayRetry(error.code) || host.left()) throw error;
     } finally {
       host.onEnd(choice, ending);
@@ -79,7 +79,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   }
 }
 
-/** Undefined if there is more than any tokenizer returns. */
+/** Undefined if the answer is longer than any tokenizer's. */
 async function allOf({ answer, chunks }: StartedResponse<ResponseStream>): Promise<Uint8Array | undefined> {
   const pieces = [...chunks];
   let length = pieces.reduce((sum, { length: bytes }) => sum + bytes, 0);

@@ -1,4 +1,4 @@
-/** Finds the node that continues a stream after the stream lost its node, and asks it to. */
+/** Finds the node that continues a stream after the stream lost its node, and sends it the request. */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { AttemptFailure } from '../attempts/attempt-request.ts';
@@ -17,7 +17,10 @@ import { mayRetryAfterStatus, type RequestOutcome, requestOutcome } from '../rou
 import type { BuildContinuation } from './continued-stream.ts';
 import { CannotContinueError } from './engine-tokenizer.ts';
 
-/** Nodes whose engine cannot continue, or tokenizes the text differently. Each costs some tokenizer requests. */
+/**
+ * Maximum number of nodes with engines that cannot continue, or tokenize the text differently. Each costs some
+ * tokenizer requests.
+ */
 const REJECTED_MAX = 4;
 
 /** What finding a successor needs from its host. */
@@ -26,18 +29,18 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
   attempts(context: DispatchContext): DispatchHost<C, A>;
   /** Sessions that serve the model in another revision or quantization than the first node. */
   unlike(): Iterable<string>;
-  /** For requests that are not charged: a name for their streams, and a receipt without an account. */
+  /** For requests that are not charged: a name for their attempts, and a receipt without an account. */
   unpaid(): { name: string; receipt: string };
   /**
-   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. `rejected`:
-   * nodes that this stream cannot use although others could. Rejects with the last try's error, or with the result of
-   * the wait.
+   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. Rejects with
+   * the last try's error, or with the result of the wait.
+   * @param rejected nodes that this stream cannot use although others could
    */
   inTurn(
     tryNodes: () => Promise<UpstreamResponse<C, A>>,
     rejected: () => readonly string[],
   ): Promise<UpstreamResponse<C, A>>;
-  /** A node had no place for it a moment ago. */
+  /** True if a node had no free place for the request a moment ago. */
   busy(): boolean;
   /** Interval at which the client of a waiting stream gets a comment. */
   pingMs: number;
@@ -48,9 +51,12 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
 interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;
-  /** Nodes that broke it or cannot continue it. A node that merely refused it may accept it after the next break. */
+  /**
+   * Nodes that broke the stream or cannot continue it. A node that merely refused it may accept it after the next
+   * break.
+   */
   excluded: Set<string>;
-  /** Attempts made for this request, so that the next one gets a new number. */
+  /** Number of attempts made for this request, so that the next one gets a new number. */
   attempts: number;
 }
 
@@ -58,7 +64,10 @@ export interface Successor<C extends DispatchTarget, A extends ResponseStream> {
   response: UpstreamResponse<C, A>;
 }
 
-/** @returns the next node's answer, or why there is none. @throws AttemptError `cancelled` if the client disconnected */
+/**
+ * @returns the next node's response, or why there is none
+ * @throws AttemptError `cancelled` if the client disconnected
+ */
 export async function findSuccessor<C extends DispatchTarget, A extends ResponseStream>(
   broken: BrokenStream<C>,
   host: ResumeHost<C, A>,
@@ -79,17 +88,17 @@ export async function findSuccessor<C extends DispatchTarget, A extends Response
 class Search<C extends DispatchTarget, A extends ResponseStream> implements DispatchHost<C, A> {
   readonly #broken: BrokenStream<C>;
   readonly #host: ResumeHost<C, A>;
-  /** The attempts of the broken request, as they would be without a break. */
+  /** Makes the attempts of the broken request, as without a break. */
   #usual: DispatchHost<C, A>;
-  /** Made the current attempt, and is told its end. */
+  /** The host that made the current attempt, and that is informed of its end. */
   #running: DispatchHost<C, A> | undefined;
   /** Status of an engine that is available but cannot answer now. */
   #busyStatus: number | undefined;
   readonly #tried: Set<string>;
   readonly #rejected = new Set<string>();
-  /** Why the last of them cannot continue. */
+  /** Why the last rejected node cannot continue. */
   #unfit: string | undefined;
-  /** How the last try ended. */
+  /** The error of the last try. */
   #last: ApiError | undefined;
   #rounds = 0;
 
@@ -125,7 +134,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
     return this.#last;
   }
 
-  /** For the client, if the stream stays broken. */
+  /** The reason for the client, if the stream stays broken. */
   why(error: ApiError): string {
     const { code, cause } = error;
     if (code === 'queue_full') return 'too many requests wait for a node already';
@@ -199,7 +208,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
     this.#running = this.#host.attempts(context);
-    if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // It cannot cancel what starts now.
+    if (this.#running.left()) throw new AttemptError('cancelled', 'the client left'); // A client that disconnected already cannot cancel an attempt that starts now.
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
@@ -210,7 +219,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
   }
 }
 
-/** A node that refuses a sealed stream would refuse it again. It never discloses why. */
+/** A node that refuses a sealed stream would refuse it again. It never discloses the reason. */
 function asUnfit(error: unknown): CannotContinueError | undefined {
   if (error instanceof CannotContinueError) return error;
   const isRefused = error instanceof AttemptError && error.code === 'seal_refused';

@@ -1,4 +1,4 @@
-/** A stream that continues on another node when its own is gone, without the client noticing. */
+/** A stream that continues on another node when its node is gone, without the client noticing. */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { BudgetShare } from '../attempts/byte-budget.ts';
@@ -14,20 +14,20 @@ import { SealedStream } from './sealed-stream.ts';
 import { SilenceDetector } from './silence-detector.ts';
 import { ClearStream } from './unsealed-stream.ts';
 
-/** After this many continuations the stream itself is the likely cause of the breaks. */
+/** Maximum number of continuations. After that the stream itself is the likely cause of the breaks. */
 const CONTINUED_MAX = 3;
 
-/** The part of an upstream response that is sent to a client, whichever node the rest comes from. */
+/** The part of a started response that is sent to a client, whichever node sends the rest. */
 export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
 >;
 
-/** Larger bodies are not parsed here. */
+/** Maximum length of a body that is parsed here. */
 const BODY_MAX_BYTES = 1024 * 1024;
 
 /**
- * A client gets a comment after twice this time without data: the node's connection may be lost, which takes up to 27 s
+ * After twice this time without data a client gets a comment. The node's connection may be lost, which takes up to 27 s
  * to detect.
  */
 const SILENCE_MS = 4_000;
@@ -86,7 +86,7 @@ function withReason(error: unknown, why: string): unknown {
 interface Part<C extends DispatchTarget, A extends ResponseStream> {
   context: DispatchContext;
   host: ResumeHost<C, A>;
-  /** Memory of streams that may have to be continued. */
+  /** The stream's share of the memory for streams that may have to be continued. */
   share: BudgetShare;
   stream: ContinuedStream<C>;
 }
@@ -101,19 +101,19 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   readonly #host: ResumeHost<C, A>;
   readonly #share: BudgetShare;
   readonly #stream: ContinuedStream<C>;
-  /** Nodes that get it only after a wait. */
+  /** Nodes that are tried only after a wait. */
   readonly #excluded: Set<string>;
   #current: UpstreamResponse<C, A>;
-  /** Attempts so far, in all searches. */
+  /** Number of attempts so far, in all searches. */
   #made: number;
   #continued = 0;
-  /** A broken stream is moving to the next node, or waits for one. */
+  /** Set while a broken stream moves to the next node, or waits for one. */
   #search: Promise<void> | undefined;
-  /** Ready to be sent; at most the output of one chunk. */
+  /** Bytes that are ready to be sent; at most the output of one chunk. */
   readonly #ready: Uint8Array[] = [];
   #finished = false;
   readonly #silence: SilenceDetector;
-  /** The pending chunk. */
+  /** The read of the pending chunk. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
   constructor(first: UpstreamResponse<C, A>, { context, host, share, stream }: Part<C, A>) {
@@ -169,7 +169,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     return new AttemptError('failed', stream.fault);
   }
 
-  /** The engine ended. Without the terminal event this is not an end, if that can be seen. */
+  /** The engine ended. Without the terminal event this is not the stream's end, if the events can be read. */
   #end(): AttemptError | undefined {
     const { done, obstacle } = this.#stream;
     if (!done && obstacle === undefined) return new AttemptError('engine_closed', 'the stream ended without its end');
@@ -194,7 +194,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has left.
+    if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has stopped.
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.response);
   }
@@ -219,7 +219,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     for (const chunk of response.chunks) this.#ready.push(...this.#stream.push(chunk));
   }
 
-  /** The engine's own error, if it sent one, otherwise ours. @throws AttemptError */
+  /** Ends with the engine's own error if it sent one, otherwise with ours. @throws AttemptError */
   #giveUp(broke: AttemptError, why?: string): void {
     const { withheld } = this.#stream;
     this.#finish();

@@ -1,6 +1,6 @@
 /**
  * A sealed stream. Its frames so far go unchanged to the next candidate, which opens them and continues after them.
- * Nothing is read here, and the node and the client detect any frame that is removed, added or exchanged here; see
+ * Nothing is read here. The node and the client detect any frame that is removed, added or exchanged here; see
  * docs/design/sealed-wire.md.
  */
 
@@ -19,12 +19,12 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
   readonly atBoundary = true;
   readonly withheld = undefined;
   readonly #context: DispatchContext;
-  /** As the client sealed it. */
+  /** The body as the client sealed it. */
   readonly #body: Uint8Array;
   #splitter = new FrameSplitter();
   /** A SEGMENT is sent with its first chunk: an empty one would claim that a node answered. */
   #segment: Uint8Array | undefined;
-  /** Frames that were sent. */
+  /** Frames that were sent to the client. */
   #sent: Uint8Array[] = [];
   #sentBytes = 0;
   #done = false;
@@ -41,7 +41,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
     const out: Uint8Array[] = [];
     try {
       for (const { type, payload } of this.#splitter.push(piece)) {
-        if (type === FRAME.note) continue; // Written by a gateway, not by a node.
+        if (type === FRAME.note) continue; // A NOTE is written by a gateway, not by a node.
         const whole = buildFrame(type, payload);
         if (type === FRAME.segment) {
           this.#segment = whole;
@@ -87,7 +87,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
     this.#sent = [];
   }
 
-  /** Only a node can see whether all of the text is here. */
+  /** Undefined: only a node can see whether the whole text has arrived. */
   ending(): undefined {
     return undefined;
   }
@@ -96,7 +96,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
     const { parsed, headers } = this.#context;
     const { fill: _, ...known } = parsed;
     const bytes = concat([this.#body, ...this.#sent]);
-    // Nothing was sent yet: the original request.
+    // If nothing was sent yet, this is the original request.
     const continues: [string, string][] =
       this.#sent.length === 0 ? [] : [[CONTINUES_HEADER, String(this.#body.length)]];
     const body = { kind: 'kept', bytes } as const;

@@ -2,13 +2,13 @@ import type { StartTimer } from '../collections/start-timer.ts';
 
 /**
  * Detects that a stream is silent, with one timer per interval instead of one per token. A wait that spans a whole
- * interval is a silence, so it is noticed after one to two intervals.
+ * interval counts as silence, so silence is noticed after one to two intervals.
  */
 export class SilenceDetector {
   readonly #intervalMs: number;
   readonly #after: StartTimer;
   #stop: (() => void) | undefined;
-  /** The current wait; undefined: none. */
+  /** The current wait; undefined if there is none. */
   #waiting: { notice(isSilent: boolean): void; outlastedOne: boolean } | undefined;
 
   constructor(intervalMs: number, after: StartTimer) {
@@ -17,7 +17,7 @@ export class SilenceDetector {
   }
 
   /**
-   * Resolves to false when `work` settles, to true if it has not settled and the stream is silent. One wait at a time.
+   * Resolves to false when `work` settles; to true if it has not settled and the stream is silent. One wait at a time.
    */
   outlasts(work: Promise<unknown>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
@@ -44,7 +44,7 @@ export class SilenceDetector {
     this.#stop = this.#after(this.#intervalMs, () => this.#ring());
   }
 
-  /** There is no current wait. */
+  /** Ends the detection, if there is no current wait. */
   end(): void {
     this.#stop?.();
     this.#stop = undefined;

@@ -1,4 +1,4 @@
-/** An unsealed event stream: its text so far becomes part of the next engine's prompt. */
+/** An unsealed event stream. Its text so far becomes part of the next engine's prompt. */
 
 import type { DispatchTarget } from '../attempts/dispatch.ts';
 import { type DispatchContext, withBody } from '../attempts/dispatch-context.ts';
@@ -15,12 +15,12 @@ const encoder = new TextEncoder();
 
 export class ClearStream<C extends DispatchTarget, A extends ResponseStream> implements ContinuedStream<C> {
   readonly #context: DispatchContext;
-  /** As the client sent it. */
+  /** The body as the client sent it. */
   readonly #body: Uint8Array;
   readonly #limit: number | undefined;
   readonly #host: ResumeHost<C, A>;
   readonly #joined: SplicedStream;
-  /** Tokens of the text so far, as the next engine counts them. */
+  /** Number of tokens of the text so far, as the next engine counts them. */
   #produced = 0;
 
   constructor(context: DispatchContext, body: Uint8Array, plan: ContinuationPlan, host: ResumeHost<C, A>) {
@@ -39,7 +39,7 @@ export class ClearStream<C extends DispatchTarget, A extends ResponseStream> imp
     return this.#joined.done;
   }
 
-  /** A comment goes between events, and in a stream that passes unparsed their boundaries are unknown. */
+  /** A comment may only be inserted between events. If the stream passes unparsed, their boundaries are unknown. */
   get atBoundary(): boolean {
     return this.#joined.readsEvents;
   }
@@ -75,7 +75,8 @@ export class ClearStream<C extends DispatchTarget, A extends ResponseStream> imp
   }
 
   continuation(): BuildContinuation<C> {
-    // Parsed again on demand: the parsed body is not kept beside its bytes for the duration of the stream.
+    // Parsed again on demand, so that the parsed body is not kept in addition to its bytes for the duration of the
+    // stream.
     const plan = planContinuation(this.#context.endpoint, this.#body);
     if ('why' in plan) return () => Promise.reject(new CannotContinueError(plan.why));
     const { text, textEvents } = this.#joined;

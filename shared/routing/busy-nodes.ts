@@ -1,19 +1,19 @@
 /** How long a node counts as busy after it refused one request. */
 const BUSY_MS = 250;
 /**
- * How long a node is avoided while others are available after its engine answered 429, 502 or 503, or took no
- * connection. Such a node never has open requests, so without this pause it would be chosen first for every request.
+ * How long a node is avoided, while others are available, after its engine answered 429, 502 or 503, or accepted no
+ * connection. Such a node has no open requests, so without this pause it would be chosen first for every request.
  */
 export const REFUSED_MS = 1_000;
 const BUSY_MAX = 4_096;
 
 /**
- * Nodes that refused a request a moment ago. Skipping them saves the next requests a round trip, and retries, which are
- * limited.
+ * Nodes that refused a request a moment ago. Skipping them saves the next requests a round trip, and saves retries,
+ * which are limited.
  */
 export class BusyNodeMemory {
   readonly #ms: number;
-  /** Session → end of the mark, oldest mark first. */
+  /** When the mark of each session ends, oldest mark first. */
   readonly #until = new Map<string, number>();
 
   constructor(ms = BUSY_MS) {
@@ -27,12 +27,12 @@ export class BusyNodeMemory {
     if (this.#until.size > BUSY_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
 
-  /** A place at the node became free. */
+  /** Call when a place at the node became free. */
   clear(session: string): void {
     this.#until.delete(session);
   }
 
-  /** True if no node is busy. Cheap, so it can run for every request. */
+  /** True if no node is busy. Cheap enough to run for every request. */
   isEmpty(now: number): boolean {
     for (const [session, until] of this.#until) {
       if (this.#isBusy(until, now)) return false;

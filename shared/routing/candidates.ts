@@ -12,23 +12,23 @@ export interface Candidate {
   cluster: string;
   region?: string | undefined;
   tier: string;
-  /** GPU class (shared/hardware); absent if the node has no GPU. */
+  /** GPU class (shared/hardware). Absent if the node has no GPU. */
   gpu?: string | undefined;
   /** Number of GPUs. */
   gpus?: number | undefined;
-  /** Undefined: unknown or stale. */
+  /** Undefined if unknown or stale. */
   readonly load?: NodeLoad | undefined;
-  /** Open requests to this node from this isolate or agent alone. */
+  /** Number of open requests to this node from this isolate or agent only. */
   readonly inFlight: number;
   /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
   readonly inFlightThen?: number | undefined;
-  /** Milliseconds since the epoch. */
+  /** End of the node's job, in milliseconds since 1970. */
   jobEndsAt?: number | undefined;
-  /** Id of the key that clients seal to; absent if the node opens nothing sealed. */
+  /** Id of the key to which clients seal. Absent if the node opens no sealed requests. */
   readonly sealKid?: string | undefined;
 }
 
-/** Points to the node's live state, so that new load does not need a new list. */
+/** A candidate that reads the node's live state, so that a new load does not need a new list. */
 class Serving implements Candidate {
   readonly entry: RegistryEntry;
   readonly gpu: string | undefined;
@@ -75,24 +75,24 @@ class Serving implements Candidate {
   }
 }
 
-/** What a request demands of a node, besides trust. */
+/** A request's requirements for nodes, in addition to trust. */
 export interface NodeRequirements {
   require: readonly Requirement[];
-  /** Only orders the candidates: those that meet the most preferences form a list of their own. */
+  /** Preferences only order the candidates: those that meet the most form a separate list. */
   prefer: readonly Requirement[];
-  /** The demand as text; equal texts share one list. */
+  /** The requirements and preferences as text. Equal texts share one list. */
   words: string;
 }
 
 export const NO_REQUIREMENTS: NodeRequirements = { require: [], prefer: [], words: '' };
 
-/** Candidates of one model for one trust set and one demand. */
+/** Candidates of one model for one set of trusted providers and one set of requirements. */
 export interface CandidatePool {
   /** Candidates that can take a request now. */
   readonly ready: readonly Candidate[];
-  /** The subset of `ready` that meets the most preferences; the same array if there are no preferences. */
+  /** The part of `ready` that meets the most preferences. The same array if there are no preferences. */
   readonly preferred: readonly Candidate[];
-  /** Candidates whose path was lost. They are worth a wait if no other node is available. */
+  /** Candidates with a lost path. They are worth a wait if no other node is available. */
   readonly suspected: readonly Candidate[];
 }
 
@@ -100,16 +100,19 @@ const EMPTY: CandidatePool = { ready: [], preferred: [], suspected: [] };
 
 interface Trusted extends CandidatePool {
   version: number;
-  /** Keyed by the demand's text and, if time matters, by the second. */
+  /** Pools by the text of the requirements and, if time matters, by the second. */
   demanded: Map<string, CandidatePool>;
 }
 
-/** Trust sets remembered per model. More are rarely in use together, and each list is as long as the list of nodes. */
+/**
+ * Maximum number of remembered trust sets per model. More are rarely in use together, and each list is as long as the
+ * list of nodes.
+ */
 const TRUSTS_MAX = 32;
-/** Demands remembered per trust set. */
+/** Maximum number of remembered requirements per trust set. */
 const DEMANDS_MAX = 16;
 
-/** Keyed by trust. Requests that trust all admitted nodes share one entry, keyed by their own issuer. */
+/** Pools by trust. Requests that trust all admitted nodes share one entry, keyed by their own issuer. */
 const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
 
 /**
@@ -135,7 +138,7 @@ export function withoutTried<T extends { readonly session: string }>(
   return tried.size === 0 ? candidates : candidates.filter(({ session }) => !tried.has(session));
 }
 
-/** When the node's registry record last changed, in milliseconds since the epoch. */
+/** When the node's registry record last changed, in milliseconds since 1970. */
 export function changedAt(candidate: Candidate): number {
   // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
   return candidate instanceof Serving ? Date.parse(candidate.entry.updated_at) : 0;

@@ -17,33 +17,36 @@ import { isTrusted, type Trust } from './trusted-providers.ts';
 /** The input of the choice before each attempt. */
 export interface RoutingQuery {
   request: RoutedRequest;
-  /** Models to try, in order, if no node serves the previous one. */
+  /** Models to try, in order, if no node serves the one before. */
   fallbacks: readonly string[];
   trust: Trust;
   demand: NodeRequirements;
   policyFor(model: string): Policy;
-  /** Restricts the candidates beyond trust and demand; absent: no restriction. */
+  /** Restricts the candidates beyond trust and requirements; absent: no restriction. */
   only?: ((candidate: Candidate) => boolean) | undefined;
   /** Nodes to avoid while others are available; absent: none. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
-  /** Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all. */
+  /**
+   * Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all may be
+   * asked.
+   */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
-  /** A path that was lost more recently than this may be coming back; its node is the last resort. */
+  /** A node with a path that was lost more recently than this is the last resort, because the path may come back. */
   lostLatelyMs: number;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970. */
   now: number;
   random(): number;
 }
 
 export interface NodeChoice {
   node: Candidate;
-  /** The model that is asked for: the request's, or the first fallback that a node serves. */
+  /** The model to request: the request's, or the first fallback that a node serves. */
   model: string;
-  /** The request as the policy sees it; `model` is the one above. */
+  /** The request as the policy sees it; its `model` is the one above. */
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
-  /** Another node could be asked instead. */
+  /** True if another node could be asked instead. */
   others: boolean;
 }
 
@@ -51,7 +54,7 @@ export interface NodeChoice {
  * Chooses the node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and
  * not as a last resort.
  *
- * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes whose path was lost a moment ago. A
+ * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes with a path that was lost a moment ago. A
  * fallback model comes after all of these.
  */
 export function chooseNode(
@@ -91,7 +94,7 @@ function chooseFor(
     lists.push(withoutTried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
   const policy = question.policyFor(model);
-  // Request kinds belong to one model.
+  // Without the kind for a fallback, because request kinds belong to one model.
   const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
   for (const list of lists) {
     const candidates = question.among?.(list) ?? list;

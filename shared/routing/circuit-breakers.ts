@@ -4,35 +4,40 @@ import type { LiveNodes } from './live-nodes.ts';
 import type { BreakerState } from './node-load.ts';
 import type { RequestOutcome } from './retry-policy.ts';
 
-/** Consecutive failures that open the breaker. */
+/** Number of consecutive failures that opens the breaker. */
 const CONSECUTIVE = 5;
 
-/** The breaker also opens if this share of the last 10 s failed, given at least REQUESTS_MIN requests. */
+/**
+ * The breaker also opens if this share of the requests of the last 10 s failed, given at least REQUESTS_MIN requests.
+ */
 const RATIO = 0.5;
 const REQUESTS_MIN = 10;
 
 /**
- * A node is an outlier if it fails this many times as often as the others. If all nodes fail alike (a request that
- * every engine refuses, a store they share), opening breakers would only burden the rest.
+ * A node is an outlier if it fails this many times as often as the others. If all nodes fail equally often (a request
+ * that every engine refuses, a store they share), opening breakers would only burden the remaining ones.
  */
 const OUTLIER_FACTOR = 2;
-/** With fewer requests than this, the other nodes are no basis for a comparison. */
+/** Minimum number of requests at the other nodes for that comparison. */
 const OTHERS_MIN = 5;
 
 /** First open period. It doubles after each failed probe, up to OPEN_MAX_MS. */
 const OPEN_MS = 5_000;
 const OPEN_MAX_MS = 60_000;
 
-/** A probe that takes longer than this no longer blocks the next probe. */
+/** A probe that takes longer than this no longer blocks the next one. */
 const PROBE_MS = 30_000;
 
-/** Upper bound on the time until all isolates know what one isolate reported to the registry. */
+/** Maximum time until all isolates know what one isolate reported to the registry. */
 const REPORT_DELAY_MAX_MS = 1_000;
 
-/** Number of recently failed nodes that are remembered. */
+/** Maximum number of remembered nodes that failed recently. */
 const SUSPECTS_MAX = 1_000;
 
-/** No breaker stays open longer than `OPEN_MAX_MS`. If one seems to, the clock was set back after it opened. */
+/**
+ * True if the breaker is open. None stays open longer than `OPEN_MAX_MS`. If one seems to, the clock was set back after
+ * it opened.
+ */
 function isOpen({ until }: BreakerState, now: number): boolean {
   return now < until && until - now <= OPEN_MAX_MS;
 }
@@ -53,7 +58,7 @@ interface Suspect {
 export class Breakers {
   readonly #live: LiveNodes;
   readonly #suspects = new Map<string, Suspect>();
-  /** Maps a half-open node to the start time of its probe. Bounded by `live.tripped`. */
+  /** Start time of the probe of each half-open node. Bounded by `live.tripped`. */
   readonly #probes = new Map<string, number>();
   readonly #requests = new Rate();
   readonly #failures = new Rate();
@@ -63,8 +68,8 @@ export class Breakers {
   }
 
   /**
-   * Returns a predicate for nodes to avoid while others are available, or undefined if there are none. `mayProbe`: the
-   * request can be sent again if a probe fails.
+   * Returns a predicate for nodes to avoid while others are available, or undefined if there are none.
+   * @param mayProbe true if the request can be sent again after a failed probe
    */
   avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
     const { tripped } = this.#live;
@@ -80,7 +85,7 @@ export class Breakers {
     return startedAt !== undefined && isRecent(PROBE_MS, startedAt, now);
   }
 
-  /** Records that a request goes to the node. Returns true if it is the node's probe. */
+  /** Records that a request goes to the node. True if it is the node's probe. */
   started(session: string, now: number): boolean {
     const breaker = this.#live.tripped.get(session);
     if (breaker === undefined || isOpen(breaker, now)) return false;
@@ -97,7 +102,7 @@ export class Breakers {
     if (ending === 'failed') this.#failures.add(now);
     const breaker = this.#live.tripped.get(session);
     if (breaker?.hangs === true) {
-      // Local only: a registry object that is moving may have missed that the node answers again.
+      // Only in this process: a registry object that is moving may have missed that the node answers again.
       if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
       return undefined;
     }
@@ -110,10 +115,11 @@ export class Breakers {
   }
 
   /**
-   * The node itself reports that its engine hangs or is being probed. Avoid it until the registry says for how long.
+   * Call if the node itself reports that its engine hangs or is being probed. It is avoided until the registry says for
+   * how long.
    */
   hangs(session: string, now: number): void {
-    // Backdated, so that the registry's state, which is newer, replaces it.
+    // Backdated, so that the registry's newer state replaces it.
     this.#live.setBreaker(session, {
       state: 'open',
       since: now - REPORT_DELAY_MAX_MS,
@@ -142,7 +148,7 @@ export class Breakers {
     if (suspect.failures.count(now) === 0) this.#suspects.delete(session);
   }
 
-  /** Returns true if this failure opens the breaker. */
+  /** True if this failure opens the breaker. */
   #hasFailed(session: string, now: number): boolean {
     const known = this.#suspects.get(session);
     const suspect = known ?? { requests: new Rate(), failures: new Rate(), inARow: 0 };

@@ -2,10 +2,10 @@ import type { RegistryEntry } from '../lattice/node-record.ts';
 import { modelFacts, nodeFacts } from './requirement-facts.ts';
 import type { Requirement, RequirementKey } from './requirements.ts';
 
-/** Kinds of nodes that are listed: an error message is not a catalog. */
+/** Maximum number of listed kinds of nodes, because an error message is not a list of all nodes. */
 const OFFERS_MAX = 8;
 
-/** No kind has this name. */
+/** A name that no kind has. */
 const NOTHING = '';
 
 /**
@@ -33,7 +33,7 @@ export function describeOffers(
   return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '');
 }
 
-/** Nodes that may have it but do not publish it. */
+/** The part about nodes that may have it but do not publish it. */
 function silent(count: number, keys: readonly RequirementKey[]): string {
   const which = count === 1 ? 'that does' : 'that do';
   return `by ${nodes(count)} ${which} not publish ${keys.join(' or ')}`;

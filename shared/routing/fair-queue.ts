@@ -3,22 +3,22 @@ import { FairTags } from './fair-tags.ts';
 /** What a queue must know about a waiting request. */
 export interface QueueItem {
   name: string;
-  /** Unit of weighted sharing: a project, or a key without one. */
+  /** Unit of weighted sharing: a project, or a key without a project. */
   project: string;
   /** Keys of one project share equally. */
   key: string;
   /** Requests with the same scope wait for the same nodes; see `eligible`. */
   scope: string;
   priority: Priority;
-  /** Weight of the project; above 0. */
+  /** Weight of the project, above 0. */
   weight: number;
 }
 
 export type Priority = 'interactive' | 'batch';
 
 /**
- * Interactive requests go first, but one of this many consecutive turns goes to a waiting batch line, so batch never
- * starves.
+ * Interactive requests go first, but one of this many consecutive turns goes to a waiting batch line, so that batches
+ * never starve.
  */
 export const BATCH_TURN_EVERY = 8;
 
@@ -41,12 +41,12 @@ export class FairQueue<P extends QueueItem> {
     interactive: new PriorityClass(),
     batch: new PriorityClass(),
   };
-  /** At most `max`, plus requests that came back because their turn found no place. */
+  /** Waiting requests by name. At most `max`, plus requests that came back because their turn found no free node. */
   readonly #places = new Map<string, P>();
-  /** Consecutive interactive turns since the last batch turn. */
+  /** Number of consecutive interactive turns since the last batch turn. */
   #inRow = 0;
 
-  /** `max`: how many requests may wait. */
+  /** @param max maximum number of waiting requests */
   constructor(max: number) {
     this.#max = max;
   }
@@ -74,8 +74,8 @@ export class FairQueue<P extends QueueItem> {
   }
 
   /**
-   * Estimates how many requests for the same nodes go before this one if no more arrive. Uses the callers' shares and
-   * ignores past turns. Returns undefined if the request does not wait.
+   * Estimates how many requests for the same nodes go before this one if no more arrive. Uses the callers' shares, and
+   * ignores past turns. Undefined if the request does not wait.
    */
   ahead(name: string): number | undefined {
     const place = this.#places.get(name);
@@ -98,7 +98,10 @@ export class FairQueue<P extends QueueItem> {
     return { kind: 'in', pushedOut };
   }
 
-  /** The turn found no place: the request becomes the first of its key again, even if the queue is full. */
+  /**
+   * Puts a request back when its turn found no free node: it becomes the first of its key again, even if the queue is
+   * full.
+   */
   back(place: P): void {
     const own = this.#classes[place.priority];
     own.add(place, true);
@@ -114,7 +117,7 @@ export class FairQueue<P extends QueueItem> {
     return place;
   }
 
-  /** Removes and returns the next request whose scope is eligible. */
+  /** Removes and returns the next request with an eligible scope. */
   next(eligible: (scope: string) => boolean): P | undefined {
     const { interactive, batch } = this.#classes;
     const batchFirst = this.#inRow >= BATCH_TURN_EVERY - 1;
@@ -134,7 +137,7 @@ export class FairQueue<P extends QueueItem> {
   }
 }
 
-/** The requests of one key, by scope; each list in order of arrival. */
+/** The requests of one key by scope. Each list is in order of arrival. */
 type Lanes<P> = Map<string, P[]>;
 
 interface Project<P> {
@@ -158,7 +161,7 @@ class PriorityClass<P extends QueueItem> {
   add(place: P, first: boolean): void {
     const { weight } = place;
     const project = this.#projects.get(place.project) ?? { weight, size: 0, tags: new FairTags(), keys: new Map() };
-    project.weight = weight; // The latest value wins.
+    project.weight = weight; // The latest weight counts.
     this.#projects.set(place.project, project);
     const key = project.keys.get(place.key) ?? { size: 0, lanes: new Map() };
     project.keys.set(place.key, key);
@@ -183,8 +186,8 @@ class PriorityClass<P extends QueueItem> {
   }
 
   /**
-   * Counts requests in the same scope: each other key of the project gets as many turns as this one, each other project
-   * gets turns by weight.
+   * Counts requests ahead in the same scope: each other key of the project gets as many turns as this one, and each
+   * other project gets turns by weight.
    */
   ahead(place: P): number {
     const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;
@@ -212,7 +215,7 @@ class PriorityClass<P extends QueueItem> {
       const tag = this.#tags.of(id);
       if (best !== undefined && tag > best.tag) continue;
       const head = headOf(project, eligible);
-      // On a tie the earlier entry wins: maps keep insertion order.
+      // If tags are equal, the earlier entry wins: maps keep insertion order.
       if (head === undefined || (best !== undefined && tag === best.tag)) continue;
       best = { ...head, project, tag };
     }
@@ -230,8 +233,8 @@ class PriorityClass<P extends QueueItem> {
   }
 
   /**
-   * The newest request of the caller with the largest weighted share. With `than`: only if that share exceeds the
-   * newcomer's.
+   * The newest request of the caller with the largest weighted share.
+   * @param than only if that share exceeds this newcomer's
    */
   newestOfLargest(than?: P): P | undefined {
     const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);

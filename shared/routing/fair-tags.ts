@@ -1,7 +1,7 @@
 /**
  * Start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each flow has a tag that grows by cost / weight whenever
- * the flow is served, and the smallest tag is served next. A flow that returns starts at the tag that is served now, so
- * an absent flow does not save up turns.
+ * the flow is served, and the flow with the smallest tag is served next. A flow that returns starts at the tag that is
+ * served now, so an absent flow does not save up turns.
  */
 export class FairTags {
   #now = 0;
@@ -11,22 +11,22 @@ export class FairTags {
     return Math.max(this.#now, this.#tags.get(flow) ?? 0);
   }
 
-  /** Charges `flow` for a turn; `cost` is already divided by its weight. */
+  /** Charges `flow` for a turn. @param cost cost of the turn, already divided by the flow's weight */
   serve(flow: string, cost: number): void {
     this.#now = this.of(flow);
     this.#tags.set(flow, this.#now + cost);
     this.#sweep();
   }
 
-  /** The turn found no place; takes the charge back. */
+  /** Takes the charge back, because the turn found no free node. */
   refund(flow: string, cost: number): void {
     const tag = this.#tags.get(flow);
     if (tag !== undefined) this.#tags.set(flow, tag - cost);
   }
 
   /**
-   * Forgets flows whose tag equals the current one anyway. The rest were served since, so their number is bounded by
-   * that.
+   * Forgets flows with a tag that equals the current one anyway. The others were served since, which bounds their
+   * number.
    */
   #sweep(): void {
     if (this.#tags.size < SWEEP_AT) return;

@@ -2,18 +2,18 @@ import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from 
 
 /** What one isolate knows about a session right now. Candidates point to it, so a new load does not need a new list. */
 export interface LiveNode {
-  /** Undefined: unknown or stale. */
+  /** Undefined if unknown or stale. */
   load: NodeLoad | undefined;
   breaker: BreakerState | undefined;
-  /** Open requests to this node from this isolate or agent. */
+  /** Number of open requests to this node from this isolate or agent. */
   inFlight: number;
   /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
   inFlightThen: number;
 }
 
 /**
- * Reports of one node arrive within seconds. A report that is older by more than this was made after the node's clock
- * was set back.
+ * Reports of one node arrive within seconds of each other. A report that is older by more than this was made after the
+ * node's clock was set back.
  */
 const CLOCK_SET_MS = 120_000;
 
@@ -21,12 +21,12 @@ function isNewer(known: number, said: number): boolean {
   return known >= said && known - said <= CLOCK_SET_MS;
 }
 
-/** The live side of a node index. Bounded by the sessions of the index, which forgets here what it forgets there. */
+/** The live state of a node index. Bounded by the sessions of the index: both forget the same sessions. */
 export class LiveNodes {
   readonly #nodes = new Map<string, LiveNode>();
   /** Sessions with a load that is not stale, oldest first. */
   readonly #loaded = new Map<string, LiveNode>();
-  /** Sessions whose breaker is not closed. */
+  /** Sessions with a breaker that is not closed. */
   readonly tripped = new Map<string, BreakerState>();
 
   of(session: string): LiveNode {
@@ -38,7 +38,7 @@ export class LiveNodes {
     return node;
   }
 
-  /** The last load report of the session. Undefined: none, or `expire` found it stale. */
+  /** The last load report of the session. Undefined if there is none, or `expire` found it stale. */
   loadOf(session: string): NodeLoad | undefined {
     return this.#nodes.get(session)?.load;
   }
@@ -73,7 +73,7 @@ export class LiveNodes {
   /** Forgets stale loads. Takes time proportional to their number. */
   expire(now: number): void {
     for (const [session, node] of this.#loaded) {
-      // Slightly negative if two machines' clocks differ, far below 0 if ours was set back.
+      // Slightly negative if two machines' clocks differ; far below 0 if ours was set back.
       if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
       node.load = undefined;
       this.#loaded.delete(session);
@@ -86,7 +86,7 @@ export class LiveNodes {
     this.tripped.delete(session);
   }
 
-  /** Forgets all other sessions: the index was refilled. */
+  /** Forgets all other sessions. Call after the index was refilled. */
   retain(isKnown: (session: string) => boolean): void {
     for (const session of this.#nodes.keys()) if (!isKnown(session)) this.forget(session);
   }

@@ -4,16 +4,16 @@ import type { ViewedNodes } from './registry-view.ts';
 
 interface ModelLoad {
   id: string;
-  /** Serving nodes that reported within 5 s. Idle nodes do not report. */
+  /** Number of serving nodes that reported within 5 s. Idle nodes do not report. */
   known: number;
-  /** Requests in their batches and queues, from all senders. */
+  /** Requests in the nodes' batches and queues, from all senders. */
   running: number;
   waiting: number;
   /** Generated tokens per second; null if no node reports it. */
   tokens_per_second: number | null;
 }
 
-/** Computed at most this often, however many readers there are. */
+/** Minimum time between two computations, however many readers there are. */
 export const LOADS_MS = 1_000;
 
 /** The last result per index. */
@@ -29,8 +29,8 @@ export function modelLoadsText(index: ViewedNodes, now: number): string {
 }
 
 /**
- * Known models, by name. An engine that serves several models counts for each. Takes time proportional to the serving
- * nodes.
+ * Known models, sorted by name. An engine that serves several models counts for each. Takes time proportional to the
+ * number of serving nodes.
  */
 export function modelLoads(index: ViewedNodes, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];

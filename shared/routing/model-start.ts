@@ -4,15 +4,18 @@ import type { ModelNodes } from './node-index.ts';
 import { isTrusted, type Trust } from './trusted-providers.ts';
 
 export interface ModelStart {
-  /** Nodes that load it. */
+  /** Number of nodes that load the model. */
   nodes: number;
   /** Milliseconds since the first of them began. */
   runningMs: number;
-  /** The longest start known from the last 24 hours, in ms. Undefined: none is known. */
+  /** The longest start known from the last 24 hours, in ms. Undefined if none is known. */
   usualMs: number | undefined;
 }
 
-/** A session that follows another session of the same agent serves without loading; that is no start. */
+/**
+ * Minimum duration of a start. A session that follows another session of the same agent serves without loading, which
+ * does not count.
+ */
 const START_MIN_MS = 1_000;
 
 /** Undefined if a node that the request may use serves the model, or if none loads it. */
@@ -32,7 +35,7 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   };
 }
 
-/** Undefined if unknown, including when it already takes longer than any earlier start. */
+/** Undefined if unknown, and if the start already takes longer than any earlier one. */
 export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
   return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
 }

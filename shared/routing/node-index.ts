@@ -48,8 +48,8 @@ interface Bags extends ModelNodes {
 }
 
 /**
- * An index of sessions by model. An update costs as much as the change, not as much as the number of nodes. Fed by the
- * gateway's snapshot and by an agent's replica alike.
+ * An index of sessions by model. An update costs as much as the change, not as much as the number of nodes. A gateway's
+ * snapshot or an agent's replica feeds it.
  */
 export class NodeIndex {
   readonly live = new LiveNodes();
@@ -68,7 +68,7 @@ export class NodeIndex {
     return this.#entries.values();
   }
 
-  /** Undefined: no known session ever served it. */
+  /** Undefined if no known session ever served the model. */
   model(id: string): ModelNodes | undefined {
     return this.#models.get(id);
   }

@@ -2,32 +2,32 @@
 
 /** What an engine reports about itself. */
 export interface EngineLoad {
-  /** Requests in the engine's batch. */
+  /** Number of requests in the engine's batch. */
   running: number;
-  /** Requests in the engine's queue. */
+  /** Number of requests in the engine's queue. */
   waiting: number;
-  /** Share of the KV cache in use, 0..1; absent if the engine does not report it. */
+  /** Share of the KV cache in use, from 0 to 1. Absent if the engine does not report it. */
   kvUse?: number;
-  /** Generated tokens per second; absent if the engine does not report it, and until its second report. */
+  /** Generated tokens per second. Absent if the engine does not report it, and until its second report. */
   tokensPerSecond?: number;
 }
 
 /** The last report of a node's engine. */
 export interface NodeLoad extends EngineLoad {
-  /** Time of arrival by the receiver's clock, in milliseconds since the epoch. */
+  /** Time of arrival by the receiver's clock, in milliseconds since 1970. */
   at: number;
-  /** Requests that the gateway had open there at that time. */
+  /** Number of requests that the gateway had open at the node at that time. */
   open?: number;
 }
 
 /** A load older than this is stale. */
 export const LOAD_KNOWN_MS = 5_000;
 
-/** The last state of a node's circuit breaker. Times in milliseconds since the epoch. */
+/** The last state of a node's circuit breaker. Times in milliseconds since 1970. */
 export interface BreakerState {
   state: 'closed' | 'open';
   since: number;
-  /** The engine hangs; only the node's tunnel object decides when that is over. */
+  /** True if the engine hangs. Only the node's tunnel object decides when that is over. */
   hangs?: boolean;
   /** From this time on single requests probe the node (half-open). Meaningless once closed. */
   until: number;
@@ -39,7 +39,7 @@ export function breakerAt(breaker: BreakerState | undefined, now: number): 'clos
   return now < breaker.until ? 'open' : 'half-open';
 }
 
-/** The live state that travels beside the registry's snapshot, per session. */
+/** The live state that travels with the registry's snapshot, per session. */
 export interface LiveState {
   load?: NodeLoad;
   breaker?: BreakerState;

@@ -2,12 +2,12 @@
 import { GPU_CLASSES } from '../hardware/gpu-classes.ts';
 import type { Gpu, RegistryEntry, ServedModel } from '../lattice/node-record.ts';
 
-/** A label that the provider sets. */
+/** Name of a label that the provider sets. */
 const BUDGET_LABEL = 'reasoning-budget';
 
 type Facts = Partial<Record<string, readonly (string | number)[]>>;
 
-/** Facts about the machine. An absent key is not published. */
+/** Facts about the machine. A fact that is not published has no key. */
 export function nodeFacts(entry: RegistryEntry, now: number): Facts {
   const { gpus } = entry.hardware;
   const left = timeLeftMs(entry, now);
@@ -33,7 +33,7 @@ export function modelFacts(model: ServedModel): Facts {
   };
 }
 
-/** Drivers reserve memory: an "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`. */
+/** Drivers reserve this share of the memory: an "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`. */
 const RESERVED = 0.06;
 
 function nominalGib(gpu: Gpu): number {
@@ -42,20 +42,24 @@ function nominalGib(gpu: Gpu): number {
   return sizes.find((size) => gib <= size && gib >= size * (1 - RESERVED)) ?? gib;
 }
 
-/** A stable node outside a job has no end. For a volatile node without a known end nothing is returned. */
+/**
+ * Milliseconds until the node's end. A stable node outside a job has no end. Undefined for a volatile node without a
+ * known end.
+ */
 function timeLeftMs({ job, tier }: RegistryEntry, now: number): number | undefined {
   // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
   if (job?.ends_at !== undefined) return Date.parse(job.ends_at) - now;
   return job === undefined && tier === 'stable' ? Number.POSITIVE_INFINITY : undefined;
 }
 
-/** Maps `vLLM 0.21.0` to `vllm`. */
+/** For example `vLLM 0.21.0` becomes `vllm`. */
 function engineName(engine: string): string {
   return engine.toLowerCase().split(/[\s/:@]/, 1)[0] ?? '';
 }
 
 /**
- * Bits per weight by the name of the format, e.g. `awq` 4, `bf16` 16, `Q5_K_M` 5; undefined if the name does not say.
+ * Bits per weight by the name of the format, for example `awq` 4, `bf16` 16, `Q5_K_M` 5. Undefined if the name does not
+ * contain it.
  */
 export function quantizationBits(name: string): number | undefined {
   const text = name.toLowerCase().replace(/[\s-]/g, '_');
@@ -65,7 +69,7 @@ export function quantizationBits(name: string): number | undefined {
   return bits === undefined ? undefined : Number(bits);
 }
 
-/** Formats whose names have no number, or a first number that is not the width. */
+/** Formats with names that contain no number, or a first number that is not the width. */
 const FORMATS: ReadonlyArray<[RegExp, number]> = [
   [/(^|_)(awq|gptq|marlin|nf4|bitsandbytes_4bit)(_|$)/, 4],
   [/^(half|none_16)$/, 16],

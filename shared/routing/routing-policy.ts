@@ -3,11 +3,11 @@ import type { RequestOutcome } from './retry-policy.ts';
 
 /** What a policy may know about a request. */
 export interface RoutedRequest {
-  /** The served model: an alias is resolved. */
+  /** The served model, with aliases resolved. */
   model: string;
   project?: string | undefined;
   priority: 'interactive' | 'batch';
-  /** Where the client is, if known. */
+  /** Region of the client, if known. */
   region?: string | undefined;
   /** Estimated from the length of the body. */
   inputTokens: number;

@@ -1,11 +1,14 @@
 /**
- * Records what one node's requests show about its engine: how long they wait for a first byte, and how long there has
- * been none.
+ * Records what one node's requests show about its engine: how long they wait for a first byte, and for how long no byte
+ * has come.
  */
 import { type FirstByteCounts, FirstByteTimes, type RequestShape } from './first-byte-times.ts';
 import type { NodeEvidence, PeerEvidence, UnansweredRequest } from './hang-detector.ts';
 
-/** Unanswered requests kept per silence after their clients left. A retrying client adds one every few seconds. */
+/**
+ * Maximum number of unanswered requests that are kept per silence after their clients disconnected. A retrying client
+ * adds one every few seconds.
+ */
 const LEFT_MAX = 64;
 
 /** A suspended process does not listen, so at most this much of a pause counts as the engine's silence. */
@@ -17,7 +20,7 @@ interface Waiting {
   since: number;
 }
 
-/** `K` identifies a request. All times are milliseconds of one clock, passed in by the caller. */
+/** `K` identifies a request. All times are milliseconds of one clock, and are arguments. */
 export class FirstByteLog<K> {
   readonly #times = new FirstByteTimes();
   /** Bounded by the open requests of the node. */
@@ -31,7 +34,10 @@ export class FirstByteLog<K> {
     return this.#waiting.has(key);
   }
 
-  /** The engine has the whole request. `moved`: an engine at another node hung on it before. */
+  /**
+   * The engine has received the whole request.
+   * @param moved true if an engine at another node hung on the request before
+   */
   waits(key: K, shape: RequestShape, moved: boolean, now: number): void {
     this.#waiting.set(key, { shape, moved, since: now });
   }
@@ -42,7 +48,7 @@ export class FirstByteLog<K> {
     return waiting && now - waiting.since;
   }
 
-  /** The first byte of the answer came `ms` after the request was handed over. */
+  /** The first byte of the response came `ms` after the request was sent to the engine. */
   answered(key: K, shape: RequestShape, ms: number, now: number): void {
     this.#waiting.delete(key);
     this.#times.add(shape, ms);
@@ -50,13 +56,13 @@ export class FirstByteLog<K> {
     this.works();
   }
 
-  /** The engine sent a byte of some answer. */
+  /** The engine sent a byte of some response. */
   works(): void {
     this.#abandoned = [];
     this.#silentMs = 0;
   }
 
-  /** The client gave up. */
+  /** The client disconnected. */
   left(key: K, now: number): void {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
@@ -65,12 +71,12 @@ export class FirstByteLog<K> {
     if (this.#abandoned.length > LEFT_MAX) this.#abandoned.shift();
   }
 
-  /** The request ended in another way, which says nothing about the engine's speed. */
+  /** The request ended in another way, which shows nothing about the engine's speed. */
   over(key: K): void {
     this.#waiting.delete(key);
   }
 
-  /** Call this periodically. `connected`: an answer could have arrived. */
+  /** Call this periodically. @param connected true if a response could have arrived */
   tick(now: number, connected: boolean): void {
     const passed = this.#tickedAt === undefined ? 0 : now - this.#tickedAt;
     this.#tickedAt = now;

@@ -4,21 +4,21 @@
 export interface RequestShape {
   /** Id in the endpoint table. */
   endpoint: number;
-  /** A unary answer begins when it is complete, a streamed answer with its first token. */
+  /** A non-streaming response begins when it is complete, a streamed one with its first token. */
   streaming: boolean;
-  /** Size of the body. Prefill time grows with the prompt. */
+  /** Length of the body. Prefill time grows with the prompt. */
   bytes: number;
 }
 
 /**
- * Counts per `endpoint/streaming/size class`, bucketed by the logarithm of the time. Plain data: objects send it to
- * each other.
+ * Counts per `endpoint/streaming/size class`, in buckets by the logarithm of the time. Plain data, which objects send
+ * to each other.
  */
 export type FirstByteCounts = Readonly<Record<string, readonly number[]>>;
 
-/** Upper edge of the first bucket. Each further bucket is twice as wide. */
+/** Upper edge of the first bucket. The edge of each further bucket is twice the previous one. */
 const FIRST_EDGE_MS = 64;
-/** The last bucket starts above half an hour, more than any default time-out. */
+/** Number of buckets. The last one starts above half an hour, more than any default timeout. */
 const BUCKETS = 17;
 
 /** The first size class ends at 4 KiB. Each further class ends at four times the previous one. */
@@ -26,12 +26,12 @@ const FIRST_CLASS_BYTES = 4096;
 const CLASSES = 6;
 
 /**
- * At this count all counts of the class are halved, so a node with a new engine is relearned after a few hundred
+ * At this count all counts of a class are halved, so that a node with a new engine is relearned after a few hundred
  * requests.
  */
 const COUNTED_MAX = 512;
 
-/** Fewer samples than this say too little about the tail. */
+/** Minimum number of samples. Fewer show too little about the tail. */
 const KNOWN_MIN = 5;
 
 export class FirstByteTimes {
@@ -55,8 +55,8 @@ export class FirstByteTimes {
 
 /**
  * The `q` quantile of the time to first byte for requests like this one, by the slowest of `nodes`, in ms. If no node
- * has seen this size, uses the next smaller known size plus `perByteMs` for the extra bytes. Undefined: nothing similar
- * is known.
+ * has seen this size, uses the next smaller known size plus `perByteMs` for the additional bytes. Undefined if nothing
+ * similar is known.
  */
 export function quantileMs(
   nodes: readonly FirstByteCounts[],

@@ -1,12 +1,12 @@
 /**
  * Decides whether an engine hangs: it accepts requests and answers none, while `/health` and `/v1/models` are fine.
- * Pure: the evidence is passed in.
+ * Pure: the evidence is an argument.
  *
- * At first a long prefill looks the same. The difference is how long similar requests wait at other nodes and waited
+ * At first a long prefill looks the same. The difference is how long similar requests wait at other nodes, and waited
  * here before. An engine hangs if all of these hold:
  *
- * 1. Silence: requests waited at the node, and not one byte of any answer came. The first byte of any answer ends the
- * silence. An engine that answers some requests is slow, which is a matter for load balancing.
+ * 1. Silence: requests waited at the node, and not one byte of any response came. The first byte of any response ends
+ * the silence. An engine that answers some requests is slow, which load balancing handles.
  * 2. The requests cannot be waiting behind a prefill: the oldest one has waited long enough for a prompt of its size.
  * 3. A request has waited several times longer than nearly all similar requests do, at this node or at its slowest
  * peer. If many requests wait, a smaller excess is enough: eight requests in the upper half are as unlikely as one in
@@ -17,30 +17,31 @@
 import { type FirstByteCounts, quantileMs, type RequestShape } from './first-byte-times.ts';
 
 /**
- * A shorter silence proves nothing. Peers that answer within milliseconds say little about a stall of a few seconds.
+ * Minimum silence. A shorter one proves nothing: peers that answer within milliseconds show little about a stall of a
+ * few seconds.
  */
 const SILENCE_MS = 20_000;
-/** The same limit if no peer was asked meanwhile; the request is then tried at one. */
+/** Minimum silence if no peer was asked meanwhile. The request is then tried at one. */
 const SILENCE_UNCOMPARED_MS = 25_000;
 
 /**
- * Requests that moved away from another node may be the cause themselves. If there are only such requests, the limits
+ * Requests that moved away from another node may themselves be the cause. If there are only such requests, the limits
  * are multiplied by this factor.
  */
 const MOVED_FACTOR = 3;
 
-/** A node may be this many times slower than its slowest peer, or than itself before. */
+/** A node may be this many times slower than its slowest peer, or than before. */
 const SLOWER_FACTOR = 3;
 
-/** A request that waited less than this is no evidence, however fast the peers are. */
+/** Minimum wait of a request. A shorter wait is not evidence, however fast the peers are. */
 const WAITED_MIN_MS = 2_000;
 
 /**
  * Assumed prefill speed for an unseen prompt size: 2 KiB, about 500 tokens, per second. Slower engines are known after
- * their first answers.
+ * their first responses.
  */
 const PER_BYTE_MS = 1000 / 2048;
-/** Upper bound of that assumption: a body may contain an image. */
+/** Upper bound of that assumption, because a body may contain an image. */
 const UNKNOWN_MAX_MS = 300_000;
 
 /** Probability that a healthy node leaves requests waiting this long by chance. */
@@ -49,18 +50,18 @@ const CHANCE = 0.01;
 /** A request that the node has not answered. */
 export interface UnansweredRequest {
   shape: RequestShape;
-  /** Time since the engine received the whole request, until now or until the client left. */
+  /** Milliseconds since the engine received the whole request, until now or until the client disconnected. */
   waitedMs: number;
-  /** The client still waits. */
+  /** True if the client still waits. */
   waiting: boolean;
-  /** An engine at another node hung on it before. */
+  /** True if an engine at another node hung on the request before. */
   moved: boolean;
 }
 
 export interface NodeEvidence {
   /**
-   * How long requests have waited here without a byte for any of them, idle times excluded. 0: none waits, or the
-   * engine answers.
+   * Milliseconds for which requests have waited here without a byte for any of them, without idle times. 0: none waits,
+   * or the engine answers.
    */
   silentMs: number;
   /** The unanswered requests of that silence. */
@@ -70,14 +71,14 @@ export interface NodeEvidence {
 
 export interface PeerEvidence {
   silentMs: number;
-  /** Time since the engine last began an answer; undefined: never. */
+  /** Milliseconds since the engine last began a response; undefined: never. */
   answeredAgoMs: number | undefined;
-  /** This peer is suspected of hanging as well. */
+  /** True if this peer is suspected of hanging too. */
   suspected: boolean;
   times: FirstByteCounts;
 }
 
-/** `peers` serve the same models. */
+/** @param peers nodes that serve the same models */
 export function isHanging(node: NodeEvidence, peers: readonly PeerEvidence[]): boolean {
   const { silentMs, unanswered } = node;
   const factor = unanswered.every(({ moved }) => moved) ? MOVED_FACTOR : 1;
@@ -86,7 +87,7 @@ export function isHanging(node: NodeEvidence, peers: readonly PeerEvidence[]): b
   return !mayPrefill(unanswered, known) && kinds(unanswered).some((alike) => isOverdue(alike, known));
 }
 
-/** How long the probe of a suspected node may wait for its first byte. */
+/** How long the probe of a suspected node may wait for its first byte, in milliseconds. */
 export function probeMs(shape: RequestShape, peers: readonly FirstByteCounts[]): number {
   return Math.min(SILENCE_MS, Math.max(WAITED_MIN_MS, allowedMs(shape, peers, 1 - CHANCE)));
 }
@@ -105,7 +106,7 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  const prompt = { ...oldest.shape, streaming: true }; // A unary answer's time includes its tokens, and the others do not wait for those.
+  const prompt = { ...oldest.shape, streaming: true }; // The time of a non-streaming response includes its tokens, and the other requests do not wait for those.
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
 
@@ -132,7 +133,7 @@ function isOverdue(alike: readonly UnansweredRequest[], known: readonly FirstByt
   return false;
 }
 
-/** How long a request like this one may wait at a healthy node. */
+/** How long a request like this one may wait at a healthy node, in milliseconds. */
 function allowedMs(shape: RequestShape, known: readonly FirstByteCounts[], share: number): number {
   const usual = quantileMs(known, shape, share, PER_BYTE_MS);
   if (usual !== undefined) return SLOWER_FACTOR * usual;

@@ -1,35 +1,33 @@
 import type { BreakerState } from '../node-load.ts';
 
 /**
- * A node whose engine is suspected of hanging: when it is avoided, and when one request may probe it (half-open). Plain
- * data.
+ * A node with an engine that is suspected of hanging: when it is avoided, and when one request may probe it
+ * (half-open). Plain data.
  */
 export interface HangSuspicion {
-  /** Milliseconds since the epoch, like `until`. */
+  /** Milliseconds since 1970, like `until`. */
   since: number;
   /** From this time on, one request at a time probes the node. */
   until: number;
-  /** The pause after the next failed probe. */
+  /** The pause after the next failed probe, in milliseconds. */
   pauseMs: number;
 }
 
-/** First pause. An engine that only stumbled, over a garbage collection or a slow disk, is back soon. */
+/** First pause. An engine that only paused, for a garbage collection or a slow disk, is back soon. */
 const PAUSE_MS = 5_000;
-/** Upper bound of the pause, so a recovered node is probed within a minute. */
+/** Maximum pause, so that a recovered node is probed within a minute. */
 const PAUSE_MAX_MS = 60_000;
 
 export function newSuspicion(now: number): HangSuspicion {
   return { since: now, until: now + PAUSE_MS, pauseMs: 2 * PAUSE_MS };
 }
 
-/** The probe received no byte either. */
+/** The suspicion after a probe that received no byte either. */
 export function afterFailedProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
   return { since, until: now + pauseMs, pauseMs: Math.min(PAUSE_MAX_MS, 2 * pauseMs) };
 }
 
-/**
- * Breaker state to publish: open for `pauseMs`, or closed if undefined. `since` is now, so that the newest state wins.
- */
+/** Breaker state to publish: open for `pauseMs`; closed if undefined. `since` is now, so that the newest state wins. */
 export function breakerStateFor(pauseMs: number | undefined, now: number): BreakerState {
   if (pauseMs === undefined) return { state: 'closed', since: now, until: now };
   return { state: 'open', since: now, until: now + pauseMs, hangs: true };

@@ -2,28 +2,28 @@ import type { AnswerPrediction, ArrivingRequest } from './request-kind.ts';
 
 /** Prompts of similar size share a class: three classes per factor of ten. */
 const CLASSES_PER_DECADE = 3;
-/** A shorter history is ignored; the next coarser one decides. */
+/** A shorter history is ignored, and the next coarser one decides. */
 const SEEN_MIN = 8;
-/** Maximum number of classes. The coarse ones fill first. About 100 bytes each. */
+/** Maximum number of classes, of about 100 bytes each. The coarse ones fill first. */
 const CLASSES_MAX = 50_000;
-/** Newer answers count more: each moves the estimate by at least this share. */
+/** Newer responses count more: each moves the estimate by at least this share. */
 const FORGET = 0.02;
 
 /**
- * Predicts the length of an answer from the answers to similar requests: same sender, endpoint and prompt size, or else
- * with less in common. Keeps the mean of log tokens, since lengths are log-normal (ServeGen §3), so a prediction is a
- * median.
+ * Predicts the length of a response from responses to similar requests: same sender, endpoint and prompt size, or
+ * otherwise with less in common. Keeps the mean of log tokens, because lengths are log-normal (ServeGen §3), so a
+ * prediction is a median.
  */
 export class LengthPredictor {
   readonly #classes = new Map<string, { logTokens: number; seen: number }>();
   readonly #keysOf: (request: ArrivingRequest) => string[];
 
-  /** `senders`: use only answers to the same sender. */
+  /** @param of `senders`: uses only responses to the same sender */
   constructor(of: 'senders' | 'all' = 'all') {
     this.#keysOf = of === 'senders' ? (request) => keysOf(request).slice(0, OF_SENDER) : keysOf;
   }
 
-  /** An answer ended with `output` tokens. */
+  /** Learns from a response that ended with `output` tokens. */
   learn(request: ArrivingRequest, output: number): void {
     const value = Math.log(Math.max(1, output));
     for (const key of this.#keysOf(request)) {
@@ -55,10 +55,10 @@ export class LengthPredictor {
 /** Assumption if nothing is known, the same as elsewhere in the planner for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** How many of the first keys name the sender. */
+/** Number of the first keys that name the sender. */
 const OF_SENDER = 2;
 
-/** From the finest class to the coarsest. */
+/** Keys from the finest class to the coarsest. */
 function keysOf({ input, endpoint = '', sender = '' }: ArrivingRequest): string[] {
   const size = Math.round(Math.log10(Math.max(1, input)) * CLASSES_PER_DECADE);
   return [`${sender}|${endpoint}|${size}`, `${sender}|${endpoint}`, `|${endpoint}|${size}`, ''];

@@ -1,16 +1,16 @@
-/** A kind of requests: requests of one kind cost about the same on a replica. */
+/** A kind of requests. Requests of one kind cost about the same on a replica. */
 
 export interface RequestKind {
-  /** Unique within its model, such as `long prompt, short answer`. */
+  /** Unique within its model, for example `long prompt, short answer`. */
   name: string;
-  /** Geometric mean of prompt and answer tokens. */
+  /** Geometric means of the prompt's and the response's tokens. */
   input: number;
   output: number;
-  /** Share of the model's requests, 0 to 1. */
+  /** Share of the model's requests, from 0 to 1. */
   share: number;
 }
 
-/** Kinds per model. All of them travel in the snapshot, and each can have weights. */
+/** Maximum number of kinds per model. All of them travel in the snapshot, and each can have weights. */
 export const KINDS_MAX = 12;
 export const KIND_NAME_MAX_CHARS = 64;
 
@@ -27,31 +27,31 @@ export function nearestKind<K extends TokenCounts>(kinds: readonly K[], lengths:
 
 /** What is known about a request when it arrives. */
 export interface ArrivingRequest {
-  /** Prompt tokens; a gateway estimates them from the bytes. */
+  /** Tokens of the prompt; a gateway estimates them from the bytes. */
   input: number;
   /** `/v1/chat/completions`, … */
   endpoint?: string | undefined;
-  /** Key, service or client; the history is kept per sender. */
+  /** Key, service or client. The history is kept per sender. */
   sender?: string | number | undefined;
   /** `max_tokens`, if the client set it. */
   maxTokens?: number | undefined;
 }
 
-/** `seen`: number of requests behind the prediction. */
+/** `seen`: number of requests on which the prediction is based. */
 export interface AnswerPrediction {
   output: number;
   seen: number;
 }
 
-/** Fewer answers than this are no history; the published lengths of the kinds decide. */
+/** Minimum number of responses for a history. With fewer, the published lengths of the kinds decide. */
 const HISTORY_MIN = 8;
-/** Requests of one kind vary by about this factor in logarithms. Weighs a kind's share against its distance. */
+/** Requests of one kind vary by about this factor in logarithms. It weighs a kind's share against its distance. */
 const SPREAD = 0.7;
 
 /**
  * The kind of an arriving request. With a history of similar requests: the kind nearest to its prompt and to their
- * answers. Without one: the kind nearest to its prompt, weighted by frequency; a kind whose answers `max_tokens` would
- * cut is further away by as much as it would be cut.
+ * responses. Without one: the kind nearest to its prompt, weighted by frequency; a kind with responses that
+ * `max_tokens` would cut is further away by as much as they would be cut.
  */
 export function classifyRequest<K extends RequestKind>(
   kinds: readonly K[],
@@ -68,7 +68,7 @@ export function classifyRequest<K extends RequestKind>(
 
 const apart = (a: number, b: number): number => Math.log(Math.max(1, a)) - Math.log(Math.max(1, b));
 
-/** On a tie the first wins. */
+/** If distances are equal, the first wins. */
 function leastOf<K>(all: readonly K[], distance: (one: K) => number): K | undefined {
   let [found, least]: [K | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const one of all) {

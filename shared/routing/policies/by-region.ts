@@ -2,7 +2,7 @@ import type { Candidate } from '../candidates.ts';
 import { availableWeights, type ModelShares } from '../region-shares.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
-/** Models whose sequence is remembered. */
+/** Maximum number of models with a remembered sequence. */
 const MODELS_MAX = 1_024;
 /** As in `weighted`: of any n consecutive turns each region gets its share within a few. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
@@ -17,15 +17,18 @@ interface Group {
 
 /**
  * A plan's shares choose the region, and another policy chooses the node within it. Regions are those of the
- * candidates: trust, requirements and residency have been applied before. A conversation keeps its region while the
- * shares allow it: the hash of its name is its position on the line of shares.
+ * candidates: trust, requirements and residency were applied before. A conversation keeps its region while the shares
+ * allow it: the hash of its name is its position on the line of shares.
  */
 export class RegionShares {
   readonly #groups = new WeakMap<readonly Candidate[], Group>();
   readonly #walks = new Map<string, number>();
   readonly #wrapped = new WeakMap<ModelShares, Map<Policy, Policy>>();
 
-  /** Returns the same policy for the same shares, so that what a policy caches per list of candidates stays valid. */
+  /**
+   * Wraps `inner` so that it chooses within regions by `shares`. The wrapper is cached per shares, because policies
+   * cache per object.
+   */
   around(inner: Policy, shares: ModelShares): Policy {
     let known = this.#wrapped.get(shares);
     if (known === undefined) {
@@ -60,7 +63,7 @@ export class RegionShares {
       sums.set(shares, known);
     }
     const total = known.at(-1) ?? 0;
-    // The plan does not mention any region that has candidates. That is no reason to refuse.
+    // The plan does not mention any region that has candidates. That does not justify a refusal.
     if (!(total > 0)) return inner.pick(candidates, request, random);
     const { session } = request;
     const at = session === undefined ? this.#turn(request.model, random) : unitHash(session);
@@ -121,15 +124,15 @@ function runningSums(weights: Float64Array): Float64Array {
   return weights.map((weight) => (total += weight));
 }
 
-/** Index of the first sum above `value`. Linear, because regions are few. */
+/** Index of the first sum above `value`. A linear search, because regions are few. */
 function firstAbove(sums: Float64Array, value: number): number {
   const at = sums.findIndex((sum) => sum > value);
   return at < 0 ? sums.length - 1 : at;
 }
 
 /**
- * FNV-1a, mixed with the last step of MurmurHash3, so that names that differ only in their last character lie far
- * apart. In [0, 1).
+ * A hash in [0, 1): FNV-1a, mixed with the last step of MurmurHash3, so that names that differ only in their last
+ * character lie far apart.
  */
 function unitHash(text: string): number {
   let state = 0x811c9dc5;

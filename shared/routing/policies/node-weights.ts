@@ -2,11 +2,11 @@
 import type { Candidate } from '../candidates.ts';
 import type { RoutedRequest } from '../routing-policy.ts';
 
-/** A request's class, for rules that do not apply to all: its priority, or the length of its prompt. */
+/** A request's class, for rules that do not apply to all requests: its priority, or the length of its prompt. */
 export const REQUEST_CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
 type RequestClass = (typeof REQUEST_CLASSES)[number];
 
-/** Prompts with more estimated tokens than this are long. */
+/** Prompts with more estimated tokens than this count as long. */
 const LONG_INPUT_TOKENS = 2_048;
 
 /**
@@ -32,7 +32,10 @@ export interface NodeWeightTable {
   of(candidate: Candidate, request: RoutedRequest): number;
 }
 
-/** The most specific matching rule counts: session before place, place before nothing. On a tie the later rule wins. */
+/**
+ * The most specific matching rule counts: session before place, place before nothing. If two are equally specific, the
+ * later rule wins.
+ */
 export function nodeWeightTable(rules: readonly WeightRule[]): NodeWeightTable {
   const sorted = rules
     .map((rule, at) => ({ rule, rank: rank(rule), at }))

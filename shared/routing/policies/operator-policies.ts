@@ -5,13 +5,16 @@
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
-/** As in settings. Other characters would need quoting in shells and URLs. */
+/** Names as in settings. Other characters would need quoting in shells and URLs. */
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const OPERATOR_POLICIES_MAX = 16;
 
-/** Processor time. A choice takes microseconds, and every stream of the process waits meanwhile. */
+/** Maximum processor time of a choice. A choice takes microseconds, and every stream of the process waits meanwhile. */
 const SLOW_MS = 10;
-/** Elapsed time: a choice may wait for a disk. Longer than the pauses of a process that has a fraction of a processor. */
+/**
+ * Maximum elapsed time of a choice, which may wait for a disk. Longer than the pauses of a process that has a fraction
+ * of a processor.
+ */
 const CHOICE_MAX_MS = 1_000;
 /** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
 const STRIKES = 3;
@@ -21,7 +24,7 @@ export const POLICY_PAUSE_MS = 60_000;
 export class PolicyFileError extends Error {}
 
 /**
- * Reads what a module exports: `policy`, `policies` or `customPolicies`, or one of them as `default`.
+ * Reads the exports of a module: `policy`, `policies` or `customPolicies`, or one of them as `default`.
  * @throws PolicyFileError
  */
 export function readOperatorPolicies(exported: unknown): Policy[] {
@@ -64,19 +67,22 @@ function members(value: unknown): Record<string, unknown> {
 export type PolicyFault = 'threw' | 'slow' | 'no-candidate';
 
 interface GuardOptions {
-  /** Chooses if the policy does not. */
+  /** The policy that chooses if the operator's policy does not. */
   fallback: Policy;
   /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** Milliseconds of processor time that this thread had: on a starved machine the clock says nothing of a policy. */
+  /**
+   * Milliseconds of processor time that this thread had. On a machine with too little processor time, the clock shows
+   * nothing about a policy.
+   */
   cpuMs(): number;
   onFault(kind: PolicyFault, why: string): void;
 }
 
 /**
  * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
- * unknown candidate, or is slow (`SLOW_MS`, `CHOICE_MAX_MS`) three times in a row, it is not asked for a minute. It runs
- * in the process's own thread: a policy that never returns blocks everything.
+ * unknown candidate, or is slow (`SLOW_MS`, `CHOICE_MAX_MS`) three times in a row, it is not asked for a minute. It
+ * runs in the process's own thread: a policy that never returns blocks everything.
  */
 export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
   let strikes = 0;
@@ -134,7 +140,7 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
   };
 }
 
-/** The message, and where it was thrown. */
+/** The error's message, and where it was thrown. */
 function told(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return (error.stack ?? error.message)
@@ -145,8 +151,9 @@ function told(error: unknown): string {
 }
 
 /**
- * Loads the file and reads its exports. `load`: a `require` that accepts TypeScript. @throws PolicyFileError with file
- * and line
+ * Loads the file and reads its exports.
+ * @param load a `require` that accepts TypeScript
+ * @throws PolicyFileError with file and line
  */
 export function readPolicyFile(file: string, load: (file: string) => unknown): Policy[] {
   let exported: unknown;

@@ -3,31 +3,31 @@ import type { Policy, RoutedRequest } from '../routing-policy.ts';
 import { betterOfTwo } from './least-load.ts';
 import { openRequests } from './open-requests.ts';
 
-/** No node gets more than this many times the mean. */
+/** No node gets more than this many times the mean number of requests. */
 const BOUND = 1.25;
 
 /**
  * A conversation stays even if its node has this many requests more than that. A batch hardly notices them, and without
- * the slack random arrivals alone would move conversations between nodes.
+ * this margin random arrivals would already move conversations between nodes.
  */
 const SLACK = 4;
 
-/** Conversations remembered by this isolate or agent, 200 bytes each. */
+/** Maximum number of conversations that this isolate or agent remembers, 200 bytes each. */
 const REMEMBERED_MAX = 10_000;
 
 interface Conversation {
-  /** Session id of its node. */
+  /** Session of the conversation's node. */
   home: string;
-  /** Index of that node in the list it was found in. */
+  /** Index of that node in the list in which it was found. */
   at: number;
-  /** Its open requests. A conversation that sends several requests together is treated as several clients. */
+  /** Number of its open requests. A conversation that sends several requests together is treated as several clients. */
   running: number;
 }
 
 /**
- * A conversation goes where its KV cache is, and prompts with the same beginning go to the same few nodes, unless those
- * have more to do than others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate ranks the
- * nodes alike without communication. A conversation that had to move stays at its new node.
+ * A conversation goes to the node that has its KV cache, and prompts with the same beginning go to the same few nodes,
+ * unless those have more work than others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate
+ * ranks the nodes equally, without communication. A conversation that had to move stays at its new node.
  */
 export function prefixAffinity(): Policy {
   const conversations = new Map<string, Conversation>();
@@ -69,7 +69,7 @@ export function prefixAffinity(): Policy {
   };
 }
 
-/** Nodes keep their index except when some join or leave. */
+/** Nodes keep their index unless nodes join or leave. */
 function place(candidates: readonly Candidate[], conversation: Conversation): number {
   const { home, at } = conversation;
   if (candidates[at]?.session === home) return at;
@@ -88,9 +88,9 @@ function keyOf(request: RoutedRequest): number | undefined {
 
 interface Measure {
   pressures: Float64Array;
-  /** A node with more than this gets nothing now. */
+  /** A node with more requests than this gets nothing now. */
   most: number;
-  /** Index of a node with the least to do. */
+  /** Index of a node with the fewest requests. */
   least: number;
 }
 
@@ -109,7 +109,7 @@ function measure(candidates: readonly Candidate[], slack: number): Measure {
     total += one;
     if (one < (pressures[least] ?? 0)) least = at;
   }
-  // Includes the request to be placed. A node with nothing to do may always take it.
+  // Includes the request to be placed. A node without requests may always take it.
   return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
 }
 

@@ -2,7 +2,7 @@ import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../routing-policy.ts';
 import { statelessPolicy } from './stateless.ts';
 
-/** Models whose turn is remembered. A forgotten model starts again. */
+/** Maximum number of models with a remembered turn. A forgotten model starts again. */
 const MODELS_MAX = 1_024;
 
 /**

@@ -4,19 +4,19 @@ import type { NodeWeightTable } from './node-weights.ts';
 import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
 
-/** Models whose sequence is remembered. */
+/** Maximum number of models with a remembered sequence. */
 const MODELS_MAX = 1_024;
 
 /**
- * The golden ratio: its multiples are spread most evenly over [0, 1), so any n consecutive turns give each node its
+ * The golden ratio. Its multiples are spread most evenly over [0, 1), so any n consecutive turns give each node its
  * share within a few.
  */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /**
- * Shares by weight. Random draws would cause queues where chance piles requests up. Instead each model walks the
- * multiples of the golden ratio, from a random start so that isolates do not walk in step. Of two nodes with equal
- * weight the less busy one is taken.
+ * Shares by weight. Random draws would cause queues when chance sends several requests to one node. Instead each model
+ * steps through the multiples of the golden ratio, from a random start, so that isolates do not step synchronously. Of
+ * two nodes with equal weight the less busy one is taken.
  */
 export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy {
   const walks = new Map<string, number>();
@@ -42,15 +42,15 @@ export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy
   });
 }
 
-/** Further steps of the walk that are searched for another node of the same weight. */
+/** Number of further steps that are searched for another node of the same weight. */
 const SEARCH_STEPS = 6;
 /** Weights that differ by less than this share of the sum are equal. */
 const EQUAL = 1e-9;
 
 /**
- * The next node of the walk with the same weight, if it is less busy. Shares between unequal nodes are kept, and a
- * queue at one of several equal nodes drains. Compares with one node instead of the best of all, or isolates with the
- * same stale view would all choose that one.
+ * The next node of the sequence with the same weight, if it is less busy. Shares between unequal nodes are kept, and a
+ * queue at one of several equal nodes drains. Compares with one node instead of the best of all; otherwise isolates
+ * with the same stale view would all choose the same node.
  */
 function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: number, at: number): number {
   const total = sums.at(-1) ?? 0;
