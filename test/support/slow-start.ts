@@ -6,7 +6,7 @@ import { NODE, ROOT } from './where.ts';
 
 const begunAt = performance.now();
 const since = () => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`;
-const demo = spawn(NODE, ['test/support/demo.ts', '--port', process.argv[2] ?? '0'], {
+const demo = spawn(NODE, ['start.ts', '--port', process.argv[2] ?? '0'], {
   cwd: ROOT,
   stdio: ['ignore', 'pipe', 'inherit'],
 });
@@ -15,7 +15,7 @@ let said = '';
 const up = new Promise<void>((resolve, reject) => {
   demo.stdout.setEncoding('utf8').on('data', (piece: string) => {
     said += piece;
-    if (said.includes('Ctrl-C ends')) resolve();
+    if (said.includes('Press Ctrl-C')) resolve();
   });
   void exited.then(() => reject(new Error(`it ended:\n${said}`)));
 });
