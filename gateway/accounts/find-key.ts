@@ -28,8 +28,7 @@ export async function findKey(
   const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
     db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction, so `seen` is exactly as old as the rows. A join is not possible: D1 returns a batch
-  // by
-  // column names, and two tables have an `id`.
+  // by column names, and two tables have an `id`.
   const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
     await queryOrUnavailable(
       db.batch([

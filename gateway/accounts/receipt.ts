@@ -108,8 +108,7 @@ export async function openIdentity(secret: string, sealed: string): Promise<Rece
   const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
   if (typeof flags === 'string') {
     // Earlier versions encrypted fewer members, or names and a subject. An agent's reports may be a day old, so these
-    // forms
-    // are still read.
+    // forms are still read.
     const [traced, prefixes = false, counted = NOTHING_COUNTED] = more;
     return { keyId, userId, projectId, subject: flags, traced, prefixes, counted };
   }

@@ -15,7 +15,7 @@ function working(userId: string, now: number): SQL | undefined {
   return and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt), ends);
 }
 
-/** @throws ApiError 503 if D1 cannot be asked */
+/** @throws ApiError 503 if D1 cannot be reached */
 export async function isBelowKeyLimit(env: Pick<Env, 'DB'>, userId: string, now: number): Promise<boolean> {
   const [all] = await queryOrUnavailable(
     database(env).select({ n: count() }).from(apiKeys).where(working(userId, now)),

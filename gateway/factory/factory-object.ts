@@ -196,8 +196,7 @@ export class FactoryObject extends GatewayObject {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
     // The demand also holds while a replica serves the model: if it vanished when it is met, the autoscaler would end
-    // the
-    // replica that met it.
+    // the replica that met it.
     return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
@@ -219,8 +218,7 @@ export class FactoryObject extends GatewayObject {
   async #view(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
     // Without this, a node's last load, reported during a request, would stay until the next request, and the node
-    // would
-    // never become idle.
+    // would never become idle.
     view.nodes.live.expire(this.#now);
     return view;
   }

@@ -96,8 +96,7 @@ export class Membership {
       const held = update !== undefined && this.replica.load(update).outcome === 'merged';
       if (shown === undefined) continue;
       // The session's issuer may have been removed from the list. Such a session must not be restored: it would be
-      // shown, and
-      // requests would be routed to it, forever.
+      // shown, and requests would be routed to it, forever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
       else this.#archive.touch(shown.session);
     }
@@ -236,9 +235,7 @@ export class Membership {
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
     // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
-    // is
-    // is
-    // not lost.
+    // is not lost.
     this.#archive.flush();
     return { kind: 'stored' };
   }

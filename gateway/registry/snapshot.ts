@@ -196,8 +196,7 @@ class SnapshotCache {
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
     // A read that another request started belongs to that request's context. If that request is canceled, the read
-    // never
-    // settles.
+    // never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (isRecent(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return waitAtMost(refreshed, this.#wait.ms).then(() => this.#view);

@@ -27,8 +27,7 @@ export class StreamIds {
   next(): number {
     if (this.#next >= this.#reserved) {
       // After a crash, a number that is not on disk would be used again. Numbers derived from the time are above all
-      // earlier
-      // numbers.
+      // earlier numbers.
       if (this.#health.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);

@@ -203,8 +203,7 @@ export class LimitsObject extends GatewayObject {
   #writeElsewhere(origin: string, id: string, month: string, more: number): void {
     const { sql } = this.ctx.storage;
     // Deletes old months once a month, because each deletion reads all counts of all meters. The previous month stays:
-    // it
-    // still receives late counts.
+    // it still receives late counts.
     const from = monthOf(Date.now() - 31 * 24 * 60 * 60_000);
     if (this.#elsewhereFrom !== from) sql.exec('DELETE FROM elsewhere WHERE month < ?', from);
     this.#elsewhereFrom = from;

@@ -205,8 +205,8 @@ async function makeKey(
   const before = await queryOrUnavailable(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  // Checked in the statement itself, because at this moment the approving key may be revoked, or the user removed
-  // from the project.
+  // Checked in the statement itself, because at this moment the approving key may be revoked, or the user removed from
+  // the project.
   const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
   const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;

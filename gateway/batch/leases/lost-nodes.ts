@@ -22,8 +22,7 @@ export class LostNodes {
     for (const node of holders) {
       const entry = view.nodes.get(node);
       // An unknown session counts as present, because a starting registry does not know all sessions. JOIN is the state
-      // of a
-      // node without an engine, which runs functions.
+      // of a node without an engine, which runs functions.
       const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
       const present = entry === undefined || (entry.connected && !entry.suspected && works);
       if (present) {

@@ -199,8 +199,7 @@ export class Database {
       // The file is opened with write permission, so that SQLite removes its log on closing; many hours are read once.
       if (this.#readOnly) database.exec('PRAGMA query_only = ON');
       // Without exclusive locking, SQLite creates a shared-memory file beside the database, for which a full disk has
-      // no
-      // space.
+      // no space.
       if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
       if (isFile && !this.#readOnly)
         database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');

@@ -102,8 +102,7 @@ export class Outbox {
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
     // While the disk is full, records that are forwarded could not be deleted here: they would be forwarded again after
-    // a
-    // restart, and stored twice at their destination.
+    // a restart, and stored twice at their destination.
     if (this.#ctx.health.failure !== undefined) return this.schedule(RETRY_MS);
     try {
       const more = await this.#forward();

@@ -75,8 +75,7 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       const madeAt = new Date();
       const atOnce = concurrentCopiesMax();
       // Files are linked before and after the databases are copied: a copy may refer to a file that is deleted
-      // meanwhile, or
-      // to one that is added meanwhile.
+      // meanwhile, or to one that is added meanwhile.
       const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);

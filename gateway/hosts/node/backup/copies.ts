@@ -130,8 +130,7 @@ function hold(file: string): DatabaseSync | undefined {
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
     // The process that creates the file is about to enable the write-ahead log, which needs exclusive access. A
-    // transaction
-    // here would block the gateway.
+    // transaction here would block the gateway.
     if (database.prepare('PRAGMA journal_mode').get()?.journal_mode !== 'wal') {
       database.close();
       return undefined;

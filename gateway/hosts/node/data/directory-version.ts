@@ -24,8 +24,7 @@ const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
   // tables.
   async () => {},
   // Version 3 adds running requests (limits) and what a record replaces (tunnels' usage). Their objects create the
-  // tables
-  // and columns.
+  // tables and columns.
   async () => {},
 ];
 

@@ -192,8 +192,7 @@ export class PrimaryServer {
         return this.#answerBudgets(body);
       case '/gateway/records': {
         // The position is stored under the follower's origin and not its key's name: after a crash, a follower with a
-        // new key
-        // may send again what is already here.
+        // new key may send again what is already here.
         const { items, origin = from } = parse(recordsSchema, body);
         return { position: await this.#inTurn(origin, () => this.#take({ from, origin }, items)) };
       }
