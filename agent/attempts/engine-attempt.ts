@@ -166,6 +166,9 @@ export class EngineAttempt {
   /** Call when the socket or the gateway's object is gone. The attempt waits to be claimed. */
   unbind(): void {
     this.#link?.detach(this.#stream);
+    // The link may live on, and later streams share the rest of its credit.
+    this.#link?.consumed(this.body.incoming.disown());
+    this.#shrink();
     this.#link = undefined;
     this.#unclaimedUntil = this.#host.patientNow() + RESUME_WINDOW_MS;
   }

@@ -199,9 +199,10 @@ export class EngineAttempts {
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
     const request = this.#streams.get(frame.stream);
     if (request === undefined) return;
-    // The gateway's object does not know the stream. The object's successor may claim it in a moment.
-    if (frame.code === 'unknown') request.unbind();
-    else this.#forget(request);
+    // The gateway's object does not know the stream. The object's successor may claim the stream in a moment.
+    if (frame.code !== 'unknown') return this.#forget(request);
+    this.#streams.delete(frame.stream);
+    request.unbind();
   }
 
   #report(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void {

@@ -8,6 +8,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
+import { lostCreditText } from '../../shared/wire/lost-credit.ts';
 import { FRAMES_HEADER } from '../../shared/wire/protocol-constants.ts';
 import type { EngineAttempt } from '../attempts/engine-attempt.ts';
 import { EngineAttempts } from '../attempts/engine-attempts.ts';
@@ -93,8 +94,14 @@ class GatewayTunnel implements Tunnel {
 
   open(): void {
     if (this.#ticking !== undefined || this.#closed) return;
-    this.#ticking = setInterval(() => this.#requests.tick(waitClock.now()), TICK_MS);
+    this.#ticking = setInterval(() => this.#tick(), TICK_MS);
     neverRejects(this.#dial());
+  }
+
+  #tick(): void {
+    this.#requests.tick(waitClock.now());
+    const lost = this.#requests.running === 0 ? (this.#link?.reclaim() ?? 0) : 0;
+    if (lost !== 0) this.#options.log(lostCreditText(`gateway ${this.#options.gateway.host}`, lost));
   }
 
   async #dial(): Promise<void> {

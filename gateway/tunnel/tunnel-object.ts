@@ -8,6 +8,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { lostCreditText } from '../../shared/wire/lost-credit.ts';
 import { CIRCUIT_FRAME } from '../../shared/wire/protocol-constants.ts';
 import type { Env } from '../env.ts';
 import { environmentNumber } from '../environment.ts';
@@ -78,7 +79,7 @@ export class TunnelObject extends GatewayObject {
     },
     store: (now) => this.#usage.store(now),
     idle: () => this.#attempts.idle,
-    rested: () => this.#sockets.save(true),
+    rested: () => this.#rest(),
   });
   readonly #registry: RegistryNotifier;
   readonly #frames: ControlFrames;
@@ -301,6 +302,12 @@ export class TunnelObject extends GatewayObject {
   #busy(): void {
     this.#sockets.save(false);
     this.#ticker.begin();
+  }
+
+  #rest(): void {
+    const lost = this.#sockets.active?.link.reclaim() ?? 0;
+    if (lost !== 0) console.error(lostCreditText(this.#session, lost));
+    this.#sockets.save(true);
   }
 
   alarm(): Promise<void> {

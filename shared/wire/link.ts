@@ -189,6 +189,16 @@ export class Link {
   }
 
   /**
+   * Call while no request uses this link. Nothing may be buffered then: its credit would be lost, because no reader is
+   * left to return it. Grants it again, and returns the number of bytes.
+   */
+  reclaim(): number {
+    const lost = this.buffered;
+    if (lost !== 0) this.consumed(lost);
+    return lost;
+  }
+
+  /**
    * Reads a message. DATA is charged to the socket before `each` sees it.
    * @throws WireError: close the socket
    */

@@ -19,6 +19,12 @@ import { ROOT } from './where.ts';
 const OUTPUT_BYTES = 64 * 1024;
 /** The part of the output that a failed test shows. */
 const TOLD_BYTES = 3_000;
+/**
+ * A connection never loses credit. A program that detects a loss prints this line, and then `endAll` rejects: an
+ * assertion of every test and soak that starts programs.
+ */
+export const LOST_CREDIT = /^.*credit of -?\d+ bytes was lost.*$/m;
+const LINE_BYTES = 300;
 /** From TERM to the end, on a quiet machine. */
 const STOPS_MS = 5_000;
 /** At the end of a test file, remaining processes get this long to clean up; no test checks how they end. */
@@ -69,6 +75,8 @@ export class Managed {
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream?.setEncoding('utf8').on('data', (piece: string) => {
         this.#output = (this.#output + piece).slice(-OUTPUT_BYTES);
+        const lost = LOST_CREDIT.exec(this.#output.slice(-piece.length - LINE_BYTES));
+        if (lost !== null) lostCredit.add(`${this.label}: ${lost[0]}`);
         this.#wake();
       });
     }
@@ -188,6 +196,7 @@ export class Managed {
 }
 
 const live = new Set<Managed>();
+const lostCredit = new Set<string>();
 const cleanups: (() => Promise<void> | void)[] = [];
 
 function baseEnvironment(): Record<string, string> {
@@ -210,10 +219,16 @@ export function atEnd(undo: () => Promise<void> | void): void {
   cleanups.push(undo);
 }
 
-/** Ends everything that was started through this module; for `afterAll` and `afterEach`. */
+/**
+ * Ends everything that was started through this module; for `afterAll` and `afterEach`. Rejects if a program lost
+ * credit.
+ */
 export async function endAll(): Promise<void> {
   for (const undo of cleanups.splice(0).reverse()) await undo();
   await Promise.all([...live].map((managed) => managed.dispose()));
+  const lost = [...lostCredit];
+  lostCredit.clear();
+  if (lost.length > 0) throw new Error(lost.join('\n'));
 }
 
 /** Output of all processes that have not been stopped by this module yet, for the message of a failed test. */

@@ -230,6 +230,13 @@ export class ChannelAttempts {
     return this.#attempts.settlement.take(now, last);
   }
 
+  /** Call while no request of either end is open. Returns how many bytes of credit the channels had lost. */
+  reclaim(): number {
+    let lost = 0;
+    for (const { link } of this.#channels) lost += link.reclaim();
+    return lost;
+  }
+
   /** Without a channel the peer repeats its reports on the next one, and each is stored once. */
   forget(streams: number[]): void {
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });

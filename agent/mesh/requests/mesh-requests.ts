@@ -3,6 +3,7 @@ import { DeadlineTicker } from '../../../shared/attempts/deadline-ticker.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/node-load.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { lostCreditText } from '../../../shared/wire/lost-credit.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { AttemptReader } from './attempt-reader.ts';
@@ -145,6 +146,8 @@ export class MeshRequests implements RequestChannelEvents {
     for (const [session, peer] of this.#upstreams) {
       if (judges) peer.tick(waitClock.now());
       this.#settle(peer, now);
+      const lost = this.isUsing(session) ? 0 : peer.reclaim();
+      if (lost !== 0) this.#options.log(lostCreditText(session, lost));
       if (peer.idle) this.#upstreams.delete(session);
     }
     this.#leaveFormer();

@@ -3,6 +3,7 @@
  * dialed.
  */
 import { readFileSync } from 'node:fs';
+import { expect } from 'vitest';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
 import type { QueueLimits } from '../../../agent/ingress/ingress-queues.ts';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
@@ -16,7 +17,7 @@ import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import type { Link } from '../../../shared/wire/link.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
-import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { atEnd, eventually, LOST_CREDIT, temporaryDirectory } from '../../support/processes.ts';
 import { MODEL } from '../../support/test-cluster.ts';
 
 interface VillagerOptions {
@@ -101,6 +102,7 @@ export class Village {
    */
   async #returnsCredit(): Promise<void> {
     await Promise.all(this.villagers.map(({ ingress }) => ingress.close()));
+    expect(this.villagers.flatMap(({ log }) => log.filter((line) => LOST_CREDIT.test(line)))).toEqual([]);
     for (const { pair } of this.#pairs) {
       const links = [pair.near.link, pair.far.link] as const;
       await eventually('all credit is returned', 10_000, () =>

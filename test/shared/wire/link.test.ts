@@ -133,6 +133,20 @@ describe('a link', () => {
     expect(link.buffered).toBe(200);
   });
 
+  test('credit that no reader is left to return is granted again, and its loss is reported once', () => {
+    const { link, turn } = caught();
+    const { link: peer, turn: sent } = caught();
+    const outgoing = new OutboundStream();
+    peer.attach(1, sender(outgoing, 1));
+    outgoing.push(new Uint8Array(STREAM_WINDOW_BYTES));
+    peer.kick(1);
+    for (const message of sent()) link.receive(message, () => {});
+    expect(link.reclaim()).toBe(STREAM_WINDOW_BYTES);
+    expect(link.reclaim()).toBe(0);
+    for (const message of turn()) peer.receive(message, () => {});
+    expect(peer.state.sendLimit - peer.state.sent).toBe(4 * 1024 * 1024);
+  });
+
   test('what stalled readers hold does not keep credit from the others, however much goes by', () => {
     const window = 4 * 1024 * 1024;
     const near = caught({ send: 0, receive: window });
