@@ -4,6 +4,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
 import { barsSvg } from '../../scheduler/cli/bar-chart.ts';
 import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare.ts';
 import { planByMilp as planner } from '../../scheduler/planner/milp-planner.ts';
@@ -36,7 +37,7 @@ const PAPER_MEMP = [
 type Rows = readonly (readonly [string, string, number, number])[];
 const PAPER_TP: Record<string, number> = { 'Llama-2-13b-hf': 1, 'CodeLlama-34b-hf': 2, 'Llama-3.3-70B-Instruct': 4 };
 
-const catalogue = loadCatalogue({ calibration: dataPath('calibration-opentela.json') });
+const catalogue = withPrintedMemory(loadCatalogue({ calibration: dataPath('calibration-opentela.json') }));
 const { pools } = readInventory(researchData('paper-inventory.json'), catalogue);
 const workload = readWorkload(researchData('paper-workload.json'), catalogue);
 const options: PlanOptions = {

@@ -29,7 +29,7 @@ const GIB = 2 ** 30;
 function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: number): GpuType | undefined {
   const wanted = memoryMib === undefined ? memoryOf(name) : memoryMib * 2 ** 20;
   const form = formOf(name);
-  const share = (gpu: GpuType): number => (wanted === undefined ? 0 : Math.abs(gpu.memory / wanted - 1));
+  const share = (gpu: GpuType): number => (wanted === undefined ? 0 : Math.abs(gpu.memoryBytes / wanted - 1));
   const fits = (gpu: GpuType): boolean => share(gpu) <= MEMORY_TOLERANCE;
   // `GH200 480GB` names the processor's memory: a number that fits no variant is ignored.
   const tells = memoryMib !== undefined || variants.some(fits);

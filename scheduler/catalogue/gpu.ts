@@ -13,6 +13,7 @@ const gpuRowSchema = z.strictObject({
   fp4_tflops: positive.optional(),
   int8_tops: positive.optional(),
   bandwidth_gbs: positive,
+  /** GB of 10^9 bytes, as the driver reports it. */
   memory_gb: positive,
   /** A name in `links` of the calibration. */
   link: z.string().min(1).max(32),
@@ -46,8 +47,8 @@ export interface GpuType {
   fp4: number | undefined;
   /** Bytes/s. */
   bandwidth: number;
-  /** Bytes. */
-  memory: number;
+  /** As the driver reports it. */
+  memoryBytes: number;
   link: string;
   /** Both directions together, bytes/s. */
   linkBandwidth: number;
@@ -74,7 +75,7 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): GpuType {
     fp4: row.fp4_tflops === undefined ? undefined : row.fp4_tflops * 1e12,
     int8: row.int8_tops === undefined ? undefined : row.int8_tops * 1e12,
     bandwidth: row.bandwidth_gbs * 1e9,
-    memory: row.memory_gb * 1e9,
+    memoryBytes: row.memory_gb * 1e9,
     link: row.link,
     linkBandwidth: row.link_gbs * 1e9,
     linkDomain: row.link_domain ?? row.gpus_per_node,

@@ -37,7 +37,7 @@ function gpuTable(catalogue: HardwareCatalogue): string {
       gpu.bf16 / 1e12,
       gpu.fp8 === undefined ? '-' : gpu.fp8 / 1e12,
       gpu.bandwidth / 1e9,
-      gpu.memory / 1e9,
+      gpu.memoryBytes / 1e9,
       `${gpu.linkBandwidth / 1e9} ${gpu.link}`,
       gpu.watts,
       gpu.usdPerHour === 0 ? '-' : gpu.usdPerHour,

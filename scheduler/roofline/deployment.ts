@@ -128,7 +128,7 @@ export function sequenceBytes(layout: CacheLayout, tokens: number): number {
 
 /** Memory of the whole replica that weights leave free, bytes; 0 or less: the model does not fit. */
 export function freeBytes(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): number {
-  return gpusOf(deployment) * (deployment.gpu.memory * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
+  return gpusOf(deployment) * (deployment.gpu.memoryBytes * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
 }
 
 /**

@@ -20,7 +20,7 @@ export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: Pla
     parallelisms(demand, pool).map((tp) => {
       const deployment = { model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
       const need = weightBytes(deployment) + tokens * kvBytesPerToken(deployment) + tp * RUNTIME_BYTES;
-      return { pool, tp, need, have: tp * pool.gpu.memory * settings.limits.memoryFraction };
+      return { pool, tp, need, have: tp * pool.gpu.memoryBytes * settings.limits.memoryFraction };
     }),
   );
   const unfit = [...new Set(pools.flatMap(({ gpu }) => precisionProblem(gpu, demand.weights, demand.kv) ?? []))];

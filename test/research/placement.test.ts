@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { researchData } from '../../research/data-path.ts';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
+import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
 import { planByMilp } from '../../scheduler/planner/milp-planner.ts';
 import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { readInventory, readWorkload } from '../../scheduler/planner/read-input.ts';
@@ -11,7 +12,9 @@ import { OptionTable } from '../../scheduler/solver/option-table.ts';
 import type { Demand } from '../../scheduler/solver/planning-problem.ts';
 import { measuredDrains } from '../../scheduler/validate/measured-data.ts';
 import { plan as otelaPlan } from '../scheduler/support/plan-files.ts';
-import { catalogue, planOptions } from '../scheduler/support/small.ts';
+import { catalogue as actual, planOptions } from '../scheduler/support/small.ts';
+
+const catalogue = withPrintedMemory(actual);
 
 describe("the paper's experiment", () => {
   const { pools } = readInventory(researchData('paper-inventory.json'), catalogue);

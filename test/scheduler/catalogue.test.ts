@@ -2,10 +2,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { findGpu, findModel, type HardwareCatalogue, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
-import { kvBytesPerToken, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
+import { freeBytes, kvBytesPerToken, weightBytes } from '../../scheduler/roofline/deployment.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { catalogue } from './support/small.ts';
 
@@ -112,6 +113,44 @@ describe('models', () => {
   });
 });
 
+describe('the memory of a GPU', () => {
+  // MiB, as nvidia-smi and rocm-smi show it.
+  it.each([
+    ['A100-40-SXM', 40_960],
+    ['A100-80-SXM', 81_920],
+    ['H100-SXM', 81_559],
+    ['GH200-96', 97_871],
+    ['H200', 143_771],
+    ['V100-32-SXM', 32_768],
+    ['RTX-3090', 24_576],
+    ['L4', 23_034],
+    ['MI300X', 196_592],
+  ])('%s is what its driver reports, %i MiB', (id, mib) => {
+    expect(Math.abs(findGpu(catalogue, id).memoryBytes / (mib * 2 ** 20) - 1)).toBeLessThan(0.005);
+  });
+
+  it('holds a model of 70B parameters in FP8 on one H100, which 80e9 bytes would not', () => {
+    const model = findModel(catalogue, 'Llama-3.3-70B-Instruct');
+    const on = (gpus: HardwareCatalogue) =>
+      freeBytes({ model, gpu: findGpu(gpus, 'H100-SXM'), tp: 1, weights: 'fp8', kv: 'fp8' });
+    expect(on(catalogue)).toBeGreaterThan(0);
+    expect(on(withPrintedMemory(catalogue))).toBeLessThan(0);
+  });
+
+  it('is what data sheets print for experiments of papers', () => {
+    const printed = withPrintedMemory(catalogue).gpus.map((gpu) => [gpu.id, gpu.memoryBytes / 1e9]);
+    expect(printed).toEqual(
+      expect.arrayContaining([
+        ['A100-80-HGX4', 80],
+        ['H100-SXM', 80],
+        ['H100-NVL', 94],
+        ['GH200-96', 96],
+        ['L4', 24],
+      ]),
+    );
+  });
+});
+
 describe('names', () => {
   it.each([
     ['gh200-96', 'GH200-96'],
@@ -179,7 +218,7 @@ describe('files of a user', () => {
     const config = join(folder, 'config.json');
     writeFileSync(config, JSON.stringify(LLAMA_70B));
     const mine = loadCatalogue({ gpus: [gpus], models: [`our/70b=${config}`] });
-    expect(findGpu(mine, 'x1').memory).toBe(8e9);
+    expect(findGpu(mine, 'x1').memoryBytes).toBe(8e9);
     expect(layerCount(findModel(mine, 'our/70b'))).toBe(80);
   });
 

@@ -59,7 +59,7 @@ describe('prompts that begin alike', () => {
   it('are forgotten when the memory is needed, the longest unused first', () => {
     const tight = { ...LIMITS, memoryFraction: 0.41 };
     const room = kvCapacityTokens(STEP.deployment, tight.memoryFraction);
-    const half = Array.from({ length: Math.floor(room / 64 / 2) }, (_, i) => i + 1);
+    const half = Array.from({ length: Math.ceil(room / 64 / 2) }, (_, i) => i + 1);
     const filler = half.map((id) => id + 10_000);
     const rows = [
       turn(0, half),

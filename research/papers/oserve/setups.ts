@@ -1,5 +1,6 @@
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
+import { withPrintedMemory } from '../../../scheduler/catalogue/printed-memory.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
 import { balance } from '../../../scheduler/orchestration/demand-assignment.ts';
 import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
@@ -21,7 +22,7 @@ const KINDS = 4;
 /** Most tokens of a response: the traces' 99th percentile is below it. */
 const OUTPUT_MAX = 512;
 
-export const catalogue = loadCatalogue();
+export const catalogue = withPrintedMemory(loadCatalogue());
 
 export type TraceName = 'azure' | 'servegen';
 

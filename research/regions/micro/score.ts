@@ -34,7 +34,7 @@ function hardware(server: Server, { task }: Job, { world }: Cluster): number {
   if (kind === undefined || type === undefined) return 0;
   const speed = Math.min(1, 1 / ((kind.factor[task.type] ?? 1) * WANTED_SPEED));
   const needsGb = (world.models[task.model]?.memoryGb ?? 0) + TASK_MEMORY_GB[type];
-  return speed * Math.min(1, kind.gpu.memory / 1e9 / needsGb) * (kind.made === type ? 1 : OTHER_TYPE);
+  return speed * Math.min(1, kind.gpu.memoryBytes / 1e9 / needsGb) * (kind.made === type ? 1 : OTHER_TYPE);
 }
 
 /** (9): exp(−κ(util_s + q_s/q_max)). */

@@ -69,7 +69,7 @@ export function worldOf(topology: Topology, seed: number, hardware: Hardware): W
     switchS: hardware.kinds.map((kind) =>
       models.map((model) => {
         const type = TASK_TYPES[model.type] ?? 'light';
-        const fits = model.memoryGb + TASK_MEMORY_GB[type] <= kind.gpu.memory / 1e9;
+        const fits = model.memoryGb + TASK_MEMORY_GB[type] <= kind.gpu.memoryBytes / 1e9;
         return fits ? (hardware.switchS * model.memoryGb) / SWITCH_MEASURED_GB : Number.POSITIVE_INFINITY;
       }),
     ),

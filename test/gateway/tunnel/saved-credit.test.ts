@@ -1,7 +1,7 @@
 /** A tunnel's object sleeps whenever no stream is open, and wakes with the counters that its socket keeps. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AgentSocket, type SocketAttachment } from '../../../gateway/tunnel/socket.ts';
+import { AgentSocket, type SocketAttachment } from '../../../gateway/tunnel/agent-socket.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { InboundStream } from '../../../shared/wire/inbound-stream.ts';
 import { Link } from '../../../shared/wire/link.ts';

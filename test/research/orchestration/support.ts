@@ -1,6 +1,7 @@
 import { type OursOptions, ours } from '../../../research/orchestration/orchestrators/ours.ts';
 import { runTimeline, type TimelineSetup } from '../../../research/orchestration/timeline.ts';
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { withPrintedMemory } from '../../../scheduler/catalogue/printed-memory.ts';
 import { lastValue } from '../../../scheduler/forecast/persistence.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
 import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
@@ -9,7 +10,7 @@ import { exponential, seededRandom } from '../../../scheduler/serving/random.ts'
 import { requestsFromRows } from '../../../scheduler/serving/request-arrivals.ts';
 import { fitKinds } from '../../../scheduler/workload/kinds.ts';
 
-const catalogue = loadCatalogue();
+const catalogue = withPrintedMemory(loadCatalogue());
 
 /** Long prompts with short answers, and short prompts with long answers. */
 const LENGTHS = [

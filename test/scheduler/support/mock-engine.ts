@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { IDLE_STEP, type StepModel } from '../../../scheduler/roofline/step-model.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 interface Running {
   prompt: number;
@@ -54,7 +55,7 @@ export class StandInEngine {
     this.requests++;
     this.prompts.add(prompt.slice(0, 60));
     this.#waiting.push({ prompt: prompt.split(' ').length, left: answer, answer, write, end });
-    if (!this.#busy) void this.#run();
+    if (!this.#busy) neverRejects(this.#run());
   }
 
   async #run(): Promise<void> {
@@ -94,7 +95,7 @@ export class StandInEngine {
 
   /** The same on a real port. */
   async listen(): Promise<{ url: string; close(): Promise<void> }> {
-    const server = createServer((request, response) => void this.#answer(request, response));
+    const server = createServer((request, response) => neverRejects(this.#answer(request, response)));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
     const close = () => new Promise<void>((resolve) => server.close(() => resolve()).closeAllConnections());
