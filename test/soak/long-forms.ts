@@ -93,6 +93,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/million-lines.ts'],
   },
   {
+    name: 'limits',
+    what: 'a million random histories of requests, limits, restarts and clock steps: the limiter agrees with plain arithmetic',
+    minutes: 5,
+    argv: ['test/soak/limit-histories.ts'],
+  },
+  {
     name: 'regions',
     what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
     minutes: 20,

@@ -63,7 +63,7 @@ export class MemoryStore implements LimiterStore {
 }
 
 const limit = (max: number) => fc.option(fc.integer({ min: 1, max }), { nil: undefined });
-export const limitsOf: fc.Arbitrary<Limits> = fc.record({
+const limitsOf: fc.Arbitrary<Limits> = fc.record({
   requests_per_minute: limit(10),
   tokens_per_minute: limit(3_000),
   concurrent_requests: limit(6),
@@ -71,7 +71,7 @@ export const limitsOf: fc.Arbitrary<Limits> = fc.record({
 });
 
 const use = { which: fc.nat(), attempt: fc.integer({ min: 1, max: 3 }), prompt: fc.nat(500), completion: fc.nat(900) };
-export const step = fc.oneof(
+const step = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({
@@ -275,7 +275,7 @@ function countedOf(request: Request): number {
 }
 
 /** One history from its start. */
-export class History {
+class History {
   readonly #limits: { key: Limits; project: Limits };
   readonly #store = new MemoryStore();
   readonly #reference: Reference;
@@ -385,4 +385,13 @@ export class History {
     if (attempts === 0) return this.#reference.forget(request, this.#ms);
     this.#reference.change(request, this.#ms, () => Object.assign(request, { expected: attempts, since: this.#ms }));
   }
+}
+
+/** For any limits and any steps, the limiter and the list agree after each step. `seen` is told each history. */
+export function agrees(seen: (steps: readonly Step[]) => void = () => {}) {
+  return fc.property(limitsOf, limitsOf, fc.array(step, { maxLength: 120 }), (key, project, steps) => {
+    seen(steps);
+    const history = new History(key, project);
+    for (const one of steps) history.run(one);
+  });
 }
