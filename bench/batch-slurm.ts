@@ -9,6 +9,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import OpenAI, { toFile } from 'openai';
 import { chartsSvg, type Series } from '../shared/text/svg-chart.ts';
+import { neverRejects } from '../shared/timing/in-background.ts';
 import { Cluster, type Job } from '../test/slurm/cluster.ts';
 import { Gateway } from '../test/support/gateway.ts';
 import { atEnd, endAll, eventually } from '../test/support/processes.ts';
@@ -63,7 +64,7 @@ async function reloading(cluster: Cluster): Promise<Run> {
   const server = createServer((req, res) => {
     if (req.url === '/done') done += CHUNK_LINES;
     else asked += 1;
-    void (req.url === '/done' ? Promise.resolve() : started.promise).then(() => res.end());
+    neverRejects((req.url === '/done' ? Promise.resolve() : started.promise).then(() => res.end()));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   atEnd(() => void server.close());

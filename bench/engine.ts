@@ -8,6 +8,7 @@
  */
 import { createServer, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
+import { neverRejects } from '../shared/timing/in-background.ts';
 import { MODEL, UNARY_BODY } from './engine-answers.ts';
 
 /** A longer body is counted and discarded. */
@@ -141,7 +142,7 @@ function answer(socket: Socket, path: string, body: string): void {
   if (kind === 'stream')
     return startStream(socket, Number(first), Number(second), body.includes('"include_usage":true'));
   if (kind === 'paced') return pace(socket, Number(first), Number(second));
-  if (kind === 'bytes') return void sendBytes(socket, Number(first));
+  if (kind === 'bytes') return neverRejects(sendBytes(socket, Number(first)));
   socket.write(UNARY);
 }
 

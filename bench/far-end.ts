@@ -1,5 +1,6 @@
 /** The far end of a plain TCP connection, to measure the line itself: `far-end.ts HOST PORT echo|source|sink BYTES`. */
 import { connect } from 'node:net';
+import { neverRejects } from '../shared/timing/in-background.ts';
 
 const [host = '', port = '', role = '', size = '0'] = process.argv.slice(2);
 const socket = connect({ host, port: Number(port), noDelay: true });
@@ -20,7 +21,7 @@ socket.on('data', (piece) => {
     case 'echo':
       return void socket.write(piece);
     case 'source':
-      return void send();
+      return neverRejects(send());
     default:
       left -= piece.length;
       if (left <= 0) socket.write('.');

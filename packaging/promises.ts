@@ -3,7 +3,7 @@
  * awaited, returned, kept, handed to a function or given a handler (`.catch(f)`, `.then(f, g)`). For work beside the
  * caller there are `inBackground` and `neverRejects` (shared/timing/in-background.ts). Also forbidden is a function
  * that returns a promise although the caller expects none, e.g. `setInterval(async () => …)`. `node packaging/promises.ts`
- * prints each such place in the product and fails.
+ * prints each such place and fails.
  */
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -23,15 +23,15 @@ import { API, type Checker, type Project, SignatureKind, type Type, TypeFlags } 
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
-/** The product without its tests, for each of the configurations that compile it. */
+/** The sources, for each of the configurations that compile it. */
 const SOURCES: Record<string, string[]> = {
   'tsconfig.node.json': [
     ...['agent', 'clients', 'scheduler', 'factory', 'gateway/cli', 'gateway/cloudflare', 'gateway/hosts/node'],
-    ...['packaging', 'deploy'],
+    ...['packaging', 'deploy', 'bench', 'test', 'research', 'examples'],
   ]
     .map((folder) => `${folder}/**/*.ts`)
     .concat('start.ts'),
-  'tsconfig.worker.json': ['gateway/**/*.ts', 'shared/**/*.ts'],
+  'tsconfig.worker.json': ['gateway/**/*.ts', 'shared/**/*.ts', 'test/gateway/**/*.ts'],
   'dashboard/tsconfig.json': ['**/*.ts', '**/*.tsx'],
 };
 
@@ -119,7 +119,7 @@ function told(root: string, { file, node }: Place, what: string): string {
 function promisesOf({ program, checker }: Project, root: string, seen: Set<string>): string[] {
   const names = program
     .getSourceFileNames()
-    .filter((name) => !/(?:^|\/)(?:node_modules|test)\//.test(relative(root, name)) && !seen.has(name));
+    .filter((name) => !/(?:^|\/)node_modules\//.test(relative(root, name)) && !seen.has(name));
   for (const name of names) seen.add(name);
   const places = names.map((name) => program.getSourceFile(name)).flatMap((file) => (file ? [placesIn(file)] : []));
   // One question for all nodes: each is a round trip to the compiler.

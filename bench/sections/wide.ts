@@ -5,6 +5,7 @@
  */
 import { createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { GATEWAY_ADDRESS, Network, on } from '../../test/netns/network.ts';
 import { cannotRun } from '../../test/support/abilities.ts';
 import { startAgent } from '../../test/support/agent.ts';
@@ -130,7 +131,7 @@ export async function upload(target: Target, bytes: number): Promise<number> {
       }
       upload.end();
     };
-    void write();
+    neverRejects(write());
   });
 }
 

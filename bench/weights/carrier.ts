@@ -16,6 +16,7 @@ import { Listener } from '../../agent/mesh/channel/channel-listener.ts';
 import { sessionContext } from '../../agent/mesh/channel/channel-tls.ts';
 import { dialChannel } from '../../agent/mesh/channel/dial-channel.ts';
 import { SEND_CHUNK_BYTES } from '../../agent/weights/weights-server.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { OutboundStream } from '../../shared/wire/outbound-stream.ts';
 import { DATA_MAX_BYTES, STREAM_WINDOW_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { identity, NO_RELEASES, openTicket } from '../../test/agent/mesh/node.ts';
@@ -90,7 +91,7 @@ async function send(): Promise<void> {
     },
     onWeights: ({ socket }) => void sockets.push(socket),
   });
-  process.on('message', async (message) => {
+  const execute = async (message: unknown) => {
     const { way, bytes } = orderSchema.parse(message);
     const before = process.cpuUsage();
     if (way === 'tokens') await delay(QUIET_MS);
@@ -99,7 +100,8 @@ async function send(): Promise<void> {
         if (sockets[0]?.write(chunk.subarray(0, left)) === false) await once(sockets[0], 'drain');
     if (way === 'channel') await overChannel(channels[0], bytes, chunk.subarray(0, DATA_MAX_BYTES));
     process.send?.({ cpu_ms: cpuMs(before) });
-  });
+  };
+  process.on('message', (message) => neverRejects(execute(message)));
   process.send?.({ port: await listener.open('127.0.0.1', 0) });
 }
 

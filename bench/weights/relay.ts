@@ -17,6 +17,7 @@ import * as z from 'zod';
 import { WeightsClient } from '../../agent/weights/weights-client.ts';
 import type { Peers } from '../../agent/weights/weights-peers.ts';
 import { WeightsService } from '../../agent/weights/weights-service.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { PIECE_BYTES } from '../../shared/weights/blob-pieces.ts';
 import { hubFolder, sha256 } from '../../test/agent/weights/cluster.ts';
 import { selfSigned } from '../../test/support/certificate.ts';
@@ -60,8 +61,11 @@ function peersOf(own: string, ports: Readonly<Record<string, number>>): Peers {
   };
 }
 
-async function listen(tls: { key: string; cert: string }, take: (socket: TLSSocket) => void): Promise<number> {
-  const server = createServer(tls, take);
+async function listen(
+  tls: { key: string; cert: string },
+  take: (socket: TLSSocket) => Promise<unknown>,
+): Promise<number> {
+  const server = createServer(tls, (socket) => neverRejects(take(socket)));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   atEnd(() => void server.close());
@@ -184,7 +188,8 @@ async function measure(): Promise<boolean> {
   return report.by_clock >= REQUIRED;
 }
 
-if (process.env.OTELA_RELAY === '1') process.once('message', (message) => void relay(orderSchema.parse(message)));
+if (process.env.OTELA_RELAY === '1')
+  process.once('message', (message) => neverRejects(relay(orderSchema.parse(message))));
 else {
   const good = await measure();
   await endAll();

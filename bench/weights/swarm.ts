@@ -11,6 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { openSource } from '../../agent/weights/sources/open-source.ts';
 import { PULL_LIMITS } from '../../agent/weights/weights-config.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { Cluster, largeHubFolder, type Node } from '../../test/agent/weights/cluster.ts';
 import { endAll } from '../../test/support/processes.ts';
 
@@ -70,7 +71,7 @@ function carry(from: Node, to: Node, source: Socket, target: Socket): void {
     });
   });
   source.on('error', () => target.destroy());
-  source.on('close', () => void turn.then(() => target.end()));
+  source.on('close', () => neverRejects(turn.then(() => target.end())));
 }
 
 const cluster = new Cluster();

@@ -1,6 +1,7 @@
 /** A gateway and its replicas, and the replicas to which the gateway would route. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { Cluster } from '../slurm/cluster.ts';
 import { Gateway } from '../support/gateway.ts';
 import { atEnd, eventually, temporaryDirectory } from '../support/processes.ts';
@@ -76,7 +77,7 @@ export class Fleet {
       replicas.push(inJob ? new SlurmReplica(cluster, tokenFile, own) : new Replica(own));
     }
     const fleet = new Fleet(gateway, key, replicas, options);
-    void fleet.#watch();
+    neverRejects(fleet.#watch());
     atEnd(() => fleet.#end());
     await fleet.atLeast(replicas.length);
     return fleet;

@@ -3,6 +3,7 @@
  * its response.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { ask, type Kind, type Result, type Target, type Wish } from './client.ts';
 
 type Sort = readonly [Kind, Wish['path'], upTo: number];
@@ -48,7 +49,7 @@ export class Traffic {
       due += (-Math.log(1 - this.#random()) * 1000) / perSecond;
       const wait = due - performance.now();
       if (wait > 0) await sleep(wait);
-      if (this.#going) this.#ask(this.#wish());
+      if (this.#going) neverRejects(this.#ask(this.#wish()));
     }
   }
 

@@ -1,5 +1,6 @@
 /** Streams that another engine continues after theirs dies mid-sentence; and streams that must not be continued. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
 import { endAll, eventually } from '../support/processes.ts';
@@ -215,7 +216,7 @@ describe('it is never tried', () => {
     for await (const piece of response.body ?? []) {
       all += decoder.decode(piece, { stream: true });
       if (!broken && all.includes(' stand-in')) {
-        hangUp(carrier());
+        neverRejects(hangUp(carrier()));
         broken = true;
       }
     }
@@ -228,7 +229,7 @@ describe('it is never tried', () => {
 describe('engines that cannot be trusted with the rest', () => {
   const making = (behaviour: Behaviour, count: number) => (bench: Bench | undefined) => {
     for (const other of others(bench).slice(0, count)) other.engine.control({ ...behaviour, id: 'odd' });
-    hangUp(bench);
+    neverRejects(hangUp(bench));
   };
 
   it.each<[string, Behaviour, string]>([

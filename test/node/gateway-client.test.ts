@@ -1,8 +1,9 @@
 /** What a program learns from a gateway that answers, refuses, breaks off or is away. */
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { GatewayClient, GatewayRefusalError, GatewayUnreachableError } from '../../node/gateway-client.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 
 let server: Server;
 afterEach(() => void server.close());
@@ -23,11 +24,12 @@ const failureOf = (call: Promise<unknown>) =>
 
 it('sends the key that is valid now, and JSON', async () => {
   const seen: unknown[] = [];
-  const url = await gateway(async (request, response) => {
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const body = await request.toArray();
     seen.push([request.method, request.url, request.headers.authorization, Buffer.concat(body).toString()]);
     response.end('{"data":[]}');
-  });
+  };
+  const url = await gateway((request, response) => neverRejects(answer(request, response)));
   let key = 'sk-1';
   const client = new GatewayClient({ url: `${url}/ignored`, key: () => key });
   expect(await client.get('/v1/models?x=1')).toEqual({ data: [] });

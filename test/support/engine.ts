@@ -6,6 +6,7 @@
 import { createServer, type Server } from 'node:http';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Behaviour } from './engine/behaviour.ts';
 import { type EngineOptions, MockEngine } from './engine/mock-engine.ts';
 import type { EngineRequest, RequestLog } from './engine/record.ts';
@@ -46,7 +47,7 @@ function listen(server: Server, port: number, host: string): Promise<number> {
 export async function startEngine(options: EngineOptions = {}): Promise<Engine> {
   const engine = new MockEngine(options);
   const server = createServer({ requestTimeout: 0, headersTimeout: 60_000, keepAliveTimeout: 60_000 }, (req, res) => {
-    void engine.handle(req, res);
+    neverRejects(engine.handle(req, res));
   });
   const host = options.host ?? '127.0.0.1';
   const port = await listen(server, options.port ?? 0, host);

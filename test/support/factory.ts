@@ -1,5 +1,6 @@
 /** A mock of the autoscaler (`otela-factory`): it speaks the exchange protocol, but starts nothing. */
 import { type ExchangeAnswer, type FactoryReport, parseExchangeAnswer } from '../../shared/factory/factory-exchange.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { patience } from './patience.ts';
 
 type Model = FactoryReport['models'][number];
@@ -65,7 +66,7 @@ export class MockFactory {
   /** Exchanges until `close`. */
   async open(): Promise<this> {
     await this.tell();
-    void this.#run();
+    neverRejects(this.#run());
     return this;
   }
 

@@ -14,7 +14,7 @@ import { TestTally, together } from './tally.ts';
 import { filesToTryAgain } from './vitest-run.ts';
 import { ROOT } from './where.ts';
 
-test('files go, the longest first, to the piece that has the least so far; none is lost and none runs twice', () => {
+await test('files go, the longest first, to the piece that has the least so far; none is lost and none runs twice', () => {
   const seconds: Record<string, number> = { a: 100, b: 60, c: 50, d: 30, e: 10 };
   assert.deepEqual(
     pieces(Object.keys(seconds), (file) => seconds[file] ?? 0, 130),
@@ -29,7 +29,7 @@ test('files go, the longest first, to the piece that has the least so far; none 
   );
 });
 
-test('every test file is in one job, and every file of the lists is there and on the right one', () => {
+await test('every test file is in one job, and every file of the lists is there and on the right one', () => {
   const jobs = jobsOf(new Map(PARTS.map((part) => [part, filesOf(part)])));
   const own = jobs.filter(({ part }) => part !== 'worker').flatMap(({ files }) => files);
   assert.equal(new Set(own).size, own.length);
@@ -43,14 +43,14 @@ test('every test file is in one job, and every file of the lists is there and on
     assert(isShort(file.split('/')[1] ?? '', file), `${file} is in SHORT and long`);
 });
 
-test('the line that keeps each promise stands once in its file, and its test is in the short form', () => {
+await test('the line that keeps each promise stands once in its file, and its test is in the short form', () => {
   for (const { promise, file, breaks } of PROMISES) {
     assert.equal(readFileSync(join(ROOT, breaks.file), 'utf8').split(breaks.line).length, 2, promise);
     assert(isShort(file.split('/', 1).join(), `test/${file}.test.ts`), file);
   }
 });
 
-test('no second try makes a run good that broke beside its files', () => {
+await test('no second try makes a run good that broke beside its files', () => {
   const [one, other, broken] = [
     { file: 'a.test.ts', message: '' },
     { file: 'b.test.ts', message: '' },
@@ -61,7 +61,7 @@ test('no second try makes a run good that broke beside its files', () => {
   assert.deepEqual(filesToTryAgain([one, other], 1), []);
 });
 
-test('what passes at the second try is flaky and counts as passed; what fails again is a failure once', () => {
+await test('what passes at the second try is flaky and counts as passed; what fails again is a failure once', () => {
   const outcome = (passed: number, failed: string[]) => ({
     ...together([]),
     passed,
@@ -73,7 +73,7 @@ test('what passes at the second try is flaky and counts as passed; what fails ag
   assert.deepEqual(tally.flaky, [{ test: 'a.test.ts > now and then', message: 'expected 1 to be 2' }]);
 });
 
-test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
+await test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
   const reach = new Reach(ROOT);
   const has = (changed: string, file: string) => reach.tests([changed])?.has(file);
   assert(has('shared/openai/sse-splitter.ts', 'test/shared/openai/sse-splitter.test.ts'));

@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { NODE, ROOT } from './where.ts';
 
 const begunAt = performance.now();
@@ -17,7 +18,7 @@ const up = new Promise<void>((resolve, reject) => {
     said += piece;
     if (said.includes('Press Ctrl-C')) resolve();
   });
-  void exited.then(() => reject(new Error(`it ended:\n${said}`)));
+  neverRejects(exited.then(() => reject(new Error(`it ended:\n${said}`))));
 });
 await up;
 console.log(`its URL after ${since()}`);

@@ -4,6 +4,7 @@
  */
 import { parseArgs } from 'node:util';
 import { ENVIRONMENT_NAMES } from '../../gateway/environment.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { endAll } from './processes.ts';
 import { WranglerGateway } from './wrangler-gateway.ts';
 
@@ -11,7 +12,7 @@ const { values } = parseArgs({
   allowPositionals: true,
   options: { port: { type: 'string' }, host: { type: 'string' }, data: { type: 'string' } },
 });
-const stop = () => void endAll().then(() => process.exit(0));
+const stop = () => neverRejects(endAll().then(() => process.exit(0)));
 process.on('SIGTERM', stop);
 process.on('SIGINT', stop);
 const settings: Record<string, string> = {};
@@ -25,5 +26,5 @@ const gateway = await WranglerGateway.start({
   ...(values.host !== undefined && { host: values.host }),
   ...(values.data !== undefined && { data: values.data }),
 });
-void gateway.process.exited.then(() => process.exit(1));
+neverRejects(gateway.process.exited.then(() => process.exit(1)));
 console.log(`otela-gateway ready ${gateway.url}`);

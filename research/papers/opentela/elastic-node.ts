@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { main } from '../../../agent/cli/main.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { startEngine } from '../../../test/support/engine.ts';
 
 const [gateway = '', tokenFile = '', model = '', replicas = '1', slots = '1', rate = '1', tokens = '1'] =
@@ -21,7 +22,9 @@ for (let n = 0; n < Number(replicas); n++) {
   });
   const state = await mkdtemp(join(tmpdir(), 'otela-elastic-'));
   const line = ['start', '--gateway', gateway, '--token-file', tokenFile, '--engine-url', engine.url, '--mesh', 'off'];
-  void main(line, { PATH: process.env.PATH, HOME: state, XDG_RUNTIME_DIR: state }, { stdout }).then((code) =>
-    console.error(`agent ${n} ended with ${code}`),
+  neverRejects(
+    main(line, { PATH: process.env.PATH, HOME: state, XDG_RUNTIME_DIR: state }, { stdout }).then((code) =>
+      console.error(`agent ${n} ended with ${code}`),
+    ),
   );
 }

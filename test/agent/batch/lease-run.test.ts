@@ -4,6 +4,7 @@ import { LeaseWork } from '../../../agent/batch/lease-run.ts';
 import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import type { CommitCounts, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../../shared/batch/line-results.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 const LEASE: GrantedLease = {
   batch: 'batch_a',
@@ -114,7 +115,7 @@ describe('a lease at work', () => {
     const lines = work.linesOf(new TextEncoder().encode(chunk), 1_000);
     expect(lines.map(({ line }) => line)).toEqual([0, 2, 1]);
     for (const line of lines) expect(JSON.parse(line.body)).toMatchObject({ priority: 1_000 });
-    void work.release();
+    neverRejects(work.release());
   });
 
   it('gives its engine the bytes of the line, integers above 2^53 and all', () => {
@@ -126,7 +127,7 @@ describe('a lease at work', () => {
     expect(work.linesOf(chunk)).toMatchObject([{ body }]);
     const told = work.linesOf(chunk, 7);
     expect(told).toMatchObject([{ body: `${body.slice(0, -1)},"priority":7}` }]);
-    void work.release();
+    neverRejects(work.release());
   });
 
   it('counts a line as failed that it cannot read, or that is not in the chunk', async () => {
@@ -156,6 +157,6 @@ describe('a lease at work', () => {
     const chunk = asked.map((more) => JSON.stringify({ custom_id: 'x', body: { model: 'm', ...more } })).join('\n');
     const told = work.linesOf(new TextEncoder().encode(chunk)).map(({ body }) => JSON.parse(body));
     expect(told.map(({ thinking_token_budget }) => thinking_token_budget)).toEqual([100, 7, 100, 100]);
-    void work.release();
+    neverRejects(work.release());
   });
 });

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LineClient } from '../../../agent/batch/line-client.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 it.each([
   ['{"choices":[{"finish_reason":"stop"}]}', 200, { kind: 'answered', status: 200 }],
@@ -51,9 +52,11 @@ describe('a line that takes long', () => {
     const answer = client.run('/v1/chat/completions', '{}', 'r', new AbortController().signal);
     const [, response] = (await asked) as [unknown, ServerResponse];
     let settled = false;
-    void answer.then(() => {
-      settled = true;
-    });
+    neverRejects(
+      answer.then(() => {
+        settled = true;
+      }),
+    );
     const minutes = async (count: number) => {
       for (let minute = 0; minute < count && !settled; minute++) await vi.advanceTimersByTimeAsync(60_000);
     };

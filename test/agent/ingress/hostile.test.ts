@@ -2,6 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
 import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/request-channel.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { endAll, eventually } from '../../support/processes.ts';
@@ -192,10 +193,12 @@ it('a node that answers out of order costs its asker one attempt, not the ingres
   let asked = 0;
   village.answerFor(SESSION, () => {
     const peer = new Peer(here, { victimDialled: true });
-    void peer.got('open').then(({ stream }) => {
-      asked++;
-      peer.put({ type: 'accept', stream, bodyOffset: 0, bodyDone: true }, { type: 'end', stream, offset: 5 });
-    });
+    neverRejects(
+      peer.got('open').then(({ stream }) => {
+        asked++;
+        peer.put({ type: 'accept', stream, bodyOffset: 0, bodyDone: true }, { type: 'end', stream, offset: 5 });
+      }),
+    );
     return peer.pair.near;
   });
   const response = await here.ask('/chat/completions', chatBody());
@@ -210,19 +213,21 @@ it('an answer whose headers are made to split ours is passed on without them', a
   village.publish(entryOf(SESSION, 'lab', 'local', [MODEL]));
   village.answerFor(SESSION, () => {
     const peer = new Peer(here, { victimDialled: true });
-    void peer.got('open').then(({ stream }) => {
-      const headers: [string, string][] = [
-        ['content-type', 'application/json\r\nset-cookie: a=b'],
-        ['set-cookie', 'c=d'],
-        ['x-otela-node', 'liar'],
-      ];
-      peer.put(
-        { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
-        { type: 'head', stream, status: 200, engineTenths: 0, headers },
-        { type: 'data', stream, offset: 0, bytes: Buffer.from('{}') },
-        { type: 'end', stream, offset: 2 },
-      );
-    });
+    neverRejects(
+      peer.got('open').then(({ stream }) => {
+        const headers: [string, string][] = [
+          ['content-type', 'application/json\r\nset-cookie: a=b'],
+          ['set-cookie', 'c=d'],
+          ['x-otela-node', 'liar'],
+        ];
+        peer.put(
+          { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
+          { type: 'head', stream, status: 200, engineTenths: 0, headers },
+          { type: 'data', stream, offset: 0, bytes: Buffer.from('{}') },
+          { type: 'end', stream, offset: 2 },
+        );
+      }),
+    );
     return peer.pair.near;
   });
   const response = await here.ask('/chat/completions', chatBody());

@@ -12,6 +12,7 @@ import { dialChannel } from '../../../agent/mesh/channel/dial-channel.ts';
 import { withDeadline } from '../../../agent/mesh/channel/handshake-reads.ts';
 import { type CircuitMessage, receiveMessage, sendMessage } from '../../../agent/mesh/circuit/circuit-messages.ts';
 import { type CircuitLimits, CircuitRelay } from '../../../agent/mesh/circuit/circuit-relay.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { Member } from '../../support/mesh/member.ts';
 import { atEnd, endAll, eventually, freePort } from '../../support/processes.ts';
 import { type Identity, identity, NO_RELEASES, openTicket } from './node.ts';
@@ -227,7 +228,7 @@ describe('a relay that', () => {
       const swapped = reserved.get(c.session);
       if (swapped === undefined) return caller.destroy();
       sendMessage(swapped, { type: 'call' });
-      void receiveMessage(swapped).then(() => passing(FAR, () => {})(caller, swapped));
+      neverRejects(receiveMessage(swapped).then(() => passing(FAR, () => {})(caller, swapped)));
     });
     await expect(a.mesh.channelTo(b.session)).rejects.toMatchObject({ code: 'wrong_key' });
     expect(a.mesh.channels.get(b.session) ?? a.mesh.channels.get(c.session)).toBeUndefined();
@@ -246,7 +247,7 @@ describe('a relay is bounded:', () => {
       own: { context: sessionContext(own), ticket: own.ticket, releases: NO_RELEASES },
       openTicket,
       onProven: ({ socket }) => socket.destroy(),
-      onCircuit: (proven) => void relay.take(proven),
+      onCircuit: (proven) => neverRejects(relay.take(proven)),
     });
     const port = await listener.open('127.0.0.1', 0);
     atEnd(() => {

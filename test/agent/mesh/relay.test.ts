@@ -6,6 +6,7 @@ import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
 import { relayProxyUrl } from '../../../agent/mesh/proxy-relay/pass.ts';
 import { ProxyRelay } from '../../../agent/mesh/proxy-relay/proxy-relay.ts';
 import { throughProxy } from '../../../agent/tunnel/open-websocket.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { identity, NO_RELEASES, openTicket } from './node.ts';
 
@@ -40,7 +41,7 @@ async function relayTo(
     own: { context: sessionContext(own), ticket: own.ticket, releases: NO_RELEASES },
     openTicket,
     onProven: ({ socket }) => socket.destroy(),
-    onConnect: (socket) => void relay.take(socket),
+    onConnect: (socket) => neverRejects(relay.take(socket)),
   });
   const port = await listener.open('127.0.0.1', 0);
   atEnd(() => {

@@ -5,6 +5,7 @@ import { decodePayload, type NodePayload } from '../../../shared/lattice/node-pa
 import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
 import { decodeRecord, verifyRecord } from '../../../shared/lattice/owner-record.ts';
 import { decodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
 /** What a gateway reads in a record; a session that LEFT publishes nothing else. */
@@ -53,7 +54,7 @@ export class FakeTunnel implements Tunnel {
     this.calls.push('open');
     this.connected = true;
     this.options.onConnected?.('gw:fake');
-    void this.publish();
+    neverRejects(this.publish());
   }
 
   async publish(): Promise<void> {

@@ -9,6 +9,7 @@ import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
 import type { AdmissionOptions } from '../../../agent/tunnel/gateway-admission.ts';
 import type { TerminationSignal } from '../../../shared/lattice/departure-cause.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { patience } from '../../support/patience.ts';
 import { fakeAdmission } from './fake-admission.ts';
 import { FakeTunnel } from './fake-tunnel.ts';
@@ -116,10 +117,12 @@ export class Run {
       },
       ...options,
     });
-    void this.exit.then((code) => {
-      this.#code = code;
-      wake();
-    });
+    neverRejects(
+      this.exit.then((code) => {
+        this.#code = code;
+        wake();
+      }),
+    );
   }
 
   get tunnel(): FakeTunnel {

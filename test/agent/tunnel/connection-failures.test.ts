@@ -1,6 +1,7 @@
 /** Obstacles between an agent and its gateway: slow proxies, and pages that are not a gateway's. */
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
@@ -8,6 +9,7 @@ import { Delegate } from '../../../agent/mesh/delegate-socket.ts';
 import { sessionIdentityOf } from '../../../agent/tunnel/session-identity.ts';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { TunnelRefusal } from '../../../agent/tunnel/tunnel-types.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { labTicket } from '../support/fake-admission.ts';
 
 type HttpServer = ReturnType<typeof createServer>;
@@ -39,7 +41,7 @@ async function slowProxy() {
   const pass = Promise.withResolvers<void>();
   const passed = Promise.withResolvers<void>();
   const server = createServer();
-  server.on('connect', async (request, socket) => {
+  const onConnect = async (request: IncomingMessage, socket: Duplex) => {
     socket.on('error', () => {});
     asked.resolve();
     await pass.promise;
@@ -49,7 +51,8 @@ async function slowProxy() {
       onward.pipe(socket).pipe(onward);
     });
     onward.on('error', () => socket.destroy());
-  });
+  };
+  server.on('connect', (request, socket) => neverRejects(onConnect(request, socket)));
   return { url: await listening(server), asked: asked.promise, pass: () => pass.resolve(), passed: passed.promise };
 }
 
@@ -118,7 +121,7 @@ it('a delegate tells that its gateway cannot be reached, however soon that is kn
     onClosed: closed.resolve,
   });
   // From a timer, as the mesh does it: within a promise's callback the error would come later.
-  setTimeout(() => delegate.open());
+  setTimeout(() => neverRejects(delegate.open()));
   expect(await closed.promise).toContain('connect');
 });
 

@@ -11,6 +11,7 @@ import { PULL_LIMITS, type PullLimits } from '../../../agent/weights/weights-con
 import type { PeerName, Peers } from '../../../agent/weights/weights-peers.ts';
 import { type WeightsOptions, WeightsService } from '../../../agent/weights/weights-service.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session-id.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { promise } from '../../support/patience.ts';
 import { atEnd, temporaryDirectory } from '../../support/processes.ts';
 
@@ -53,7 +54,7 @@ export class Node {
   constructor(cluster: Cluster, name: PeerName, directory: string, { weights = {}, config = {} }: NodeOptions) {
     this.name = name;
     this.directory = directory;
-    this.#server = createServer((socket) => void cluster.accept(this, socket));
+    this.#server = createServer((socket) => neverRejects(cluster.accept(this, socket)));
     this.weights = new WeightsService({
       config: { directory, limitBytes: 2 ** 40, uploads: 2, rate: undefined, clusters: [], ...config },
       peers: cluster.peersOf(this),

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { afterEach, expect, it } from 'vitest';
 import { MeshPeers } from '../../../agent/weights/mesh-peers.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { village } from '../mesh/village.ts';
 import { Cluster, dialled, hubFolder, PIECE, plainFolder, sha256 } from './cluster.ts';
@@ -66,7 +67,7 @@ it('a node that asks for blobs which never come keeps no place from others', asy
   // A pull is running, so the requested blobs may still arrive.
   const never = new Promise<never>(() => {});
   first.weights.store.fill = () => never;
-  void first.weights.pull(`dir:${await plainFolder({ b: BYTES })}`);
+  neverRejects(first.weights.pull(`dir:${await plainFolder({ b: BYTES })}`));
   await eventually(
     'it pulls',
     5_000,

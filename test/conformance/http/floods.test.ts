@@ -3,6 +3,7 @@
  * requests.
  */
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { FRAME_LIMITS } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
@@ -165,9 +166,11 @@ async function flood(type: Flood): Promise<Flooded> {
 async function others(done: Promise<unknown>): Promise<number[]> {
   const times: number[] = [];
   let over = false;
-  void done.finally(() => {
-    over = true;
-  });
+  neverRejects(
+    done.finally(() => {
+      over = true;
+    }),
+  );
   while (!over) {
     const at = performance.now();
     const response = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { S3Client } from '../../../gateway/hosts/node/s3/s3-client.ts';
 import { readS3Config } from '../../../gateway/hosts/node/s3/s3-config.ts';
 import { S3Files } from '../../../gateway/hosts/node/s3/s3-files.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { type FaultyProxy, faultyProxy } from '../../support/faulty-proxy.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
@@ -46,7 +47,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   it('that is away while a part comes has the whole file when it is back within seconds', async () => {
     const away = async (at: number) => {
       if (at === 10) await server.stop();
-      if (at === 10) setTimeout(() => void server.run(), 300);
+      if (at === 10) setTimeout(() => neverRejects(server.run()), 300);
     };
     await store.put(ID(1), pieces(20, away), 100 * MIB);
     expect(await sha256(await store.read(ID(1)))).toBe(await sha256(pieces(20)));

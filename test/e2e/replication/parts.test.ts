@@ -29,6 +29,7 @@ import { workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { certifyKey, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import { nowS } from '../../../gateway/platform/unix-time.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 
@@ -125,7 +126,7 @@ describe('a first that is asked', () => {
     const options = { identity: certified(1, 2), role: () => ({ statement: 's' }), hear: () => 7, log: () => {} };
     const primary = new PrimaryServer(options as unknown as ConstructorParameters<typeof PrimaryServer>[0]);
     const server = createServer((message, response) => {
-      void primary.handle(message, response);
+      neverRejects(primary.handle(message, response));
       asked.emit('asked');
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -34,6 +34,7 @@ import { certifyKey, GatewayIssuer } from '../../../gateway/issuer/issuer.ts';
 import type { ObjectNamespace } from '../../../gateway/platform/object-context.ts';
 import type { UsageObject } from '../../../gateway/usage/hour/usage-hour-object.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { dial } from '../../support/raw.ts';
 
@@ -72,7 +73,7 @@ async function first(counts: MonthCount[] = [], stallMs?: number) {
     hear: () => 0,
     log: () => {},
   });
-  const server = createServer((message, response) => void primary.handle(message, response, stallMs));
+  const server = createServer((message, response) => neverRejects(primary.handle(message, response, stallMs)));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   atEnd(() => void server.close());
   return {

@@ -8,6 +8,7 @@ import { ClientConnections } from '../../../gateway/hosts/node/client-connection
 import { NodeSockets } from '../../../gateway/hosts/node/node-sockets.ts';
 import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Upgrades } from '../../../gateway/hosts/node/websocket-upgrades.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { eventually } from '../../support/processes.ts';
 
 const answer = vi.hoisted(() => ({ fetch: (): Promise<Response> => Promise.reject(new Error('not set')) }));
@@ -38,7 +39,7 @@ async function open() {
   const made = createServer();
   server = made;
   made.on('connection', (socket) => connections.add(socket));
-  made.on('upgrade', (message, socket, head) => void upgrades.take(message, socket, head));
+  made.on('upgrade', (message, socket, head) => neverRejects(upgrades.take(message, socket, head)));
   made.listen(0, '127.0.0.1');
   await once(made, 'listening');
   const client = connect((made.address() as AddressInfo).port, '127.0.0.1').on('error', () => {});

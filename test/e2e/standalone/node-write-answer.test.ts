@@ -6,6 +6,7 @@ import { LocalOffloads, type ResponseSocket } from '../../../gateway/hosts/node/
 import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
 import { writeAnswer } from '../../../gateway/hosts/node/write-response.ts';
 import type { OffloadedStream } from '../../../gateway/tunnel/offload/offloaded-stream.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { eventually } from '../../support/processes.ts';
 
 const PIECE_BYTES = 64 * 1024;
@@ -60,11 +61,8 @@ async function answered(full: Full): Promise<IncomingMessage> {
       Buffer.alloc(0),
     );
     const headers = { 'content-type': 'text/event-stream' };
-    void writeAnswer(
-      asked.client,
-      response,
-      { status: 200, headers, body: Buffer.from('first'), rest: number },
-      offloads,
+    neverRejects(
+      writeAnswer(asked.client, response, { status: 200, headers, body: Buffer.from('first'), rest: number }, offloads),
     );
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

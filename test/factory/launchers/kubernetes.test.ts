@@ -13,6 +13,7 @@ import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { PoolConfig } from '../../../factory/config/schema.ts';
 import { kubernetesLauncher } from '../../../factory/launchers/kubernetes.ts';
 import { type Launcher, LauncherError, type Submission } from '../../../factory/launchers/launcher.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
 
@@ -38,9 +39,11 @@ class ApiServer {
 
   async open(): Promise<this> {
     const server = createServer((request, response) => {
-      void this.#answer(request).then(([status, value]) => {
-        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
-      });
+      neverRejects(
+        this.#answer(request).then(([status, value]) => {
+          response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+        }),
+      );
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     atEnd(() => {

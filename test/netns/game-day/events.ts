@@ -4,6 +4,7 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { eventually } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { NODE } from '../../support/where.ts';
@@ -214,21 +215,23 @@ export const EVENTS: readonly GameEvent[] = [
 function program({ first, others }: Day, key: string): NonNullable<typeof revoked> {
   const statuses = new Set<number>();
   let going = true;
-  void (async () => {
-    for (let n = 0; going; n++) {
-      const [id, sentAt] = [`lost-${n}`, Date.now()];
-      const response = await fetch(`${first.url}/v1/chat/completions`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
-        body: JSON.stringify(chatBody({ tokens: 1 })),
-      });
-      await response.arrayBuffer();
-      statuses.add(response.status);
-      others.push({ id, url: first.url, attempts: 1, sunset: null, sentAt, at: Date.now() });
-      if (others.length > ANSWERS_KEPT) others.shift();
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
-    }
-  })();
+  neverRejects(
+    (async () => {
+      for (let n = 0; going; n++) {
+        const [id, sentAt] = [`lost-${n}`, Date.now()];
+        const response = await fetch(`${first.url}/v1/chat/completions`, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
+          body: JSON.stringify(chatBody({ tokens: 1 })),
+        });
+        await response.arrayBuffer();
+        statuses.add(response.status);
+        others.push({ id, url: first.url, attempts: 1, sunset: null, sentAt, at: Date.now() });
+        if (others.length > ANSWERS_KEPT) others.shift();
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      }
+    })(),
+  );
   const stop = () => {
     going = false;
   };

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { ResponseBody } from '../../../shared/attempts/response-body.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 let over: boolean[];
 let body: ResponseBody;
@@ -57,7 +58,7 @@ describe('an answer that breaks off', () => {
 
   it('while its reader waits, or before there is one: there is nothing to wait for', async () => {
     expect(body.breakOff('lost')).toBe(false);
-    void body.open().getReader().read();
+    neverRejects(body.open().getReader().read());
     await setImmediate();
     expect(body.breakOff('lost')).toBe(false);
   });

@@ -3,6 +3,7 @@ import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
 import { handleRequest } from '../../../shared/proxy/handle-request.ts';
 import type { RequestResult } from '../../../shared/proxy/proxy-host.ts';
 import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf, settle, textOf } from './fake-host.ts';
 
@@ -117,7 +118,7 @@ test('however slow the host is, a stream is opened after 15 s: proxies cut a con
   host.waitMs = 60_000;
   host.waitForTurn = () => new Promise(() => {});
   const statuses: number[] = [];
-  void handleRequest(requestOf({ whole: STREAM }), host).then(({ status }) => statuses.push(status));
+  neverRejects(handleRequest(requestOf({ whole: STREAM }), host).then(({ status }) => statuses.push(status)));
   await host.clock.advance(15_000);
   expect(statuses).toEqual([200]);
 });

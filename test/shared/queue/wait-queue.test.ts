@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { type TurnRequest, type TurnResult, WaitQueue } from '../../../shared/queue/wait-queue.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 /** Virtual time: `advance` fires the due timers in order. */
 class TestClock {
@@ -52,9 +53,11 @@ function opened() {
       leave[place.name] = call;
       return () => delete leave[place.name];
     };
-    void line.wait(place, left).then((answer) => {
-      told[place.name] = answer;
-    });
+    neverRejects(
+      line.wait(place, left).then((answer) => {
+        told[place.name] = answer;
+      }),
+    );
     return place;
   };
   return { clock, line, told, leave, enter };

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { SilenceDetector } from '../../../shared/resume/silence-detector.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 
 /** Timers that the test fires. */
 class Timers {
@@ -52,7 +53,7 @@ it('work that fails is no silence', async () => {
 it('a stream that is over leaves no timer behind', async () => {
   const timers = new Timers();
   const silence = new SilenceDetector(4_000, timers.after);
-  void silence.outlasts(never);
+  neverRejects(silence.outlasts(never));
   silence.end();
   expect(timers.pending).toBe(0);
 });

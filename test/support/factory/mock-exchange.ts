@@ -12,6 +12,7 @@ import {
   parseReport,
   type ServingNode,
 } from '../../../shared/factory/factory-exchange.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { atEnd } from '../processes.ts';
 
 export const TOKEN = `otf_${'t'.repeat(43)}`;
@@ -31,7 +32,7 @@ export class MockExchange {
   }
 
   static async open(): Promise<MockExchange> {
-    const server = createServer((request, response) => void standIn.#handle(request, response));
+    const server = createServer((request, response) => neverRejects(standIn.#handle(request, response)));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const address = server.address();
     const standIn = new MockExchange(`http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}`);

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { PathVerdict } from '../../../shared/gossip/gossip-events.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { patience } from '../patience.ts';
 import { atEnd } from '../processes.ts';
 import { NODE, ROOT } from '../where.ts';
@@ -32,9 +33,11 @@ export class CrewProcess {
     this.child.on('message', (message) => {
       const question = questionSchema.safeParse(message).data;
       if (question !== undefined) {
-        void relay(question.session).then((verdict) => {
-          if (this.child.connected) this.child.send({ answer: question.question, verdict });
-        });
+        neverRejects(
+          relay(question.session).then((verdict) => {
+            if (this.child.connected) this.child.send({ answer: question.question, verdict });
+          }),
+        );
         return;
       }
       const reply = replySchema.parse(message);

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PathVerdict } from '../../../shared/gossip/gossip-events.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { seeded } from '../random.ts';
 import { Member } from './member.ts';
 import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
@@ -150,6 +151,6 @@ process.on('message', (message: { id: number; command: unknown }) => {
     questions.delete(answer.answer);
     return;
   }
-  void run(commandSchema.parse(message.command)).then((reply) => process.send?.({ id: message.id, ...reply }));
+  neverRejects(run(commandSchema.parse(message.command)).then((reply) => process.send?.({ id: message.id, ...reply })));
 });
 process.on('disconnect', () => process.exit(0));

@@ -6,6 +6,7 @@ import { WebSocketServer } from 'ws';
 import type { Env } from '../../../gateway/env.ts';
 import { upgradeOf } from '../../../gateway/hosts/node/node-sockets.ts';
 import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { ContractObject, contractDoor } from './contract-object.ts';
 
 const [directory = ''] = process.argv.slice(2);
@@ -23,11 +24,13 @@ const server = createServer(
 );
 const sockets = new WebSocketServer({ noServer: true });
 server.on('upgrade', (message, socket, head) => {
-  void contractDoor(new Request(`http://door${message.url}`), objects).then((response) => {
-    const upgrade = upgradeOf(response);
-    if (upgrade === undefined) socket.destroy();
-    else sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
-  });
+  neverRejects(
+    contractDoor(new Request(`http://door${message.url}`), objects).then((response) => {
+      const upgrade = upgradeOf(response);
+      if (upgrade === undefined) socket.destroy();
+      else sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
+    }),
+  );
 });
 server.listen(0, '127.0.0.1', () => {
   const address = server.address();

@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Session } from '../../../../agent/life/session/session.ts';
 import { Sessions } from '../../../../agent/life/session/sessions.ts';
 import { type AdmissionOptions, AdmissionRefusedError } from '../../../../agent/tunnel/gateway-admission.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { startEngine } from '../../../support/engine.ts';
 import { promise } from '../../../support/patience.ts';
 import { eventually, freePort } from '../../../support/processes.ts';
@@ -212,6 +213,6 @@ it('at most four replaced sessions drain, also if their tickets run out immediat
   await eventually('nine sessions', 20_000, () => opened.length === 9 || undefined);
   // One serves and four drain.
   expect([sessions.inFlight, left]).toEqual([5, ['s0', 's1', 's2', 's3']]);
-  void sessions.becomeIdle('its engine is gone');
+  neverRejects(sessions.becomeIdle('its engine is gone'));
   expect([sessions.inFlight, left.at(-1)]).toEqual([4, 's4']);
 });
