@@ -23,8 +23,7 @@ export class MemoryStore implements LimiterStore {
   readonly months = new Map<string, number>();
   readonly #minutes = new Map<string, unknown>();
   readonly #estimators = new Map<string, unknown>();
-  readonly #holds = new Map<string, unknown>();
-  #savedAt = 0;
+  readonly #holds = new Map<string, { state: unknown; savedAt: number }>();
   /** Milliseconds; `holds` measures ages by it. */
   now = 0;
 
@@ -44,11 +43,10 @@ export class MemoryStore implements LimiterStore {
   }
 
   holds() {
-    return [...this.#holds].map(([name, state]) => ({ name, state, savedMsAgo: this.now - this.#savedAt }));
+    return [...this.#holds].map(([name, { state, savedAt }]) => ({ name, state, savedMsAgo: this.now - savedAt }));
   }
 
   save(limiter: Limiter, now: MeterTime): void {
-    this.#savedAt = now.ms;
     const copy = (state: object): unknown => JSON.parse(JSON.stringify(state));
     for (const { id, minute, estimator } of limiter.states(now)) {
       this.#estimators.set(id, copy(estimator));
@@ -57,7 +55,7 @@ export class MemoryStore implements LimiterStore {
     }
     for (const { name, state } of limiter.changedHolds(now)) {
       if (state === undefined) this.#holds.delete(name);
-      else this.#holds.set(name, copy(state));
+      else this.#holds.set(name, { state: copy(state), savedAt: now.ms });
     }
   }
 }

@@ -68,6 +68,13 @@ it('a drain waits for requests and lines, uploads the log, publishes LEFT, and e
   expect(life.send(...done('stopped')).did()).toEqual(['ended']);
 });
 
+it('the last will is dismissed only after a gateway acknowledged LEFT', () => {
+  const leaving = () => new Played().send(JOINED, end(DRAIN), ...done('requests', 'lines', 'log'));
+  expect(leaving().state.untold).toBe(true);
+  expect(leaving().send({ kind: 'left', told: false }).state.untold).toBe(true);
+  expect(leaving().send(LEFT).state.untold).toBe(false);
+});
+
 it('a drain leaves at its deadline, or if the engine exits', () => {
   const late = new Played().send(JOINED, end(DRAIN));
   late.did();
