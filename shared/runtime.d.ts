@@ -1,6 +1,6 @@
 /**
- * The only web classes that shared/ may use: pure, and the same in workerd and Node.
- * Seen by tsconfig.shared alone; the other two configurations bring their runtime's own declarations.
+ * The only web classes that shared/ may use: they have no side effects and are the same in workerd and Node.
+ * Only tsconfig.shared reads this file; the other two configurations use the declarations of their runtime.
  */
 declare class TextEncoder {
   encode(input?: string): Uint8Array<ArrayBuffer>;

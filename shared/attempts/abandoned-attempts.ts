@@ -3,37 +3,41 @@ import type { Link } from '../wire/link.ts';
 import type { AttemptFailure } from './attempt-request.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
-/** When full, the oldest are forgotten. Their nodes end unclaimed work within 10 s anyway. */
+/**
+ * Maximum number of remembered attempts; the oldest are forgotten first. Their nodes end unclaimed work within 10 s
+ * anyway.
+ */
 const ABANDONED_MAX = 1_000;
 
-/** Failures after which this side gave up although the node may have accepted the attempt. */
+/** Failures after which this side gave up an attempt that the node may have accepted. */
 export const LOCAL_ABANDONMENTS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
   'failed',
   'hung',
-  'lost', // The node may recover and continue without a reader.
+  'lost', // The node may recover and continue the attempt without a reader.
 ]);
 
 interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
   /**
-   * The request went to another node, or the client got an error. An answer now is duplicate work, or has no reader.
+   * True if the request went to another node or the client got an error. Then a later answer is duplicate work or has
+   * no
+   * reader.
    */
   elsewhere: boolean;
 }
 
 /**
- * Attempts that this side gave up and whose end the node has not confirmed: the message about it may have been lost
- * with a socket, or there was no socket to send it on. When the node is reachable again, it receives these
- * cancellations before anything else. So no engine continues without a reader, and no request is computed twice for
- * longer than its node was away.
+ * Attempts that this side gave up without a confirmation by the node: the RESET may have been lost with a socket, or
+ * there was no socket to send it on. When the node is reachable again, these cancellations are sent to it first. So no
+ * engine continues without a reader, and no request is computed twice for longer than its node was away.
  */
 export class AbandonedAttempts {
   /** By stream number, oldest first. */
   readonly #attempts = new Map<number, Given>();
 
-  /** An upstream ended. */
+  /** Remembers an attempt that ended, if its node may still work on it. */
   ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
     if (failure === undefined || !LOCAL_ABANDONMENTS.has(failure) || !upstream.opened) return;
     const { requestId, attempt } = upstream.request;
@@ -45,8 +49,9 @@ export class AbandonedAttempts {
   }
 
   /**
-   * The node reports on a stream, or says that it does not know it. Returns true if its engine completed the answer
-   * without a reader. `name`: set if the report is a repetition, whose stream number belongs to an earlier socket.
+   * The node reports on a stream, or answers that the stream is unknown. Returns true if its engine completed the
+   * answer
+   * without a reader. `name` is set if the report is a repetition; then the stream number belongs to an earlier socket.
    */
   confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
     if (this.#attempts.size === 0) return false;
@@ -63,8 +68,9 @@ export class AbandonedAttempts {
   }
 
   /**
-   * A socket is available: claims each attempt under a number of this socket, and cancels it. `moved` receives the new
-   * number.
+   * A socket is available: claims each attempt under a new number of this socket, and cancels it. `moved` receives the
+   * old
+   * and the new number.
    */
   tell(link: Link, nextStream: () => number, moved: (from: number, to: number) => void): void {
     for (const [from, given] of [...this.#attempts]) {
@@ -78,7 +84,7 @@ export class AbandonedAttempts {
   }
 }
 
-/** A claim starts nothing if the node does not know the attempt. */
+/** An OPEN frame that only claims. If the node does not know the attempt, it starts nothing. */
 export const CLAIM_FRAME: Omit<OpenFrame, 'stream' | 'requestId' | 'attempt' | 'answerOffset'> = {
   type: 'open',
   resume: true,

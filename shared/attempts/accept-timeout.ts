@@ -2,12 +2,15 @@ import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 
 /**
- * Time limit for the acknowledgment of an opening, dialing included. After it the request moves to another node, if
- * there is one.
+ * Time limit for the node to acknowledge an opening, dialing included. After it the request moves to another node if
+ * one
+ * is available.
  */
 export const ACCEPT_MS = 1_000;
 
-/** The time limit of one node: longer than ACCEPT_MS if the node has been slower so far, or missed the limit. */
+/**
+ * The time limit of one node. Longer than ACCEPT_MS if the node has acknowledged more slowly, or exceeded the limit.
+ */
 export function newAcceptTimeout(): AdaptiveTimeout {
   return new AdaptiveTimeout({ leastMs: ACCEPT_MS, mostMs: RESUME_WINDOW_MS });
 }

@@ -1,26 +1,26 @@
-/**
- * The agent enforces time-outs, because it sees the engine. If it does not, this side ends the attempt after this
- * additional time.
- */
+/** The agent enforces the engine's time-outs. If it fails to, this side ends the attempt after this additional time. */
 const GRACE_MS = 10_000;
 
-/** If sockets break this often within this time without a byte between, the stream itself is the cause. */
+/**
+ * If sockets break this often within this time and no byte arrives in between, the stream itself is considered the
+ * cause.
+ */
 const FRUITLESS_RESUMES_MAX = 6;
 const FRUITLESS_WINDOW_MS = 20_000;
 
-/** A reader that takes nothing for this long is parked when the socket fills up. */
+/** An answer with a reader that takes nothing for this long is parked when the socket fills up. */
 const STALLED_MS = 500;
 
-/** How long one attempt keeps waiting for its agent and its reader. Times in milliseconds. */
+/** How long one attempt waits for its agent and its reader. All times are milliseconds. */
 export class Deadlines {
-  /** When the attempt fails unless something happens; never while it is accepted and connected. */
+  /** When the attempt fails unless a message arrives; infinite while it is accepted and connected. */
   #deadline: number;
-  /** When the agent was last heard, or owed nothing. */
+  /** When the agent was last heard, or last owed nothing. */
   #receivedAt: number;
-  /** Times of reopenings that had no more of the answer than the one before. */
+  /** Times of reopenings that brought no more bytes than the previous one. */
   #fruitless: number[] = [];
   #offset = -1;
-  /** When the reader last took something. */
+  /** When the reader last took bytes. */
   #pulledAt: number;
 
   /** `acceptMs`: time limit for the acknowledgment of the opening. */
@@ -34,12 +34,12 @@ export class Deadlines {
     this.#deadline = deadline;
   }
 
-  /** The expected message arrived. */
+  /** The awaited message arrived, so the deadline is removed. */
   waitNoMore(): void {
     this.#deadline = Number.POSITIVE_INFINITY;
   }
 
-  /** The expected message did not arrive in time. */
+  /** True if the awaited message did not arrive in time. */
   isLate(now: number): boolean {
     return now >= this.#deadline;
   }
@@ -52,7 +52,7 @@ export class Deadlines {
     return now - this.#pulledAt > STALLED_MS;
   }
 
-  /** Milliseconds since the agent was last heard, or owed nothing. */
+  /** Milliseconds since the agent was last heard, or last owed nothing. */
   silentMs(now: number): number {
     return now - this.#receivedAt;
   }
@@ -62,7 +62,8 @@ export class Deadlines {
   }
 
   /**
-   * The attempt was opened on a socket, with `offset` bytes of the answer here. Returns true if it has been reopened in
+   * The attempt was opened on a socket when `offset` bytes of the answer were here. Returns true if it has been
+   * reopened in
    * vain too often.
    */
   opened(offset: number, now: number): boolean {
@@ -73,7 +74,7 @@ export class Deadlines {
     return this.#fruitless.length === FRUITLESS_RESUMES_MAX && now - first < FRUITLESS_WINDOW_MS;
   }
 
-  /** True if the agent has been silent for longer than the engine may take. `limitMs` 0: no limit. */
+  /** True if the agent has been silent for longer than the engine's time limit plus GRACE_MS. `limitMs` 0: no limit. */
   isOver(limitMs: number, now: number): boolean {
     return limitMs > 0 && now - this.#receivedAt >= limitMs + GRACE_MS;
   }

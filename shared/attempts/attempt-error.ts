@@ -1,11 +1,11 @@
 import { ApiError } from '../openai/api-errors.ts';
 import type { AttemptFailure } from './attempt-request.ts';
 
-/** An attempt that failed on its way, not in its engine. */
+/** A failure of an attempt on the way to its engine, not of the engine itself. */
 export class AttemptError extends Error {
   override readonly name = 'AttemptError';
   readonly code: AttemptFailure;
-  /** An additional sentence for the client, after the one that belongs to the code. */
+  /** An additional sentence for the client, appended to the message of the code. */
   readonly told: string | undefined;
   constructor(code: AttemptFailure, message: string, told?: string) {
     super(message);
@@ -14,7 +14,7 @@ export class AttemptError extends Error {
   }
 }
 
-/** The client's error if the last attempt failed on its way. */
+/** The client's error if the last attempt failed on the way to its engine. */
 export function apiErrorFor(failure: AttemptError): ApiError {
   const error = errorOf(failure);
   return failure.told === undefined

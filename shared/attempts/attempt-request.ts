@@ -1,4 +1,4 @@
-/** One attempt at a request, from the caller's side: its inputs and its possible results. */
+/** One attempt of a request, from the caller's side: its inputs and its possible results. */
 import type { NodeLoad } from '../routing/node-load.ts';
 import type { ResetCode } from '../wire/frames.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
@@ -8,73 +8,79 @@ import type { TokenBound } from './token-bound.ts';
 export interface AttemptRequest {
   requestId: string;
   attempt: number;
-  /** Claim only: this attempt was accepted before. */
+  /** True if the attempt was accepted before: it is only claimed, and a node that does not know it starts nothing. */
   resume: boolean;
   answerOffset: number;
   endpoint: number;
-  /** The model that the node is asked for, if the caller compares nodes. */
+  /** Model name to request from the node, if the caller compares nodes. */
   model?: string;
   headers: HeaderList;
   edits: { at: number; remove: number; insert: string }[];
   streaming: boolean;
   dropUsage: boolean;
-  /** 0: no limit. */
+  /** Time limits of the engine in milliseconds; 0: no limit. */
   firstByteMs: number;
   stallMs: number;
   receipt: string;
-  /** Proves that the caller opened the attempt: sent in front of the receipt, and not recorded. */
+  /** Proves that the caller opened the attempt. Sent in front of the receipt, and not recorded. */
   proof?: string;
-  /** Upper bound of its token usage; absent: the caller trusts the node's report. */
+  /** Upper bound of the attempt's token usage. Absent: the caller trusts the node's report. */
   bound?: TokenBound;
-  /** The caller wants the prefix blocks of the prompt. */
+  /** True if the caller wants the digests of the prompt's prefix blocks. */
   prefixes?: boolean;
-  /** Number of GPUs of the node by its registry entry; absent: unknown. */
+  /** Number of the node's GPUs according to its registry entry; absent: unknown. */
   gpus?: number;
-  /** The answer may be offloaded. */
+  /** True if the host may write the rest of the answer to the client itself. */
   offload?: boolean;
-  /** Time limit for the acknowledgment of the opening. */
+  /** Time limit in milliseconds for the node to acknowledge the opening. */
   acceptMs: number;
-  /** How long the request has waited so far, in queues and for earlier attempts. */
+  /** Milliseconds that the request has waited so far, in queues and for earlier attempts. */
   waitedMs?: number;
   /** Another node can take the whole request, even after this node's engine received it. */
   movable?: boolean;
-  /** If the stream breaks, another node continues it. */
+  /** True if another node continues the stream after a break. */
   continues?: boolean;
-  /** An engine at the previous node hung on it. */
+  /** True if the previous node's engine hung on this request. */
   moved?: boolean;
-  /** For a streaming body, if the client sent its length. */
+  /** Length of a streaming body, if the client sent it. */
   bodyLength: number | undefined;
 }
 
-/** Unique name of an attempt. */
+/** Unique name of an attempt: the request's name and the attempt's number. */
 export function attemptName({ requestId, attempt }: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
   return `${requestId}/${attempt}`;
 }
 
-/** The request's body: complete, or as a stream. */
+/** The request's body: complete, or a stream. */
 export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 
 export interface AttemptHead {
   headers: HeaderList;
-  /** Time from the hand-over to the acknowledgment, and from there to the engine's response head. */
+  /**
+   * Milliseconds: `forwardMs` from the hand-over to the acknowledgment, `engineMs` from there to the engine's response
+   * head.
+   */
   forwardMs: number;
   engineMs: number;
   /** The node's last report about its engine. */
   load?: NodeLoad;
 }
 
-/** Why an attempt failed on its way. */
+/** Reason why an attempt failed on the way to its engine. */
 export type AttemptFailure =
   | ResetCode
-  /** No socket to the node was available here. The node may be healthy. */
+  /** This caller had no socket to the node. The node may be healthy. */
   | 'unreachable'
-  /** The agent did not acknowledge the opening in time, or has no socket. */
+  /** The agent has no socket, or did not acknowledge the opening in time. */
   | 'not_accepted'
-  /** The engine accepted the request and answers none while others answer. The request moves to another node. */
+  /**
+   * The engine accepted the request but answers no request while other engines answer. The request moves to another
+   * node.
+   */
   | 'hung'
-  /** The engine is suspected of hanging, and another request is probing it. */
+  /** The engine may hang, and another request is already probing it. */
   | 'suspected'
-  /** The agent was killed, so its session ended. */
+  /** The agent was killed, which ended its session. */
   | 'gone'
   /** The socket was lost after the opening was acknowledged, and the stream was not resumed. */
   | 'lost';

@@ -1,12 +1,12 @@
 import type { AttemptFailure, ResultOf } from './attempt-request.ts';
 import type { ResponseBody } from './response-body.ts';
 
-/** An answer that has this many bytes and no end is treated as a stream. */
+/** An answer with this many bytes and no end so far is handled as a stream. */
 const LARGE_BYTES = 64 * 1024;
 
 /**
- * The caller that waits for an attempt's result. It is told once. What follows is the rest of the answer, or the reason
- * why there is none.
+ * Delivers an attempt's result to the caller that waits for it, exactly once. Afterwards only the rest of the answer
+ * follows, or the reason why it is missing.
  */
 export class AttemptResultListener {
   #listener: ((result: ResultOf<'whole' | 'stream' | 'failure'>) => void) | undefined;
@@ -15,8 +15,9 @@ export class AttemptResultListener {
   #onHead: ((answer: ResultOf<'stream'>) => boolean) | undefined;
   #reported = false;
   /**
-   * The attempt came as a call, which cannot see the caller disconnect. It is cancelled at this time unless a caller
-   * attends to it.
+   * Set if the attempt came as a call, during which a disconnect of the caller is not visible. The attempt is cancelled
+   * at
+   * this time unless a caller attends to it.
    */
   #attendBy: number | undefined;
 
@@ -24,15 +25,15 @@ export class AttemptResultListener {
     return this.#reported;
   }
 
-  /** `listener` receives the result. The caller's disconnect is noticed. */
+  /** `listener` receives the result. From now on a disconnect of the caller is noticed. */
   attend(listener: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
     this.#attendBy = undefined;
     this.#listener = listener;
   }
 
   /**
-   * `listener` receives a complete answer or a failure. `large` is called as soon as the answer turns out not to be small.
-   * `onHead` is called with an answer whose first data has arrived, until it returns true.
+   * `listener` receives a complete answer or a failure. `large` is called once the answer has more than LARGE_BYTES.
+   * `onHead` is called with an answer that has first data, until it returns true.
    */
   inform(
     listener: (result: ResultOf<'whole' | 'failure'>) => void,
@@ -44,7 +45,7 @@ export class AttemptResultListener {
     this.#onHead = onHead;
   }
 
-  /** Holds the result for a caller that attends before this time. */
+  /** Holds the result until this time for a caller that attends to it. */
   hold(attendBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
@@ -52,12 +53,12 @@ export class AttemptResultListener {
     this.#attendBy = attendBy;
   }
 
-  /** No reader attended in time. */
+  /** True if no reader attended in time. */
   isGone(now: number): boolean {
     return this.#attendBy !== undefined && now >= this.#attendBy;
   }
 
-  /** The head has arrived, and `buffered` bytes of the answer. */
+  /** The answer's head and `buffered` bytes of its body have arrived. */
   answered(answer: () => ResultOf<'stream'>, body: ResponseBody, buffered: number): void {
     if (this.#reported) return;
     if (this.#listener !== undefined) {

@@ -9,7 +9,7 @@ export class ByteBudget {
     this.#maxBytes = maxBytes;
   }
 
-  /** `maxBytes`: the total at which this share is refused. */
+  /** Creates a share. `maxBytes`: the total at which this share is refused. */
   share(maxBytes = this.#maxBytes): BudgetShare {
     return new BudgetShare(this, maxBytes);
   }
@@ -30,7 +30,7 @@ export class ByteBudget {
   }
 }
 
-/** The part of a budget that one body or stream uses. */
+/** The part of a budget that one body or one stream uses. */
 export class BudgetShare {
   readonly #budget: ByteBudget;
   readonly #maxBytes: number;
@@ -42,7 +42,7 @@ export class BudgetShare {
     this.#maxBytes = maxBytes;
   }
 
-  /** Raises the share to `bytes`; false if there is no room. */
+  /** Raises the share to `bytes`. Returns false if the budget has no room. */
   grow(bytes: number): boolean {
     if (!(bytes > this.#held) || this.#released) return true;
     if (!this.#budget.take(bytes - this.#held, this.#maxBytes)) return false;
@@ -50,7 +50,7 @@ export class BudgetShare {
     return true;
   }
 
-  /** Like `grow`, for a request that cannot do without. @throws ApiError 503 */
+  /** Like `grow`, for a request that cannot continue without the memory. @throws ApiError 503 */
   claim(bytes: number): void {
     if (!this.grow(bytes)) throw tooMany();
   }
@@ -63,7 +63,7 @@ export class BudgetShare {
     if (!this.#budget.hasRoom(bytes - this.#held, this.#maxBytes)) throw tooMany();
   }
 
-  /** Releases the share for good. Bytes that arrive later are not counted. */
+  /** Releases the share permanently. Bytes that arrive later are not counted. */
   release(): void {
     this.#budget.giveBack(this.#held);
     this.#held = 0;

@@ -2,8 +2,9 @@ const LF = 10;
 const CR = 13;
 
 /**
- * Counts blank lines in a piece of an event stream; each ends an event. A blank line that is cut between two pieces is
- * not counted.
+ * Counts the blank lines in a piece of an event stream, each of which ends an event. A blank line that is cut between
+ * two
+ * pieces is not counted.
  */
 export function countSseEvents(bytes: Uint8Array): number {
   let events = 0;

@@ -1,8 +1,10 @@
 /**
- * The periodic ticks that check deadlines. After a pause (a starved or suspended machine) a process reaches its timers
- * before its sockets, and what it waited for may lie in its own buffers, so a late tick judges no stream. Two late
- * ticks in a row do judge: a process that is always late must judge at some point. (Local health of Lifeguard,
- * arXiv:1707.00788.)
+ * Decides whether a periodic tick may enforce deadlines. After a pause (a starved or suspended machine) a process runs
+ * its
+ * timers before it reads its sockets, and the awaited data may already be in its buffers. So one late tick enforces no
+ * deadline. A second late tick in a row does, because a process that is always late must enforce them at some point.
+ * (Local
+ * health of Lifeguard, arXiv:1707.00788.)
  */
 export class DeadlineTicker {
   readonly #lateMs: number;
@@ -14,7 +16,7 @@ export class DeadlineTicker {
     this.#lateMs = 2 * everyMs;
   }
 
-  /** A tick at `now`. Returns false if deadlines must wait for the next tick. */
+  /** Called for each tick. Returns false if deadlines must wait for the next tick. */
   judges(now: number): boolean {
     const late = this.#lastAt !== undefined && now - this.#lastAt > this.#lateMs;
     this.#lastAt = now;
@@ -22,7 +24,7 @@ export class DeadlineTicker {
     return !this.#excused;
   }
 
-  /** The ticks pause. */
+  /** The ticks pause, so the time until the next one does not count as late. */
   rest(): void {
     this.#lastAt = undefined;
     this.#excused = false;

@@ -8,30 +8,32 @@ import { type ParsedRequest, parseBody } from './parsed-request.ts';
 const FIRST_BYTE_MS = 900_000;
 const STALL_MS = 120_000;
 
-/** What all attempts at one request have in common. */
+/** The values that all attempts of one request share. */
 export interface DispatchContext {
   /**
-   * Names the request's streams between the caller and agents. Whoever knows it can claim an answer, so it is random
-   * and ours, never the client's request id: two clients may send the same.
+   * Names the request's streams between the caller and agents. Anyone who knows the name can claim an answer, so it is
+   * a
+   * random name of ours and never the client's request id, which two clients may share.
    */
   name: string;
   endpoint: Endpoint;
   parsed: ParsedRequest;
   headers: HeaderList;
   receipt: string;
-  /** The model's time-outs, if it has any. */
+  /** The model's time-outs in milliseconds, if it has any. */
   timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
 }
 
-/** The context with another body, in the JSON form of its endpoint. */
+/** Returns the context with another body, in the JSON form of its endpoint. */
 export function withBody(context: DispatchContext, bytes: Uint8Array): DispatchContext {
   const known = parseBody(bytes, 'application/json', context.endpoint);
   return { ...context, parsed: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
 }
 
 /**
- * `model`: what the node is asked for, if that differs from the body. `budget`: limit of reasoning tokens, if the
- * engine can be told.
+ * Fields of the OPEN frame that depend on the node. `model`: the name that the node uses, if it differs from the
+ * body's.
+ * `budget`: limit of reasoning tokens, if the engine accepts one.
  */
 export function openFrameFields(
   context: DispatchContext,
@@ -59,7 +61,10 @@ export function openFrameFields(
   };
 }
 
-/** The body is sent unchanged; the agent replaces the model's name. */
+/**
+ * Edits that the agent applies to the body: the gateway sends the body unchanged, and the agent replaces the model's
+ * name.
+ */
 function editsFor(
   { model, modelAt, budgetAt, edits }: ParsedRequest,
   served: string,

@@ -19,10 +19,10 @@ import { AttemptError } from './attempt-error.ts';
 import type { AttemptFailure } from './attempt-request.ts';
 import type { ResponseStream, StartedResponse } from './started-response.ts';
 
-/** Extended by hosts whose choice includes more: the model, the policy. */
+/** A node to try. Hosts add the other parts of their choice: the model, the policy. */
 export interface DispatchTarget<N = Asked> {
   node: N;
-  /** Another node could be asked instead. */
+  /** True if another node could be asked instead. */
   others: boolean;
 }
 
@@ -30,41 +30,45 @@ interface Asked {
   readonly session: string;
 }
 
-/** How to try a node once. */
+/** The parameters of one attempt at a node. */
 export interface AttemptPlan {
-  /** Starts at 1; identifies the attempt to its node. */
+  /** Number of the attempt, starting at 1. Identifies the attempt to its node. */
   number: number;
-  /** Time limit for the acknowledgment of its opening. */
+  /** Time limit in milliseconds for the node to acknowledge the opening. */
   acceptMs: number;
-  /** Another node can take the request, even after the engine received all of it. */
+  /** True if another node can take the request even after this engine has received all of it. */
   movable: boolean;
-  /** It hung at the previous node. */
+  /** True if the previous node's engine hung on this request. */
   moved: boolean;
 }
 
-/** What `dispatch` needs for one request: the nodes of its route, and callbacks for what happens there. */
+/** The environment of `dispatch` for one request: the nodes of its route, and callbacks for each event. */
 export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream> {
-  /** The node for the next attempt, not one of `tried`. Returns a promise if the request has to wait for a place. */
+  /**
+   * Returns the node for the next attempt, not one of `tried`; a promise if the request has to wait for a free node.
+   */
   choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
   /** Resolves with an answer that may be sent to the client. @throws AttemptError if the node gave none */
   attempt(choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>>;
-  /** The attempt failed on its way. */
+  /** Called when the attempt failed on the way to its engine. */
   onFailure(choice: C, code: AttemptFailure): void;
-  /** The node is done with this request. Called once per attempt; for the answer that was sent, at its end. */
+  /**
+   * Called once per attempt, when its node has finished with this request. For the answer that was sent: at its end.
+   */
   onEnd(choice: C, ending: RequestOutcome): void;
-  /** Number of the first attempt if others were made before; default 1. */
+  /** Number of the first attempt, if attempts were made before; default 1. */
   readonly first?: number;
-  /** Retries after the first attempt. Refusals by a node do not count. */
+  /** Maximum number of retries after the first attempt. Refusals by a node do not count. */
   readonly retriesMax: number;
   /** Takes one retry from the retry budget of all requests; false if the budget is used up. */
   mayRetry(): boolean;
-  /** Another attempt can have the whole body. */
+  /** True if another attempt can send the whole body. */
   repeatable(): boolean;
-  /** The client left: no further node is asked. */
+  /** True if the client has left. Then no further node is asked. */
   left(): boolean;
-  /** Calls when the client leaves. Some runtimes then stop everything that the request was doing, at any point. */
+  /** Registers a callback for when the client leaves. Some runtimes then stop all work of the request at any point. */
   whenLeft(call: () => void): void;
-  /** The client's error, after the last `failure`, or without one if there was no node from the start. */
+  /** The error for the client after the last `failure`; without `failure` if there was no node from the start. */
   refusal(failure: AttemptError | undefined): ApiError;
 }
 
@@ -100,7 +104,7 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
         return new UpstreamResponse(begun, running, number);
       running.end(requestOutcome(begun.answer.status));
       await begun.answer.cancel();
-      again = false; // The budget was charged already.
+      again = false; // The retry budget was charged already.
       retries++;
     } catch (error) {
       if (!(error instanceof AttemptError)) {
@@ -123,7 +127,7 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
   throw failure !== undefined && wouldRepeatWork(failure.code, worked) ? refusal.withoutClientRetry() : refusal;
 }
 
-/** One attempt, until its node is done with the request. */
+/** One attempt, until its node has finished with the request. */
 class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
   readonly choice: C;
   readonly #host: DispatchHost<C, A>;
@@ -142,7 +146,9 @@ class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
 }
 
 /**
- * An answer that may be sent: its head is the engine's, `chunks` were read already. The owner must read or cancel it.
+ * An answer that may be sent to the client. The head is the engine's, and `chunks` were read already. The owner must
+ * read
+ * or cancel it.
  */
 export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream> implements StartedResponse<A> {
   readonly answer: A;
@@ -162,7 +168,7 @@ export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream
     if (complete) running.end(requestOutcome(answer.status));
   }
 
-  /** The data after `chunks`; undefined at the complete end. @throws AttemptError if the rest is lost */
+  /** Returns the data after `chunks`; undefined at the complete end. @throws AttemptError if the rest is lost */
   async read(): Promise<Uint8Array | undefined> {
     if (this.complete) return undefined;
     try {
@@ -175,7 +181,7 @@ export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream
     }
   }
 
-  /** Like `read` to the complete end, for an owner that lets `pass` transfer the rest. @throws what `pass` throws */
+  /** Lets `pass` transfer the rest of the answer to the client. @throws the error that `pass` throws */
   async through(pass: (answer: A) => Promise<void>): Promise<void> {
     try {
       await pass(this.answer);
@@ -186,7 +192,7 @@ export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream
     }
   }
 
-  /** The reader stops. */
+  /** The reader stops reading. */
   cancel(): Promise<void> | void {
     this.#attempt.end('left');
     return this.answer.cancel();

@@ -1,7 +1,8 @@
 /**
- * Watches one node for a hung engine and reacts: requests that wait for their first byte there move to other nodes, and
- * until the engine answers again one request at a time probes it. `shared/routing/hang/hang-detector.ts` decides which
- * evidence is enough.
+ * Watches one node for a hung engine. If the engine hangs, requests that wait for their first byte move to other nodes,
+ * and
+ * until the engine answers again only one request at a time probes it. `shared/routing/hang/hang-detector.ts` decides
+ * whether the evidence is enough.
  *
  *     trusted → (hangs) → avoided → (until) → probed → (a first byte) trusted
  *                                        └→ (none in time) avoided, longer
@@ -14,26 +15,26 @@ import { afterFailedProbe, type HangSuspicion, newSuspicion } from '../routing/h
 import type { AttemptFailure, AttemptRequest } from './attempt-request.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
-/** Peers are asked for their evidence only after a silence that is long for most requests. */
+/** Peers are asked for their evidence only after a silence of this length, which is long for most requests. */
 const COMPARE_AFTER_MS = 10_000;
 /**
- * Then they are asked at this interval, or ten times within the silence: a prefill of ten minutes is no reason to ask
- * 300 times.
+ * Afterwards peers are asked at this interval, or ten times during the silence if that is less often, so that a prefill
+ * of ten minutes does not cause 300 questions.
  */
 const COMPARE_EVERY_MS = 2_000;
 const COMPARE_SHARE = 0.1;
 
-/** A stream that received a byte within this time is left alone. */
+/** A stream that received a byte within this time is not moved. */
 const RECENT_BYTE_MS = 10_000;
 
-/** Reason for refusing an attempt. */
+/** Message of an attempt that is refused because its engine is being probed. */
 export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
 
 interface HangWatchHost {
   now(): number;
-  /** Requests the evidence of the node's peers; pass it to `judge`. */
+  /** Requests the evidence of other nodes, which the host passes to `judge`. */
   compare(): void;
-  /** The suspicion changed; undefined: the engine answers again. */
+  /** The suspicion changed; undefined if the engine answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
@@ -43,11 +44,11 @@ export class HangWatch {
   #suspicion: HangSuspicion | undefined;
   #probe: OutboundAttempt | undefined;
   #compareAt = 0;
-  /** Answer bytes: of finished attempts, and the total at the last tick. */
+  /** Answer bytes: `#overBytes` of finished attempts, `#bytes` of all attempts at the last tick. */
   #overBytes = 0;
   #bytes = 0;
 
-  /** `suspicion`: carried over from the previous watch. */
+  /** `suspicion`: the suspicion of the previous watch, if any. */
   constructor(host: HangWatchHost, suspicion?: HangSuspicion) {
     this.#host = host;
     this.#suspicion = suspicion;
@@ -57,13 +58,13 @@ export class HangWatch {
     return this.#suspicion;
   }
 
-  /** True if an attempt may start here. An attempt that no other node can serve always may. */
+  /** True if an attempt may start at this node. An attempt that no other node can serve is always admitted. */
   admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
     if (this.#suspicion === undefined || movable !== true) return true;
     return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());
   }
 
-  /** An attempt starts. */
+  /** An attempt starts at this node. */
   opened(upstream: OutboundAttempt): void {
     if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
   }
@@ -74,7 +75,7 @@ export class HangWatch {
     this.#engineProgressed();
   }
 
-  /** The engine sent a byte. */
+  /** The engine sent bytes, so it does not hang. */
   #engineProgressed(): void {
     if (this.#suspicion === undefined) return;
     this.#probe = undefined;
@@ -100,7 +101,7 @@ export class HangWatch {
     }
     this.#log.tick(now, connected);
     if (bytes > this.#bytes) {
-      this.#log.works(); // The engine works on older streams; new ones may wait for a place in its batch.
+      this.#log.works(); // The engine works on older streams, and new ones may wait for a place in its batch.
       this.#engineProgressed();
     }
     this.#bytes = bytes;
@@ -120,7 +121,9 @@ export class HangWatch {
     move(probe, now);
   }
 
-  /** Judges the node by the evidence of its peers. `upstreams`: the open attempts at the node. */
+  /**
+   * Decides with the evidence of other nodes whether this engine hangs. `upstreams`: the open attempts at this node.
+   */
   judge(peers: readonly PeerEvidence[], upstreams: Iterable<OutboundAttempt>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
@@ -133,20 +136,21 @@ export class HangWatch {
     this.#host.onSuspicion(suspicion);
   }
 
-  /** This node's evidence for the judgment of another node. */
+  /** This node's evidence, for deciding about another node. */
   asPeer(): PeerEvidence {
     return this.#log.asPeer(this.#host.now(), this.#suspicion !== undefined);
   }
 }
 
-/** A pause that lasts longer than `pauseMs` began before the clock was set back. */
+/** True if the pause is over. A pause that seems to last longer than `pauseMs` began before the clock was set back. */
 function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
   return now >= until || until - now > pauseMs;
 }
 
 /**
- * Ends an attempt that another node can take or continue. The engine is told to stop before the next node is asked. A
- * stream that cannot be continued stays open; its own time-out ends it.
+ * Ends an attempt that another node can take or continue. The engine is cancelled before the next node is asked. A
+ * stream
+ * that cannot be continued stays open until its own time-out.
  */
 function move(upstream: OutboundAttempt, now: number): void {
   const { movable, continues } = upstream.request;
@@ -155,7 +159,7 @@ function move(upstream: OutboundAttempt, now: number): void {
   if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
 }
 
-/** True if the result says something about the model's engine. An error may come from a server in front of it. */
+/** True if the answer comes from the model's engine. An error may come from a server in front of it. */
 function tells({ request, status }: OutboundAttempt): boolean {
   return status > 0 && status < 400 && runsModel(request.endpoint);
 }

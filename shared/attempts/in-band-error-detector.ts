@@ -1,4 +1,4 @@
-/** Messages inside an answer that has started: why it broke off, or that data is still to come. */
+/** Messages inside an answer that has started: an error that ended it, or a ping while more data is awaited. */
 
 import { type ApiError, errorBody, inBandError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
@@ -9,7 +9,7 @@ const NOTE = buildFrame(FRAME.note);
 
 export class InBandErrorDetector {
   readonly #endpoint: Endpoint;
-  /** Position in a sealed answer: messages can only be inserted between two of its frames. */
+  /** Position in a sealed answer, where messages can be inserted only between two frames. */
   readonly #cursor: FrameCursor | undefined;
 
   constructor(endpoint: Endpoint, sealed: boolean) {
@@ -17,22 +17,25 @@ export class InBandErrorDetector {
     if (sealed) this.#cursor = new FrameCursor();
   }
 
-  /** Sent while a client waits. */
+  /** The bytes that keep a waiting client's connection alive. */
   get ping(): Uint8Array {
     return this.#cursor === undefined ? this.#endpoint.ping : NOTE;
   }
 
-  /** The endpoint's clients skip comments other than a ping. */
+  /** True if the endpoint's clients skip comments in the event stream other than pings. */
   get takesComments(): boolean {
     return this.#cursor === undefined && this.#endpoint.inBandError !== 'anthropic';
   }
 
-  /** Bytes of the answer that are sent to the client. */
+  /** Records bytes of the answer that are sent to the client. */
   pass(bytes: Uint8Array): void {
     this.#cursor?.pass(bytes);
   }
 
-  /** Undefined inside a frame of a sealed answer; the client notices that the end is missing. */
+  /**
+   * The error as bytes of the answer. Undefined inside a frame of a sealed answer, because the client notices the
+   * missing end.
+   */
   error(error: ApiError): Uint8Array | undefined {
     if (this.#cursor === undefined) return inBandError(this.#endpoint, error);
     return this.#cursor.atBoundary ? buildFrame(FRAME.note, utf8Bytes(errorBody(error))) : undefined;

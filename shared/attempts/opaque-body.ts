@@ -1,18 +1,19 @@
 import { ApiError } from '../openai/api-errors.ts';
 
 interface ChunkReader {
-  /** The next bytes, undefined at the end. @throws ApiError if the body breaks off */
+  /** Returns the next bytes; undefined at the end. @throws ApiError if the body breaks off */
   read(): Promise<Uint8Array | undefined>;
-  /** Discards the rest, and with it the client's connection. */
+  /** Discards the rest of the body, and with it the client's connection. */
   cancel(): Promise<void>;
 }
 
-/** How much of a streaming body may be read before an attempt can no longer be retried. */
+/** Bytes of a streaming body that are kept for a retry. After more bytes the attempt cannot be retried. */
 const PREFIX_MAX_BYTES = 1024 * 1024;
 
 /**
- * A body that streams through. Up to 1 MiB of what was read is remembered, so that an attempt that fails early can be
- * retried. Beyond that the body belongs to the node that reads it.
+ * A body that is sent on as it arrives, without being parsed. The first 1 MiB is kept, so that an attempt that fails
+ * early
+ * can be retried. After that only the current attempt can have the body.
  */
 export class OpaqueBody {
   readonly #reader: ChunkReader;
@@ -27,23 +28,23 @@ export class OpaqueBody {
     this.#reader = reader;
   }
 
-  /** Another attempt can have the whole body. */
+  /** True if another attempt can send the whole body. */
   get replayable(): boolean {
     return this.#prefix !== undefined && this.#failure === undefined;
   }
 
-  /** Why the client sent no more of it. */
+  /** The reason why the client sent only a part of the body. */
   get failure(): ApiError | undefined {
     return this.#failure;
   }
 
-  /** The answer is being sent. A connection that was discarded before could not carry it. */
+  /** The answer is being sent to the client, so the client's connection must not be discarded any more. */
   release(): void {
     this.#released = true;
     if (this.#failure !== undefined) this.#reader.cancel().catch(() => {});
   }
 
-  /** The body from its start, for one attempt. The stream of the previous attempt must not be used any more. */
+  /** Returns the body from its start, for one attempt. The stream of the previous attempt must not be used any more. */
   open(): ReadableStream<Uint8Array> {
     let at = 0;
     return new ReadableStream<Uint8Array>(
@@ -59,7 +60,7 @@ export class OpaqueBody {
     );
   }
 
-  /** Takes over a read that an abandoned attempt left behind, so its bytes are not lost. */
+  /** Reads the next bytes. Takes over a read that an abandoned attempt left pending, so that its bytes are not lost. */
   async #next(): Promise<Uint8Array | undefined> {
     if (this.#ended) return undefined;
     this.#reading ??= this.#read();

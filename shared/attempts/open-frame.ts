@@ -3,18 +3,18 @@ import type { AttemptRequest } from './attempt-request.ts';
 
 const encoder = new TextEncoder();
 
-/** What differs between the openings of one attempt. */
+/** The values that differ between the openings of one attempt. */
 interface Opening {
   stream: number;
-  /** Claim only: it was accepted before. */
+  /** True if the attempt was accepted before and is only claimed. */
   resume: boolean;
-  /** Number of answer bytes that are here. */
+  /** Number of answer bytes that this side already has. */
   from: number;
-  /** Length of the request's body; undefined: it streams without a length. */
+  /** Length of the request's body; undefined if a stream has no declared length. */
   bodyLength: number | undefined;
 }
 
-/** The frame that opens an attempt, or claims the rest of its answer. */
+/** Builds the frame that opens an attempt or claims the rest of its answer. */
 export function buildOpenFrame(request: AttemptRequest, { stream, resume, from, bodyLength }: Opening): OpenFrame {
   return {
     type: 'open',

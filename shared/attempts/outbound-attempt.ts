@@ -13,16 +13,17 @@ import { buildOpenFrame } from './open-frame.ts';
 import { RequestUpload } from './request-upload.ts';
 import { ResponseBody } from './response-body.ts';
 
-/** What an upstream needs from its owner. */
+/** Services that an attempt needs from its owner. */
 export interface OutboundAttemptHost {
   /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** The same for deadlines, from `WaitClock`. */
+  /** Milliseconds for deadlines, from `WaitClock`. */
   patientNow(): number;
-  /** Time limit for the node's acknowledgment of an opening; longer if the request itself allows more. */
+  /** Time limit for the node to acknowledge an opening; longer if the request itself allows more. */
   readonly accepts: AdaptiveTimeout;
   /**
-   * The attempt ended for the Worker; the agent's report may still arrive. Without `failure` the whole answer was
+   * The attempt ended for the Worker, although the agent's report may still arrive. Without `failure` the whole answer
+   * was
    * passed on.
    */
   onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void;
@@ -30,19 +31,20 @@ export interface OutboundAttemptHost {
   onFirstByte(upstream: OutboundAttempt): void;
   /** The node's last report about its engine, if the owner receives it. */
   load?(): NodeLoad | undefined;
-  /** Returns a new stream number for it. */
+  /** Returns a new stream number for the attempt. */
   renumber(upstream: OutboundAttempt): number;
 }
 
 /**
- * One attempt at one request on the calling side (a gateway's object or an agent's ingress): opens the stream, sends
- * the body, passes the answer on. It survives the loss of its socket (both directions continue at their offsets on the
- * next one) but not the loss of its object: then the Worker claims the stream from a new one.
+ * One attempt of a request on the calling side (a gateway's object or an agent's ingress): opens the stream, sends the
+ * body and passes the answer on. It survives the loss of its socket, because both directions continue at their offsets
+ * on
+ * the next socket. It does not survive the loss of its object: then the Worker claims the stream from a new object.
  *
  *     opening → accepted → answering → over
  */
 export class OutboundAttempt {
-  /** Changes after it was parked, so that late data under the old number is not taken for new data. */
+  /** Changes when the attempt was parked, so that late data under the old number is not mistaken for new data. */
   stream: number;
   readonly request: AttemptRequest;
   readonly openedAt: number;
@@ -54,28 +56,29 @@ export class OutboundAttempt {
   readonly #listener = new AttemptResultListener();
   #link: Link | undefined;
   /**
-   * Openings sent: one per socket. The first carries the body; later ones wait until the agent says how much of it it
-   * has.
+   * Number of OPEN frames sent, one per socket. The first is followed by the body; after later ones the body waits
+   * until the
+   * agent reports how many of its bytes it has.
    */
   #openings = 0;
   readonly #deadlines: Deadlines;
-  /** When the first opening was sent. */
+  /** When the first OPEN frame was sent. */
   #sentAt = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #finished = false;
   #failure: AttemptFailure | undefined;
-  /** The agent reported the reason for a break. What arrived before it is still passed on. */
+  /** The reason for a break that the agent reported. Data that arrived before it is still passed on. */
   #failing: AttemptFailure | undefined;
   #parked = false;
-  /** Parts of it were requested more than once, so its report may arrive twice. */
+  /** True if parts of the attempt were requested more than once, so its report may arrive twice. */
   repeated: boolean;
-  /** Its share of the node's GPU time, if the owner counts it. */
+  /** The request's share of the node's GPU time, if the owner counts it. */
   gpuShare: { at(now: number): number; end(now: number): void } | undefined;
-  /** Events seen, for an estimate if no report arrives. */
+  /** Number of events received, for an estimate if no report arrives. */
   events = 0;
   answerBytes = 0;
-  /** Milliseconds from the opening to the first data; 0 before it. */
+  /** Milliseconds from the opening to the first data; 0 before the first data. */
   firstMs = 0;
 
   constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: OutboundAttemptHost) {
@@ -98,52 +101,58 @@ export class OutboundAttempt {
     return this.#finished;
   }
 
-  /** Why it ended early. Undefined: it is open, or its whole answer was passed on. */
+  /** The reason for an early end. Undefined: the attempt is open, or its whole answer was passed on. */
   get failure(): AttemptFailure | undefined {
     return this.#failure;
   }
 
-  /** Received bytes of the answer, including those that an earlier reader had. */
+  /** Number of answer bytes received, including those that an earlier reader took. */
   get answerLength(): number {
     return this.#incoming.received;
   }
 
-  /** The engine's status; 0 before its head. */
+  /** The engine's status; 0 before the response head. */
   get status(): number {
     return this.#head?.status ?? 0;
   }
 
-  /** A byte of the answer's body arrived, here or before. */
+  /** True if a byte of the answer's body has arrived, here or at an earlier reader. */
   get begun(): boolean {
     return this.#incoming.received > 0;
   }
 
-  /** The engine has the whole request and has not begun to answer, and we would notice if it did. */
+  /**
+   * True if the engine has the whole request and has not begun to answer, and the node is connected, so that its first
+   * byte
+   * would arrive here.
+   */
   get awaitsFirstByte(): boolean {
     return this.#owes && !this.begun && !this.#finished;
   }
 
-  /** How long the agent has been silent although it owes something; 0 if it owes nothing. */
+  /** Milliseconds that the agent has been silent although it owes data; 0 if it owes none. */
   silentMs(now: number): number {
     return this.#owes && !this.#finished ? this.#deadlines.silentMs(now) : 0;
   }
 
-  /** Length of the request's body, as far as known. */
+  /** Length of the request's body, as far as it is known. */
   get bodyBytes(): number {
     return this.#upload.length ?? 0;
   }
 
-  /** The whole answer is here. */
+  /** True if the whole answer has arrived. */
   get complete(): boolean {
     return this.#incoming.complete;
   }
 
-  /** The result was told. What arrives now is the rest of the answer, or the reason for its absence. */
+  /**
+   * True if the caller has the result. Data that arrives now is the rest of the answer, or the reason for its absence.
+   */
   get told(): boolean {
     return this.#listener.told;
   }
 
-  /** An opening was sent. */
+  /** True if an OPEN frame was sent. */
   get opened(): boolean {
     return this.#openings > 0;
   }
@@ -152,28 +161,28 @@ export class OutboundAttempt {
     return this.#acceptedAt !== undefined;
   }
 
-  /** `tell` receives the result. The caller's disconnect is noticed. */
+  /** `tell` receives the result. From now on a disconnect of the caller is noticed. */
   attend(tell: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
     this.#listener.attend(tell);
     this.#reportResult();
   }
 
-  /** See `AttemptResultListener.inform`. No reader has to attend yet. */
+  /** See `AttemptResultListener.inform`. A reader need not attend yet. */
   inform(...listener: Parameters<AttemptResultListener['inform']>): void {
     this.#listener.inform(...listener);
   }
 
-  /** Holds the result for a caller that attends before this time; otherwise it is cancelled. */
+  /** Holds the result for a caller that attends before this time. If none does, the attempt is cancelled. */
   hold(attendBy: number): void {
     this.#listener.hold(attendBy);
   }
 
-  /** The agent owes nothing more: the rest waits for its reader. */
+  /** True if the agent owes no more data; the rest waits for its reader. */
   get #settled(): boolean {
     return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
   }
 
-  /** A socket is available: opens the attempt on it, or continues where the last one broke. */
+  /** A socket is available: opens the attempt on it, or continues after the point where the last socket broke. */
   connect(link: Link): void {
     if (this.#settled) return;
     if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
@@ -194,13 +203,16 @@ export class OutboundAttempt {
     return this.#openings === 1 && !this.request.resume;
   }
 
-  /** The socket was lost. The agent keeps the stream for a while, and until then this side waits for another socket. */
+  /**
+   * The socket was lost. The agent keeps the stream for `resumeMs`, during which this side waits for another socket.
+   */
   disconnect(resumeMs = RESUME_WINDOW_MS): void {
-    // The socket of a silent peer may survive, and later streams share the rest of its credit.
+    // The socket of a silent peer may survive, and later streams share its remaining credit.
     this.#link?.consumed(this.#incoming.disown());
     this.#shrink();
     this.#link = undefined;
-    // If the agent broke the protocol in the message that brought the answer's end, that message has no end of its own.
+    // If the agent violates the protocol in the message with the answer's end, `onMessageEnd` is not called for that
+    // message.
     if (this.#incoming.complete) this.#reportResult();
     if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
@@ -208,7 +220,7 @@ export class OutboundAttempt {
   onFrame(frame: Frame): void {
     if (this.#finished || this.#failing !== undefined) return;
     this.#deadlines.heard(this.#host.patientNow());
-    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // It will come again, after the data.
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // The agent will send END or RESET again, after the data.
     switch (frame.type) {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);
@@ -223,7 +235,7 @@ export class OutboundAttempt {
         this.answer.end();
         return;
       case 'reset':
-        if (this.#settled) return; // The agent forgot an answer that is complete here.
+        if (this.#settled) return; // The agent has forgotten an answer that is complete here.
         return this.breakOff(frame.code, frame.message);
       default:
         return;
@@ -247,7 +259,7 @@ export class OutboundAttempt {
     if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
   }
 
-  /** Answering, but the reader has not pulled for a while. */
+  /** True if the answer has started but its reader has not pulled for a while. */
   stalled(now: number): boolean {
     if (this.#finished || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
@@ -255,8 +267,9 @@ export class OutboundAttempt {
   }
 
   /**
-   * Returns the socket credit that a stalled reader holds. The agent keeps those bytes and sends them again when they
-   * are wanted.
+   * Returns the socket credit that a stalled reader holds. The agent keeps the discarded bytes and sends them again
+   * when the
+   * reader continues.
    */
   park(): void {
     this.#parked = true;
@@ -273,7 +286,7 @@ export class OutboundAttempt {
   #unpark(): void {
     if (!this.#parked) return;
     this.#parked = false;
-    this.#link?.detach(this.stream); // The rest of the request continues under the new number, too.
+    this.#link?.detach(this.stream); // The rest of the request is also sent under the new stream number.
     this.stream = this.#host.renumber(this);
     if (this.#link !== undefined) this.connect(this.#link);
   }
@@ -294,13 +307,13 @@ export class OutboundAttempt {
 
   #onPulled(bytes: number): void {
     this.#deadlines.pulled(this.#host.patientNow());
-    const own = this.#incoming.consume(bytes); // Even without a socket: the next one's credit counts from it.
+    const own = this.#incoming.consume(bytes); // Counted even without a socket, because the next socket's credit starts from this count.
     this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
 
-  /** End of a message: the head may be told, with the whole answer if it came in the same message. */
+  /** The end of a message: reports the head, with the whole answer if it came in the same message. */
   onMessageEnd(): void {
     this.#reportResult();
   }
@@ -319,7 +332,9 @@ export class OutboundAttempt {
   }
 
   /**
-   * Call periodically with the host's `patientNow`. Gives up what was not acknowledged, resumed or attended to in time.
+   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged, resumed or attended to
+   * in
+   * time.
    */
   tick(now: number): void {
     if (this.#finished) return;
@@ -337,21 +352,21 @@ export class OutboundAttempt {
     }
   }
 
-  /** The agent has the whole request, is connected, and has more to send. */
+  /** True if the agent is connected, has the whole request, and has more to send. */
   get #owes(): boolean {
     return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
   }
 
-  /** The agent has been silent for longer than the engine's time-out. */
+  /** True if the agent has been silent for longer than the engine's time-out. */
   #isOverdue(now: number): boolean {
     if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.heard(now);
     return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 
-  /** The node will send nothing more. The reader gets what arrived before it learns that. */
+  /** The node will send no more data. The reader gets the data that arrived before it gets the failure. */
   breakOff(code: AttemptFailure, message: string): void {
     if (this.#finished || this.#failing !== undefined) return;
-    if (this.request.resume) this.#reportResult(); // There is a reader already, and the rest belongs to it.
+    if (this.request.resume) this.#reportResult(); // A claim has a reader already, and the rest belongs to that reader.
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();
@@ -364,14 +379,14 @@ export class OutboundAttempt {
     this.#finish(code);
   }
 
-  /** The client, or the Worker for it, does not want the answer any more. */
+  /** The client, or the Worker for it, no longer wants the answer. */
   cancel(): void {
     if (this.#finished) return;
     this.fail('cancelled', 'the client left');
   }
 
   #finish(failure: AttemptFailure | undefined): void {
-    if (this.#finished) return; // It failed before that was read.
+    if (this.#finished) return; // The attempt failed before this data was read.
     this.#finished = true;
     this.#failure = failure;
     this.#link?.detach(this.stream);

@@ -12,34 +12,34 @@ export type ParsedBody =
   | { kind: 'kept'; bytes: Uint8Array }
   | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
 
-/** Position of a model's name in a body. */
+/** Position of the model's name in a body. */
 type ModelAt = Pick<ByteSpan, 'start' | 'end'>;
 
-/** The fields of a body that the pipeline needs. */
+/** The fields of a body that the request pipeline reads. */
 export interface RequestFields {
   model: string;
   streaming: boolean;
-  /** Edits that make a streaming engine report its usage. */
+  /** Edits of the body that make a streaming engine report its usage. */
   edits: Edit[];
   /** String values of the body's `metadata`. */
   metadata: Readonly<Record<string, string>>;
-  /** Where the body names the model; absent if the name cannot be replaced. */
+  /** Position of the model's name in the body; absent if the name cannot be replaced. */
   modelAt?: ModelAt;
-  /** Where the body may limit reasoning tokens. */
+  /** Position in the body for a limit of reasoning tokens. */
   budgetAt?: BudgetPosition;
-  /** Identifies the conversation: `prompt_cache_key`, or else `user`. */
+  /** Identifies the conversation: `prompt_cache_key`, otherwise `user`. */
   affinity?: string | undefined;
   /** Sampling parameters, if the body sets any. */
   sampling?: Sampling;
-  /** A header names the model; the body was not read. */
+  /** True if the model comes from a header and the body was not read. */
   unseen: boolean;
-  /** The body cannot be read: it is sealed to these nodes. */
+  /** The nodes that can decrypt the body, if it is sealed. */
   sealed?: SealRecipients;
 }
 
 /** The recipients of a sealed request. */
 export interface SealRecipients {
-  /** Headers that every recipient needs. */
+  /** Headers that every recipient needs to decrypt the request. */
   headers: HeaderList;
   /** The encrypted content key for each recipient, by the id of its key. */
   envelopes: ReadonlyMap<string, string>;
@@ -48,15 +48,15 @@ export interface SealRecipients {
 /** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
   body: ParsedBody;
-  /** Reads the body, if nothing of it was needed before a node was found. Idempotent. */
+  /** Reads the body, if finding a node did not need it. Idempotent. */
   fill?: () => Promise<void>;
-  /** Releases the body and its share of the budget: no further attempt needs it. Idempotent. */
+  /** Releases the body and its share of the memory budget, when no further attempt needs it. Idempotent. */
   release(): void;
 }
 
 const NO_METADATA: RequestFields['metadata'] = {};
 
-/** @throws ApiError 400 */
+/** Reads the pipeline's fields from a body. @throws ApiError 400 */
 export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endpoint): RequestFields {
   const known = { edits: [], metadata: NO_METADATA, unseen: false };
   if (endpoint.body === 'multipart') {
@@ -73,35 +73,35 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
-    // Other endpoints of engines refuse unknown fields.
+    // Engines refuse unknown fields at their other endpoints.
     ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };
 }
 
-/** A compressed body cannot be read here, and engines do not accept one. @throws ApiError 415 (RFC 9110 §15.5.16) */
+/** Refuses compressed bodies, which neither this code nor engines can read. @throws ApiError 415 (RFC 9110 §15.5.16) */
 export function requireIdentityEncoding(contentEncoding: string | null | undefined): void {
   if (!contentEncoding || contentEncoding.toLowerCase() === 'identity') return;
   const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it as it is.`;
   throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
 }
 
-/** Fields of a body that was not read. `says`: the request's `x-otela-stream`. */
+/** Fields for a body that was not read. `says`: the request's `x-otela-stream` header. */
 export function opaqueFields(endpoint: Endpoint, model: string, says: unknown): RequestFields {
   return { model, streaming: endpoint.streams && says === '1', edits: [], metadata: NO_METADATA, unseen: true };
 }
 
-/** Another attempt can have the whole body. */
+/** True if another attempt can send the whole body. */
 export function isRepeatable({ body }: Pick<ParsedRequest, 'body'>): boolean {
   return body.kind === 'kept' || body.opaque.replayable;
 }
 
-/** The body for one attempt, from its start; null if it is no longer available. */
+/** Returns the body for one attempt, from its start; null if it is no longer available. */
 export function attemptBody({ body }: Pick<ParsedRequest, 'body'>): AttemptBody {
   if (body.kind === 'kept') return body.bytes;
   return body.opaque.replayable ? body.opaque.open() : null;
 }
 
-/** Why the client sent no more of a streaming body. */
+/** The reason why the client sent only a part of a streaming body. */
 export function bodyFailure({ body }: Pick<ParsedRequest, 'body'>): ApiError | undefined {
   return body.kind === 'opaque' ? body.opaque.failure : undefined;
 }

@@ -1,7 +1,9 @@
 /**
- * Tells whether a peer that owes an answer is still reachable. A stopped process or a path that drops packets keeps the
- * connection open, and an engine may be silent for minutes. So after `quietMs` of silence the peer is pinged, and it
- * has `answerMs` to reply. All times are milliseconds of one monotonic clock.
+ * Detects whether a peer that owes an answer is still reachable. A stopped process, or a path that drops packets,
+ * leaves
+ * the connection open, and an engine may be silent for minutes. So after `quietMs` of silence the peer is pinged, and
+ * must
+ * reply within `answerMs`. All times are milliseconds of one monotonic clock.
  */
 export class Watchdog {
   readonly #quietMs: number;
@@ -14,13 +16,13 @@ export class Watchdog {
     this.#answerMs = answerMs;
   }
 
-  /** The peer was heard, or owes nothing. */
+  /** The peer was heard, or owes no data. */
   heard(now: number): void {
     this.#receivedAt = now;
     this.#askedAt = undefined;
   }
 
-  /** Returns `ask` and `gone` once each per silence. */
+  /** Returns the next action: `ask` (ping the peer) and `gone` once each per silence, otherwise `wait`. */
   look(now: number): 'wait' | 'ask' | 'gone' {
     if (this.#askedAt === undefined) {
       if (now - this.#receivedAt < this.#quietMs) return 'wait';

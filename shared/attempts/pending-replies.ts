@@ -2,19 +2,19 @@ import type { StartTimer } from '../collections/start-timer.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../timing/adaptive-timeout.ts';
 
 interface QuestionsOptions<A> {
-  /** Maximum of open questions; beyond it nothing is asked. */
+  /** Maximum number of unanswered questions; above it no question is sent. */
   max: number;
-  /** How long to wait for a reply. */
+  /** Bounds of the time to wait for a reply. */
   wait: TimeoutBounds;
   /** The result if no reply arrives in time. */
   late: A;
-  /** The result if the question was not asked, or the socket was lost. */
+  /** The result if the question was not sent, or the socket was lost. */
   unknown: A;
-  /** Milliseconds and a timer, from this process's patience. */
+  /** The clock and the timer of this process's WaitClock. */
   patience: { now(): number; after: StartTimer };
 }
 
-/** Questions sent over one socket, by number. Each gets one result: the peer's reply, or what its absence means. */
+/** Questions sent over one socket, by number. Each gets one result: the peer's reply, or a value for its absence. */
 export class PendingReplies<A> {
   readonly #options: QuestionsOptions<A>;
   readonly #open = new Map<number, { askedAt: number; tell(answer: A): void }>();
@@ -26,7 +26,7 @@ export class PendingReplies<A> {
     this.#wait = new AdaptiveTimeout(options.wait);
   }
 
-  /** `put` sends the question. */
+  /** Asks a question. `put` sends it under the given number. */
   ask(put: (number: number) => void): Promise<A> {
     const { max, late, unknown, patience: waitClock } = this.#options;
     if (this.#open.size >= max) return Promise.resolve(unknown);
@@ -48,7 +48,7 @@ export class PendingReplies<A> {
     });
   }
 
-  /** Ignored if no caller waits for it any more. */
+  /** A reply arrived. Ignored if no caller waits for it any more. */
   answered(number: number, answer: A): void {
     const askedAt = this.#open.get(number)?.askedAt;
     if (askedAt !== undefined) this.#wait.answered(this.#options.patience.now() - askedAt);
@@ -61,7 +61,7 @@ export class PendingReplies<A> {
     open?.tell(answer);
   }
 
-  /** The socket was lost, and with it the replies. */
+  /** The socket was lost: all open questions end with `unknown`. */
   abandon(): void {
     for (const number of [...this.#open.keys()]) this.#end(number, this.#options.unknown);
   }

@@ -1,14 +1,15 @@
 /**
- * The minimum is what workerd's own reader returns at most. The maximum is what we request if more data is waiting.
- * Each read costs a turn of the event loop.
+ * Minimum: the most that workerd's own reader returns. Maximum: the size that is requested while more data is waiting.
+ * Each read costs one turn of the event loop.
  */
 const READ_MIN_BYTES = 4 * 1024;
 const MOST_BYTES = 256 * 1024;
 
 /**
  * Reads a runtime stream (the body of a request or a response) in pieces that grow with the available data. In workerd
- * the default reader returns 4 KiB at a time, and every read costs the same. Pieces of a stream that our own code feeds
- * are taken as they are.
+ * the default reader returns at most 4 KiB at a time, and each read costs the same. Pieces of a stream that our own
+ * code
+ * produces are returned unchanged.
  */
 export class PieceReader {
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
@@ -18,7 +19,7 @@ export class PieceReader {
     this.#reader = fillingReader(stream) ?? stream.getReader();
   }
 
-  /** The next bytes, undefined at the end. Rejects if the stream breaks. */
+  /** Returns the next bytes; undefined at the end. Rejects if the stream breaks. */
   async read(): Promise<Uint8Array | undefined> {
     const { done, value } = await this.#reader.read(new Uint8Array(this.#size));
     if (done || value === undefined) return undefined;
@@ -31,13 +32,13 @@ export class PieceReader {
     return this.#reader.cancel();
   }
 
-  /** Another reader may continue. */
+  /** Releases the stream for another reader. */
   release(): void {
     this.#reader.releaseLock();
   }
 }
 
-/** Undefined if the stream is not a byte stream; then its pieces are made elsewhere. */
+/** A reader that fills a given buffer; undefined if the stream is not a byte stream. */
 function fillingReader(stream: ReadableStream<Uint8Array>): ReadableStreamBYOBReader | undefined {
   try {
     return stream.getReader({ mode: 'byob' });

@@ -6,22 +6,24 @@ import type { AttemptBody } from './attempt-request.ts';
 import { PieceReader } from './piece-reader.ts';
 
 /**
- * The request's body on its way to the agent: from memory, or read from its stream as the agent grants credit. It
- * starts with the first opening. At later openings the agent says how much it has, and the upload continues from there.
+ * Sends the request's body to the agent: from memory, or read from its stream as the agent grants credit. The upload
+ * starts
+ * with the first OPEN frame. After later ones the agent reports how many bytes it has, and the upload continues from
+ * there.
  */
 export class RequestUpload {
-  /** Length of the body, if known before its end. */
+  /** Length of the body, if it is known before the end. */
   readonly length: number | undefined;
   readonly #reader: PieceReader | undefined;
   readonly #onBroken: () => void;
   #outgoing = new OutboundStream({ tail: 0 });
-  /** When a stream starts again: the bytes that the agent already has. */
+  /** Bytes that the agent already has, which a restarted stream must skip. */
   #skip = 0;
   #reading = false;
   #closed = false;
   #attached: { link: Link; stream: number } | undefined;
 
-  /** `onBroken` is called when the client breaks off. */
+  /** `onBroken` is called when the client breaks the body off. */
   constructor(body: AttemptBody, length: number | undefined, onBroken: () => void) {
     this.#onBroken = onBroken;
     if (body instanceof ReadableStream) {
@@ -34,7 +36,7 @@ export class RequestUpload {
     this.#outgoing.finish();
   }
 
-  /** Nothing is left to send. */
+  /** True if no byte is left to send. */
   get done(): boolean {
     return this.#closed || this.#outgoing.drained;
   }
@@ -50,8 +52,9 @@ export class RequestUpload {
   }
 
   /**
-   * The agent has the first `offset` bytes. `fresh`: this object has sent nothing yet, so the agent has them from a
-   * previous one. Returns false if the rest is not available.
+   * The agent has the first `offset` bytes. `fresh`: this object has sent no byte yet, so the agent has them from a
+   * previous
+   * object. Returns false if the rest is not available.
    */
   continueAt(offset: number, fresh: boolean): boolean {
     if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);
@@ -64,7 +67,7 @@ export class RequestUpload {
     if (this.#reader !== undefined) neverRejects(this.#read(this.#reader));
   }
 
-  /** Reads while the agent has credit, at most one window ahead of what was sent. */
+  /** Reads while the agent grants credit, at most one window ahead of the sent bytes. */
   async #read(reader: PieceReader): Promise<void> {
     if (this.#reading || this.#outgoing.ended) return;
     this.#reading = true;
@@ -89,7 +92,7 @@ export class RequestUpload {
     return rest;
   }
 
-  /** The rest is not needed. */
+  /** Stops the upload: the rest is not needed. */
   close(): void {
     this.#closed = true;
     this.#reader?.cancel().catch(() => {});

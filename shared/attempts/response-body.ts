@@ -1,24 +1,26 @@
 import { concatOrSame } from '../collections/concat.ts';
 import { copyView } from '../wire/copy-view.ts';
 
-/** Largest piece for a sink. A sink that fell behind gets the waiting bytes in a few pieces. */
+/** Largest piece passed to a sink. A slow sink gets the waiting bytes in a few pieces. */
 export const PIECE_MAX_BYTES = 64 * 1024;
 
-/** Receives an answer's bytes as they arrive, while it is hungry. */
+/** Receives an answer's bytes as they arrive, while `hungry` is true. */
 export interface ByteSink {
-  /** Ready for the next bytes or the end. */
+  /** True if the sink accepts the next bytes or the end. */
   readonly hungry: boolean;
-  /** `bytes` may be part of a larger buffer; copy them to keep them. */
+  /** `bytes` may be part of a larger buffer; the sink must copy bytes that it keeps. */
   take(bytes: Uint8Array): void;
   end(): void;
-  /** The answer broke off; `reason` is a code. Also called if the sink is not hungry. */
+  /** The answer broke off; `reason` is a failure code. Called even if the sink is not hungry. */
   fail(reason: string): void;
 }
 
 /**
- * The answer on its way to the Worker. Bytes wait here until they are taken: workerd has no backpressure on WebSockets,
- * and the stream's credit bounds what can wait. `onPulled` receives the number of bytes taken. `onOver` is called once,
- * when the last byte was taken or the reader stops.
+ * Buffers the answer on its way to the Worker. Bytes wait here until the reader takes them: workerd has no backpressure
+ * on
+ * WebSockets, and the stream's credit limits how many can wait. `onPulled` receives the number of bytes taken. `onOver`
+ * is
+ * called once, when the last byte was taken or the reader stops.
  */
 export class ResponseBody {
   readonly #onPulled: (bytes: number) => void;
@@ -35,7 +37,7 @@ export class ResponseBody {
     this.#onHungry = onHungry;
   }
 
-  /** The answer as a stream. Created on demand: most answers are small and need none. */
+  /** Returns the answer as a stream. Created only on demand, because most answers are small and need none. */
   open(): ReadableStream<Uint8Array> {
     const taker = new StreamTaker(
       () => this.refill(),
@@ -46,7 +48,7 @@ export class ResponseBody {
   }
 
   /**
-   * Redirects the answer to `taker`; the previous sink gets nothing more. The sink calls `refill` when it is hungry
+   * Directs the answer to `taker`; the previous sink receives no more bytes. The sink calls `refill` when it is hungry
    * again.
    */
   pipeTo(taker: ByteSink): void {
@@ -54,7 +56,7 @@ export class ResponseBody {
     this.refill();
   }
 
-  /** The whole answer, if it is already complete, so that no stream is needed. */
+  /** Returns the whole answer if it is already complete, so that no stream is needed. */
   takeWhole(): Uint8Array | undefined {
     if (!this.#ended) return undefined;
     const bytes = concatOrSame(this.#waiting);
@@ -64,7 +66,7 @@ export class ResponseBody {
     return bytes;
   }
 
-  /** A reader waits for bytes. */
+  /** True if a reader waits for bytes. */
   get hungry(): boolean {
     return this.#taker?.hungry ?? false;
   }
@@ -80,8 +82,9 @@ export class ResponseBody {
   }
 
   /**
-   * Like `fail`, but after the received bytes were read. Returns false if there is nothing to wait for. A reader that
-   * does not ask for more still holds the last piece, and workerd would discard it if the error overtook it.
+   * Like `fail`, but only after the received bytes were read. Returns false if no bytes are waiting. A reader that does
+   * not
+   * pull still holds the last piece, and workerd would discard that piece if the error arrived first.
    */
   breakOff(reason: string): boolean {
     if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
@@ -89,20 +92,20 @@ export class ResponseBody {
     return true;
   }
 
-  /** Discards the waiting bytes: the agent can send them again. */
+  /** Discards the waiting bytes, which the agent can send again. */
   drop(): void {
     this.#waiting = [];
     this.#ended = false;
   }
 
-  /** The reader learns only that the stream broke. It asks for the reason when it claims the rest. */
+  /** Ends the stream with an error. The reader sees only that it broke, and gets the reason when it claims the rest. */
   fail(reason: string): void {
     this.#waiting = [];
     this.#failure = reason;
     this.#taker?.fail(reason);
   }
 
-  /** Passes waiting bytes on while the sink is hungry. */
+  /** Passes waiting bytes to the sink while it is hungry. */
   refill(): void {
     for (let taker = this.#taker; taker?.hungry; taker = this.#taker) {
       const bytes = this.#next();
@@ -132,7 +135,7 @@ export class ResponseBody {
   }
 }
 
-/** Hungry while a pull is pending. */
+/** A sink that is hungry while a pull is pending. */
 class StreamTaker implements ByteSink {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -182,7 +185,7 @@ class StreamTaker implements ByteSink {
     try {
       if (this.#controller !== undefined) act(this.#controller);
     } catch {
-      // The reader cancelled after its pull; `cancel` has reported it.
+      // The reader cancelled after its pull, and `cancel` has reported that already.
     }
     onFed?.();
   }

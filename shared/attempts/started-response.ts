@@ -2,58 +2,62 @@ import { SEALED_STREAM_TYPE } from '../seal/hpke-suite.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
 import type { AttemptHead } from './attempt-request.ts';
 
-/** Statuses without a body (RFC 9110 §6.4.1). */
+/** Statuses without a response body (RFC 9110 §6.4.1). */
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** A unary answer up to this size is sent only when complete, so that a truncated one can be retried elsewhere. */
+/**
+ * A non-streaming answer up to this size is sent only when it is complete, so that a truncated one can be retried at
+ * another node.
+ */
 const UNARY_BUFFER_BYTES = 1024 * 1024;
 
-/** An engine's answer whose head has arrived, as its caller reads it. */
+/** An engine's answer after its head arrived, as the caller reads it. */
 export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   /**
-   * The body, if it arrived completely: it need not be read here, and its length keeps a broken pipe from looking like
-   * an end. Undefined if it still streams, or was partly read.
+   * The complete body, if all of it arrived: it need not be read here, and its known length distinguishes a broken pipe
+   * from
+   * an end. Undefined if the body still streams or was partly read.
    */
   readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
-  /** Length of a streaming `whole`, if known. */
+  /** Length in bytes of a streaming `whole`, if it is known. */
   readonly length?: number | undefined;
-  /** The rest of a stream that the host writes to the client, bypassing the pipeline. */
+  /** The rest of a stream that the host writes to the client itself, without the request pipeline. */
   readonly offload?: ResponseOffloadHandle | undefined;
-  /** The next bytes, or undefined at the complete end. @throws AttemptError if the rest is lost */
+  /** Returns the next bytes; undefined at the complete end. @throws AttemptError if the rest is lost */
   read(): Promise<Uint8Array | undefined>;
-  /** The reader stops, so the engine's work is cancelled. Idempotent, and without effect after the end. */
+  /** The reader stops, which cancels the engine's work. Idempotent, and without effect after the end. */
   cancel(): Promise<void> | void;
 }
 
 export interface ResponseOffloadHandle {
-  /** The number by which the host finds the rest. */
+  /** The number under which the host finds the rest. */
   readonly rest: number;
-  /** Resolves when the rest was sent. @throws AttemptError if it broke off, anything else if the client left */
+  /** Resolves when the rest was sent. @throws AttemptError if it broke off, another error if the client left */
   over(): Promise<void>;
 }
 
-/** An answer that may be sent, with the part that was already read. */
+/** An answer that may be sent to the client, with the chunks that were already read. */
 export interface StartedResponse<A extends ResponseStream> {
   answer: A;
   chunks: Uint8Array[];
-  /** Nothing follows the chunks. */
+  /** True if no data follows the chunks. */
   complete: boolean;
 }
 
-/** Media types are case-insensitive (RFC 9110 §8.3.1). */
+/** True for `text/event-stream`. Media types are case-insensitive (RFC 9110 §8.3.1). */
 export function isEventStreamType(contentType: string): boolean {
   return /^text\/event-stream\b/i.test(contentType);
 }
 
-/** True for a sealed event stream, too. */
+/** True for an event stream, sealed or not. */
 export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
   return type !== undefined && (isEventStreamType(type[1]) || type[1] === SEALED_STREAM_TYPE);
 }
 
-/** Media that is played or stored as it arrives, such as speech: the listener waits for the first byte. */
+/** True for media that clients play or store as it arrives, such as speech. Sending starts with its first byte. */
 function isMedia({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
   return type !== undefined && /^(?:audio|video)\//i.test(type[1]);

@@ -1,38 +1,43 @@
-/** Upper bound of one attempt's token usage, by what the caller knows. A node's report above the bound is cut to it. */
+/**
+ * Upper bound of one attempt's token usage, calculated from values that the caller knows. A node's report above the
+ * bound
+ * is reduced to it.
+ */
 import type { Sampling } from '../openai/sampling-parameters.ts';
 import type { ReportedUsage } from '../wire/reported-usage.ts';
 
-/** Tokens of one attempt. */
+/** Maximum numbers of tokens of one attempt. */
 export interface TokenBound {
   prompt: number;
   completion: number;
 }
 
 /**
- * Tokens that an engine may count although the caller sees no byte of them. Prompts: the chat template, tools, images
- * by URL. Answers: reasoning that the engine does not send.
+ * Tokens that an engine may count although the caller sees none of their bytes. In prompts: the chat template, tools,
+ * images by URL. In answers: reasoning that the engine does not send.
  */
 export const UNSEEN_TOKENS_MAX = 32_768;
 
 /** Assumed context length in tokens if the node publishes none. */
 const CONTEXT_UNKNOWN = 1_048_576;
 
-/** For bodies of unknown length: four of the longest contexts. */
+/** Bound of the prompt's tokens if the body's length is unknown: four of the longest contexts. */
 const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
 /**
- * No model's answer is longer. The node itself publishes its context length, and after a restart of the caller only
- * this bound limits its report.
+ * Bound of an answer's tokens for any model. Needed because the context length comes from the node itself, and because
+ * it
+ * is the only limit of the node's report after a restart of the caller.
  */
 const ANSWER_MAX = 1_048_576;
 
-/** Engines differ in whether they count the tokens that end an answer. */
+/** Tokens added to the bound, because some engines count the tokens that end an answer. */
 const STOP_TOKENS_MAX = 16;
 
-/** Endpoints where one request is one prompt. The others take a list of prompts. */
+/** Endpoints for which one request is one prompt. The others accept a list of prompts. */
 const SINGLE_PROMPT: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/messages']);
 
-/** The shortest prompt in a list: two quotes, a letter and a comma. */
+/** Bytes of the shortest prompt in a list: two quotation marks, a letter and a comma. */
 const LISTED_PROMPT_BYTES = 4;
 const PROMPTS_MAX = 1_024;
 const CHOICES_MAX = 1_024;
@@ -43,7 +48,7 @@ interface BoundedRequest {
   endpoint: { path: string };
 }
 
-/** `contextLength`: of the model at that node, in tokens. */
+/** Calculates the bound. `contextLength`: of the model at that node, in tokens. */
 export function tokenBound(
   { body, sampling, endpoint }: BoundedRequest,
   contextLength: number | undefined,
@@ -51,7 +56,7 @@ export function tokenBound(
   const bytes = body.kind === 'kept' ? body.bytes.length : body.length;
   const single = SINGLE_PROMPT.has(endpoint.path);
   const context = contextLength ?? CONTEXT_UNKNOWN;
-  // A token is at least one byte of the body.
+  // Each token takes at least one byte of the body.
   const sent = bytes === undefined ? PROMPT_UNKNOWN : bytes + UNSEEN_TOKENS_MAX;
   const prompts = single ? 1 : within((bytes ?? PROMPTS_MAX) / LISTED_PROMPT_BYTES, PROMPTS_MAX);
   const perChoice = Math.min(context, ANSWER_MAX, atLeastOne(sampling?.max_tokens) ?? context) + STOP_TOKENS_MAX;
@@ -62,8 +67,9 @@ export function tokenBound(
 }
 
 /**
- * The most tokens that a request allows its answer, all choices together; undefined if it does not say. Bounded:
- * `1e308` twice is Infinity, and subtracting it again gives NaN, which exceeds no limit.
+ * The most tokens that a request allows for its answer, all choices together; undefined if the request has no limit.
+ * The
+ * result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no limit.
  */
 export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;
@@ -79,8 +85,9 @@ function within(count: number, max: number): number {
 }
 
 /**
- * Cuts the report to the bound. `over`: the report exceeded it. `answerBytes`: received bytes of the answer, if
- * counted.
+ * Reduces the report to the bound. `over`: the report exceeded the bound. `answerBytes`: received bytes of the answer,
+ * if
+ * they were counted.
  */
 export function clampToBound(
   usage: ReportedUsage,

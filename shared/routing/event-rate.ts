@@ -2,7 +2,8 @@
 export const RATE_WINDOW_MS = 10_000;
 
 /**
- * Counts events of the last 10 s in two numbers. The older bucket counts by the part of it that is still in the window.
+ * Counts the events of the last 10 s with two counters: the events of the current window and those of the previous one.
+ * The previous counter is weighted by the part of its window that is less than 10 s old.
  */
 export class Rate {
   #startedAt = Number.NEGATIVE_INFINITY;
@@ -19,7 +20,7 @@ export class Rate {
     return this.#current + this.#previous * (1 - (now - this.#startedAt) / RATE_WINDOW_MS);
   }
 
-  /** If the clock was set back, counting starts again. */
+  /** If the clock was set back, counting starts from zero. */
   #turn(now: number): void {
     const age = now - this.#startedAt;
     if (age >= 0 && age < RATE_WINDOW_MS) return;

@@ -1,16 +1,20 @@
-/** A plan of which share of a model's requests each region gets, until it expires. */
+/** A plan that sets how a model's requests are divided among regions, valid until it expires. */
 
 /** Shares of one model by region; `''` is the region of nodes that publish none. Shares need not sum to 1. */
 export interface ModelShares {
   readonly shares: Readonly<Record<string, number>>;
-  /** Per region: where its share goes if it has no node now. Absent: to the others in proportion to their shares. */
+  /**
+   * For each region, the regions that receive its share while it has no node. Absent: the share goes to the other
+   * regions
+   * in proportion to their shares.
+   */
   readonly spill?: Readonly<Record<string, Readonly<Record<string, number>>>> | undefined;
 }
 
 export interface RegionPlan {
   /** Names the planner that owns the plan. Plans of another planner are refused until it expires. */
   readonly planner: string;
-  /** Increases with each plan of that planner. */
+  /** Increases with each plan of the same planner. */
   readonly sequence: number;
   /** Milliseconds since the epoch, by the clock of the gateway that accepted the plan. */
   readonly expires_at: number;
@@ -24,8 +28,8 @@ export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
 
 /**
- * A model's shares now; undefined if no plan is valid. An expiry too far ahead was written before the clock was set
- * back.
+ * The model's shares at `now`; undefined if no plan is valid. A plan that expires later than PLAN_HOLDS_MAX_MS from now
+ * was accepted before the clock was set back, so it is ignored.
  */
 export function modelShares(plan: RegionPlan | undefined, model: string, now: number): ModelShares | undefined {
   if (plan === undefined || now >= plan.expires_at || plan.expires_at - now > PLAN_HOLDS_MAX_MS) return undefined;
@@ -33,8 +37,8 @@ export function modelShares(plan: RegionPlan | undefined, model: string, now: nu
 }
 
 /**
- * Weights of the regions that have a node now, in order. The share of a region without nodes is distributed by the
- * plan's `spill` for it. All 0: the plan mentions none of them.
+ * Weights of the regions in `present`, in the same order. The share of a region without nodes is distributed as the
+ * plan's `spill` for it says. All weights are 0 if the plan mentions none of these regions.
  */
 export function availableWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
   const here = new Set(present);
@@ -45,7 +49,7 @@ export function availableWeights({ shares, spill = {} }: ModelShares, present: r
     if (here.has(lost) || share === 0) continue;
     const given = Object.hasOwn(spill, lost) ? (spill[lost] ?? {}) : {};
     const largest = Math.max(...present.map((region) => positiveShare(given, region)));
-    // Relative to the largest, because a sum of large numbers could overflow.
+    // Each weight is relative to the largest one, because a sum of large numbers could overflow.
     const parts = present.map((region) => (largest > 0 ? positiveShare(given, region) / largest : 0));
     const total = parts.reduce((sum, one) => sum + one, 0);
     present.forEach((region, at) => {

@@ -10,19 +10,22 @@ import {
   type ViewedNodes,
 } from './registry-view.ts';
 
-/** Proxies close silent connections. */
+/** Interval of pings to the reader, because proxies close silent connections. */
 const PING_MS = 15_000;
 
-/** If the filter asks for time left, the result changes without the registry, so it is recomputed this often. */
+/**
+ * Interval of recomputing the view when the filter contains `time_left`: then the result changes although the registry
+ * does not.
+ */
 const TIMED_MS = 1_000;
 
 interface RegistryNow {
-  /** Changes with everything below. */
+  /** Changes whenever any of the fields below changes. */
   tag: string;
   nodes: ViewedNodes;
 }
 
-/** Reports what changed in a view since it was last asked. */
+/** Reports the changes of a registry view since the previous call. */
 export class RegistryChanges {
   readonly #view: () => RegistryNow;
   readonly #name: RegistryViewName;
@@ -33,7 +36,7 @@ export class RegistryChanges {
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
-  /** Loads are read at most this often, whether or not they changed. */
+  /** When loads were last read. Read at most once per interval, whether or not they changed. */
   #loadsLookedAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 

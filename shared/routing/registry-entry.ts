@@ -6,14 +6,18 @@ import { providerId } from './trusted-providers.ts';
 interface EntryReading {
   /** Local name of the entry's issuer. */
   issuer: string;
-  /** Local name of our own issuer; its providers have ids without `@`. */
+  /** Local name of our own issuer. Ids of its providers contain no `@`. */
   own: string;
-  /** The session can be reached from here. */
+  /** True if this replica can reach the session. */
   connected: boolean;
   suspected: boolean;
-  /** When this replica last saw it change, in milliseconds since the epoch. */
+  /** When this replica last saw the entry change, in milliseconds since the epoch. */
   updatedAt: number;
-  /** The previous view of the session. A LEFT session has no payload, but what it served is still known. */
+  /**
+   * The previous view of the session. A session that is LEFT has no payload, so the models that it served are taken
+   * from
+   * the previous view.
+   */
   before: RegistryEntry | undefined;
 }
 
@@ -26,7 +30,8 @@ const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'ag
 };
 
 /**
- * A replica's entry as routing and the registry's views see it. Undefined: a live entry that this version cannot read.
+ * Converts a replica's entry to the form that routing and the registry's views read. Undefined: a live entry that this
+ * version cannot read.
  */
 export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntry | undefined {
   const { issuer, own, connected, suspected, updatedAt, before } = reading;
@@ -63,7 +68,10 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
   };
 }
 
-/** A session that was already serving when first seen may have begun long before. */
+/**
+ * When the session began to serve. Undefined if it was already serving when first seen: then it may have begun long
+ * before.
+ */
 function servingSince(
   state: Entry['state'],
   now: string,
@@ -73,7 +81,7 @@ function servingSince(
   return state === 'SERVING' && before?.state === 'JOIN' ? { serving_since: now } : {};
 }
 
-/** A node that lists a model twice is one replica of it. */
+/** Removes repeated models: a node that lists a model twice is one replica of it. */
 function eachOnce(models: NodePayload['models']): NodePayload['models'] {
   const names = new Set(models.map(({ id }) => id));
   return names.size === models.length

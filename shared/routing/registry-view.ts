@@ -30,8 +30,9 @@ const NAMES = ['model', 'provider', 'cluster', 'state'] as const;
 const VALUES_MAX = 64;
 
 /**
- * Parses a query string: `provider=eth,lab&gpu=GH200&vram>=80` (`>=` needs no encoding in a query: its name ends in
- * `>`). Names are those of the filters above or of requirements. @throws RequirementError
+ * Parses a query string such as `provider=eth,lab&gpu=GH200&vram>=80`. In the last part the query's parameter name is
+ * `vram>`, so `>=` needs no encoding. Names are those of RegistryFilter or of requirements.
+ * @throws RequirementError
  */
 export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
   const named: Partial<Record<(typeof NAMES)[number], ReadonlySet<string>>> = {};
@@ -45,7 +46,7 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
       requirements.push(buildRequirement(least ? key.slice(0, -1) : key, least ? '>=' : '=', value));
       continue;
     }
-    // A model's name may contain a comma; the others cannot.
+    // A model's name may contain a comma; the values of other filters cannot.
     const values = name === 'model' ? [value] : value.split(',').map((one) => one.trim());
     const wanted = name === 'state' ? values.map(stateNamed) : values;
     named[name] = new Set([...(named[name] ?? []), ...wanted]);
@@ -65,7 +66,9 @@ export function dependsOnTime(filter: RegistryFilter): boolean {
   return filter.requirements.some(({ key }) => key === 'time_left');
 }
 
-/** The public view of a session: without host name, address, and weights, whose names may be private to a provider. */
+/**
+ * The public view of a session, without host name, address and weights. Names of weights may be private to a provider.
+ */
 export function publicEntry(entry: RegistryEntry): RegistryEntry {
   const { job, weights: _weights, ...rest } = entry;
   if (job === undefined) return rest;
@@ -89,9 +92,9 @@ export function nodesView(index: ViewedNodes, filter: RegistryFilter, now: numbe
 
 interface ModelSummary {
   id: string;
-  /** Sessions that are not LEFT. */
+  /** Number of sessions that are not LEFT. */
   replicas: number;
-  /** Those of them that could take a request. */
+  /** Number of these sessions that can take a request now. */
   serving: number;
   providers: string[];
 }

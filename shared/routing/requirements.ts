@@ -19,7 +19,7 @@ export class RequirementError extends Error {
 type Operator = '=' | '>=';
 type Kind = 'text' | 'number';
 
-/** How the values of each key are parsed. Numeric keys allow `>=`. */
+/** How the values of each key are parsed. Only numeric keys allow `>=`. */
 const KEYS = {
   gpu: { kind: 'text', read: (value: string) => findGpuClass(value)?.name ?? value.toUpperCase() },
   vram: { kind: 'number', read: number },
@@ -29,21 +29,27 @@ const KEYS = {
   tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
   region: { kind: 'text', read: (value: string) => value.toLowerCase() },
   time_left: { kind: 'number', read: (value: string) => durationMs(value.toLowerCase()) },
-  /** The name of the engine's limit of reasoning tokens; `none`: its models do not reason. */
+  /** Name of the engine parameter that limits reasoning tokens; `none` if the node's models do not reason. */
   reasoning_budget: { kind: 'text', read: (value: string) => value.toLowerCase() },
 } as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;
 
 export type RequirementKey = keyof typeof KEYS;
 const REQUIREMENT_KEYS: readonly string[] = Object.keys(KEYS);
 
-/** Any of `values` matches. Numbers are GiB (vram), bits (quantization), tokens (context), milliseconds (time_left). */
+/**
+ * One clause of a requirements text, satisfied if any of `values` matches. Numbers are GiB (vram), bits (quantization),
+ * tokens (context) or milliseconds (time_left).
+ */
 export interface Requirement {
   key: RequirementKey;
   operator: Operator;
   values: readonly (string | number)[];
 }
 
-/** Parses `key=a,b; key>=n; …`. All clauses must hold; an empty text demands nothing. @throws RequirementError */
+/**
+ * Parses `key=a,b; key>=n; …`. A node must satisfy every clause; an empty text demands nothing.
+ * @throws RequirementError
+ */
 export function parseRequirements(text: string): Requirement[] {
   if (text.length > TEXT_MAX_CHARS) throw new RequirementError(`requirements may have ${TEXT_MAX_CHARS} characters`);
   const clauses = text.split(';').filter((clause) => clause.trim() !== '');
@@ -78,8 +84,8 @@ export function buildRequirement(key: string, operator: Operator, text: string):
 }
 
 /**
- * True if the node satisfies all requirements with `model`, or without a model with any of its models. A fact that a
- * node does not publish does not satisfy. `now` in milliseconds since the epoch, for `time_left`.
+ * True if the node satisfies all requirements with `model`, or, without `model`, with any of its models. A requirement
+ * on a fact that the node does not publish is not satisfied. `now` in milliseconds since the epoch, for `time_left`.
  */
 export function satisfies(
   entry: RegistryEntry,
@@ -99,7 +105,7 @@ export function satisfies(
   return served !== undefined && holdsFor(served);
 }
 
-/** Counts the requirements that hold. For preferences, which may fail. */
+/** Counts the satisfied requirements. Used for preferences, which need not all be satisfied. */
 export function countSatisfied(
   entry: RegistryEntry,
   wanted: readonly Requirement[],
@@ -111,7 +117,9 @@ export function countSatisfied(
 
 const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
 
-/** A node has one fact per device. A requirement holds if there is a fact and all facts meet it. */
+/**
+ * True if the node publishes at least one value of the fact and every value (one per device) satisfies the requirement.
+ */
 function holds({ operator, values }: Requirement, facts: readonly (string | number)[] | undefined): boolean {
   if (facts === undefined || facts.length === 0) return false;
   const least = values[0];

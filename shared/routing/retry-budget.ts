@@ -1,9 +1,12 @@
 import { RATE_WINDOW_MS, Rate } from './event-rate.ts';
 
-/** Retries may be this share of first attempts. If everything fails, retrying everything would make it worse. */
+/**
+ * Retries per first attempt that the budget allows. The limit exists because when every attempt fails, retrying all of
+ * them would add load to nodes that already fail.
+ */
 export const RETRY_SHARE = 0.2;
 
-/** This many retries per second are always allowed: a quiet isolate has no traffic to take a share of. */
+/** Retries per second that are always allowed, because an isolate with little traffic would otherwise get none. */
 const FLOOR_PER_S = 10;
 
 /** After Finagle's retry budgets: https://finagle.github.io/blog/2016/02/08/retry-budgets/ */
@@ -11,7 +14,7 @@ export class RetryBudget {
   readonly #requests = new Rate();
   readonly #retries = new Rate();
 
-  /** A request begins. */
+  /** Counts the start of a request. */
   asked(now: number): void {
     this.#requests.add(now);
   }

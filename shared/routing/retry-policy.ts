@@ -4,8 +4,10 @@
 export const RETRIES_MAX = 3;
 
 /**
- * Failures that another node may not have. Time-outs are not in this list, because a slow engine would only make a
- * second one slow. Neither are an engine's 4xx answers, because another engine would give the same answer.
+ * Failures of one node or of the path to it, so another node may succeed. Time-outs are not in this list, because a
+ * slow
+ * engine would only make a second one slow. An engine's 4xx answers are not either, because another engine would give
+ * the same answer.
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',
@@ -23,10 +25,10 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'seal_refused',
 ]);
 
-/** Failures of the path to a node. The node stays suspected until it publishes again. */
+/** Failures of the path to a node. After one of them the node is suspected until it publishes its record again. */
 const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost', 'gone']);
 
-/** Failures before an engine was asked. They use nothing and produce no usage report. */
+/** Failures that happen before an engine receives the request, so no tokens are used and no usage report exists. */
 const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'refused',
   'unknown',
@@ -38,30 +40,30 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'seal_refused',
 ]);
 
-/** Engine time-outs. The request waited as long as the operator allows. */
+/** Engine time-outs: the request has already waited as long as the operator allows. */
 const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_timeout']);
 
-/** Engine statuses that say "not now". */
+/** Engine statuses that mean "try again later". */
 const NOT_NOW: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /**
- * A refusal before the engine is asked does not count as an attempt. At most this many nodes are skipped per request.
+ * Limit of nodes per request that may refuse before their engine is asked. Such a refusal does not count as an attempt.
  */
 export const SKIPS_MAX = 12;
 const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
 
 /**
- * How a request ended at one node, for routing policies. `busy` and `slow`: the node has much to do. `failed`: the node
+ * How a request ended at one node, for routing policies. `busy` and `slow`: the node is under load. `failed`: the node
  * may be broken. `left`: the client left, which says nothing about the node.
  */
 export type RequestOutcome = 'complete' | 'left' | 'busy' | 'slow' | 'failed';
 
-/** Maps an attempt's failure, or its engine's status, to an ending. */
+/** Maps an attempt's failure code, or its engine's status, to an outcome. */
 export function requestOutcome(result: string | number): RequestOutcome {
   switch (result) {
     case 'cancelled':
       return 'left';
-    // A badly sealed request is the client's fault; the node is healthy.
+    // A badly sealed request is the client's fault, so the node counts as healthy.
     case 'seal_refused':
       return 'complete';
     case 429:
@@ -83,8 +85,8 @@ export function isFreeSkip(failure: string): boolean {
 }
 
 /**
- * True if a retry counts against the retry budget. Moving away from a hung engine does not count: the request is
- * cancelled there first, and all requests that wait at such a node move together.
+ * True if a retry after this failure counts against the retry budget. Moving a request away from a hung engine does not
+ * count: the request is cancelled there first, and all requests waiting at such a node move together.
  */
 export function repeatsWork(failure: string): boolean {
   return !isFreeSkip(failure) && failure !== 'hung';
@@ -96,8 +98,8 @@ export function endsBeforeEngine(failure: string): boolean {
 }
 
 /**
- * True if a retry by the client would multiply the work already done: SDKs retry twice without being asked. `worked`:
- * number of engines that worked on the request in vain.
+ * True if a retry by the client would repeat much work, so the error asks SDKs (which retry twice by default) not to
+ * retry. `worked`: number of engines that worked on the request in vain.
  */
 export function wouldRepeatWork(failure: string, worked: number): boolean {
   return worked > 1 || TIMED_OUT.has(failure);
@@ -111,7 +113,7 @@ export function marksSuspected(failure: string): boolean {
   return SUSPICIOUS.has(failure);
 }
 
-/** The node itself reports that its engine hangs, or that a probe of it is running. */
+/** True if the node itself reported that its engine hangs, or that another request is already probing it. */
 export function indicatesHang(failure: string): boolean {
   return failure === 'hung' || failure === 'suspected';
 }
@@ -122,8 +124,8 @@ export function isNotNow(status: number): boolean {
 }
 
 /**
- * True if another replica may answer. 404 is included: the engine may have lost its model, or the object may belong to
- * another replica.
+ * True if another replica may succeed after this status. 404 is included: the engine may have lost its model, or the
+ * requested object may be stored at another replica.
  */
 export function mayRetryAfterStatus(status: number): boolean {
   return status === 404 || isNotNow(status);

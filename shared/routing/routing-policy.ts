@@ -31,8 +31,8 @@ export interface RoutedRequest {
 export interface Policy {
   readonly name: string;
   pick(candidates: readonly Candidate[], request: RoutedRequest, random: () => number): Candidate | undefined;
-  /** The request is sent to that candidate now. */
+  /** Called when the request is sent to that candidate. */
   onRequestStart(candidate: Candidate, request: RoutedRequest): void;
-  /** Called once for each start. */
+  /** Called once for each `onRequestStart`, when the request has ended at that candidate. */
   onRequestEnd(candidate: Candidate, request: RoutedRequest, ending: RequestOutcome): void;
 }

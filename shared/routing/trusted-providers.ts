@@ -1,7 +1,7 @@
 /**
- * Decides whose machines may see a request. The providers trusted by the key, by its project and by the request are
- * intersected before any policy sees a candidate, on every attempt. A node outside the set does not exist for the
- * request.
+ * Decides which machines may receive a request. The provider lists of the key, its project and the request are
+ * intersected before any policy sees a candidate, on every attempt, so no policy can choose a node outside the
+ * intersection.
  *
  * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did, so a provider of a peer cannot
  * take the name of one of ours.
@@ -11,7 +11,7 @@ import { ApiError } from '../openai/api-errors.ts';
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';
 export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
 
-/** Ids in one list of a request or a key. No institution has more partners. */
+/** Maximum number of ids in one list of a request or a key, above the number of any institution's partners. */
 export const PROVIDER_LIST_MAX = 64;
 
 /** The name of our own issuer at gateways and agents. No peer may have it. */
@@ -19,7 +19,7 @@ export const LOCAL_ISSUER = 'local';
 
 /** The properties of a node that trust depends on. */
 export interface TrustedNode {
-  /** `name`, or already `name@peer`. */
+  /** Either `name` or the complete id `name@peer`. */
   provider: string;
   /** Local name of the node's issuer. */
   issuer: string;
@@ -27,25 +27,27 @@ export interface TrustedNode {
   tier: string;
 }
 
-/** Where data may go, for every provider. A region that a node does not publish satisfies no list. */
+/**
+ * Where data may be processed, whichever provider it is. A node that publishes no region satisfies no list of regions.
+ */
 export interface DataPolicy {
   regions?: readonly string[] | undefined;
   tiers?: readonly string[] | undefined;
 }
 
 export interface TrustInput {
-  /** Local name of our own issuer; its providers have ids without `@`. */
+  /** Local name of our own issuer. Ids of its providers contain no `@`. */
   own: string;
   /** The lists of the key, its project and the request. Undefined: no restriction. Empty: no provider is trusted. */
   lists: readonly (readonly string[] | undefined)[];
-  /** Trusted providers if no list is given. `admitted`: every provider that our own issuer admits. */
+  /** Trusted providers if no list is given. `admitted`: all providers that our own issuer admits. */
   defaults: 'admitted' | readonly string[];
-  /** Deleted providers match no list, although their nodes may still run. */
+  /** Deleted providers, whose ids match no list although their nodes may still run. */
   deleted: ReadonlySet<string>;
   policies: readonly (DataPolicy | undefined)[];
 }
 
-/** The resolved trust, ready to be tested against each candidate. */
+/** The resolved trust of one request, which `isTrusted` compares with each candidate. */
 export interface Trust {
   readonly own: string;
   readonly providers: ReadonlySet<string> | 'admitted';
@@ -69,14 +71,14 @@ export function decideTrust({ own, lists, defaults, deleted, policies }: TrustIn
 }
 
 /**
- * No trusted provider is left. Waiting and other nodes do not help (403), unlike trusted providers without a node
- * (503).
+ * True if the lists leave no trusted provider. The client gets 403, because waiting or other nodes cannot help. Trusted
+ * providers without a node lead to 503 instead.
  */
 export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
   return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;
 }
 
-/** True if only a node's issuer matters. */
+/** True if the trust depends only on a node's issuer. */
 export function trustsAllAdmitted({ providers, deleted, regions, tiers }: Trust): boolean {
   return providers === 'admitted' && deleted.size === 0 && regions === undefined && tiers === undefined;
 }
@@ -90,7 +92,10 @@ export function isTrusted(trust: Trust, node: TrustedNode): boolean {
   return trust.tiers === undefined || trust.tiers.has(node.tier);
 }
 
-/** The provider id that lists use. A name that contains `@` is taken as is only from the issuer that it names. */
+/**
+ * The provider id that lists use. A published name that already contains `@peer` is accepted only from the issuer
+ * `peer`.
+ */
 export function providerId({ provider, issuer }: Pick<TrustedNode, 'provider' | 'issuer'>, own: string): string {
   if (issuer === own) return provider;
   return provider.endsWith(`@${issuer}`) ? provider : `${provider}@${issuer}`;
@@ -122,7 +127,7 @@ export function canonicalProvider(id: string, own: string): string {
   return id.endsWith(`@${own}`) ? id.slice(0, -own.length - 1) : id;
 }
 
-/** The intersection of no lists is undefined, which means everything. */
+/** The ids that are in every list. Undefined (no restriction) if there are no lists. */
 function intersection(lists: readonly (readonly string[])[]): ReadonlySet<string> | undefined {
   const [first, ...others] = lists;
   if (first === undefined) return undefined;
@@ -136,7 +141,7 @@ function without(ids: ReadonlySet<string>, deleted: ReadonlySet<string>): Readon
 
 const scopes = new WeakMap<Trust, string>();
 
-/** A name for the set of nodes that a request may use. */
+/** A key that identifies the set of nodes that a request may use. */
 export function trustScope(trust: Trust): string {
   let scope = scopes.get(trust);
   if (scope === undefined) {

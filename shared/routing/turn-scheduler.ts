@@ -2,73 +2,81 @@ import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { type EnqueueResult, FairQueue, type QueueItem } from './fair-queue.ts';
 
 /**
- * Decides when a waiting request may try a node. This class does not know which nodes are free: a turn is permission to
- * try, and the result of the try is the information. Turns are granted when a request ends at a busy node (one turn
- * each, naming that node) and by a timer.
+ * Decides when a waiting request may try a node. This class does not know which nodes are free. A turn is permission
+ * for one try, and the result of the try shows whether a node was free. Turns are granted when a request ends at a busy
+ * node (one turn each, for that node) and by a timer.
  *
- * If a try is not reported back, it found a place, and the window grows, as in TCP. If a try found none, the window
- * shrinks.
+ * A try counts as successful unless it is reported as failed within its lease. After a success the window grows, as in
+ * TCP; after a failure it shrinks.
  */
 export interface QueueTurn<P> {
   place: P;
-  /** The node that has a place; undefined: any. */
+  /** The node at which a request has ended; undefined if the turn is for any node. */
   session: string | undefined;
 }
 
 /**
- * A scope whose tries all fail gets one try per interval. This finds new nodes, and ends of requests that were not
- * reported.
+ * A scope in which all tries fail gets one try per this interval, which finds new nodes and requests that ended without
+ * a report.
  */
 export const TURN_PROBE_MS = 250;
 /**
- * A failed try reports back within this time: a round trip to a node, or to three of them. Longer if tries took longer.
+ * Time within which a failed try is reported: a round trip to a node, or to three nodes. Grows if earlier tries took
+ * longer.
  */
 export const TURN_LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
-/** Tries that were taken for successes and may still report back; the oldest are forgotten first. */
+/**
+ * Maximum number of remembered tries that counted as successful and may still be reported as failed; the oldest are
+ * forgotten first.
+ */
 const LATE_MAX = 64;
 const WINDOW_MAX = 32;
-/** Busy nodes per scope whose ended requests are followed; other nodes are found by trying. */
+/** Busy nodes per scope of which ended requests are followed. Other nodes are found by trying. */
 const SESSIONS_MAX = 16;
-/** At most this many freed places are taken from one report. A node that exaggerates gains only futile tries. */
+/**
+ * At most this many ended requests are taken from one report, so a node that exaggerates causes only a few futile
+ * tries.
+ */
 const FREED_MAX = 64;
 /**
- * Scopes with a window of their own; all others share one. Otherwise a client that invents names would get a try for
- * each name.
+ * Number of scopes with their own window; all others share one. Without the limit a client that invents scopes would
+ * get
+ * a try for each.
  */
 const SCOPES_MAX = 16;
 const SHARED = '…';
 
 interface Scope {
-  /** Waiting requests of this scope. */
+  /** Number of waiting requests in this scope. */
   waiting: number;
-  /** How many may try concurrently. */
+  /** How many requests of this scope may try at the same time. */
   window: number;
-  /** No probe before this time; milliseconds. */
+  /** Time of the next probe at the earliest, in milliseconds. */
   probeAt: number;
   /**
-   * Running tries, with the time until which silence means success. `told`: the turn named a node, so it says nothing
-   * about other nodes.
+   * Running tries by request name. After `until` a try without a report counts as successful. `told`: the turn named a
+   * node, so its result says nothing about other nodes.
    */
   trying: Map<string, { since: number; until: number; told: boolean }>;
   /**
-   * Running tries without a named node. Only these use the window; otherwise a steady flow of freed places would hide
-   * other free nodes.
+   * Number of running tries without a named node. Only these count against the window; otherwise a steady flow of ended
+   * requests at one node would prevent tries of other free nodes.
    */
   untold: number;
-  /** Busy nodes, oldest first. */
+  /** Busy nodes of this scope, oldest first. */
   sessions: Set<string>;
 }
 
-/** Pure: milliseconds are passed in. */
+/** Uses no clock: callers pass times in milliseconds. */
 export class TurnScheduler<P extends QueueItem> {
   readonly #queue: FairQueue<P>;
-  /** Start times of tries that were not reported back in time, by name. */
+  /** Start times, by request name, of tries that were not reported within their lease. */
   readonly #late = new Map<string, number>();
   readonly #lease = new AdaptiveTimeout({ leastMs: TURN_LEASE_MS, mostMs: LEASE_MAX_MS });
-  /** Scopes of requests that wait or try; at most SCOPES_MAX plus the shared one. */
+  /** Scopes that have a waiting or trying request; at most SCOPES_MAX plus the shared one. */
   readonly #scopes = new Map<string, Scope>();
-  /** Freed places that were not granted yet, by node. */
+  /** Ended requests by node for which no turn was granted yet. */
   readonly #free = new Map<string, number>();
 
   constructor(max: number) {
@@ -79,7 +87,7 @@ export class TurnScheduler<P extends QueueItem> {
     return this.#queue.size;
   }
 
-  /** No request waits or tries. */
+  /** True if no request waits or tries. */
   get idle(): boolean {
     return this.#scopes.size === 0;
   }
@@ -88,7 +96,7 @@ export class TurnScheduler<P extends QueueItem> {
     return this.#queue;
   }
 
-  /** `busy`: the nodes that had no place for it. */
+  /** Adds a waiting request. `busy`: the nodes that refused it for lack of a place. */
   enter(asked: P, busy: readonly string[], now: number): EnqueueResult<P> {
     const place = this.#placed(asked);
     const entered = this.#queue.enter(place);
@@ -98,7 +106,10 @@ export class TurnScheduler<P extends QueueItem> {
     return entered;
   }
 
-  /** The turn found no place. If the named node had none after all, that says nothing about other nodes. */
+  /**
+   * Reports that the turn's try found no free node. If the turn named a node, the failure says nothing about other
+   * nodes.
+   */
   back(asked: P, busy: readonly string[], now: number): void {
     const tried = this.#tryOf(asked.name);
     const place = this.#placed(asked);
@@ -113,7 +124,7 @@ export class TurnScheduler<P extends QueueItem> {
     scope.probeAt = now + TURN_PROBE_MS;
   }
 
-  /** The try is over, whatever its result. */
+  /** Ends the try, whatever its result. */
   #tried(id: string, name: string): void {
     const scope = this.#scopes.get(id);
     if (scope?.trying.get(name)?.told === false) scope.untold--;
@@ -150,7 +161,7 @@ export class TurnScheduler<P extends QueueItem> {
     return scope;
   }
 
-  /** The request stops waiting. Returns false if it did not wait. */
+  /** The request stops waiting. Returns false if it was not waiting. */
   leave(name: string): boolean {
     const place = this.#queue.leave(name);
     if (place !== undefined) this.#abandoned(place.scope);
@@ -168,23 +179,23 @@ export class TurnScheduler<P extends QueueItem> {
     if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
   }
 
-  /** True if a request of that scope waits. */
+  /** True if a request of that scope is waiting. */
   waitsIn(scope: string): boolean {
     return (this.#scopes.get(scope)?.waiting ?? 0) > 0;
   }
 
-  /** True if a request waits for a place at that node. */
+  /** True if a request is waiting for that node. */
   wants(session: string): boolean {
     for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;
     return false;
   }
 
-  /** Requests ended at a node. */
+  /** Reports that `count` requests ended at a node. */
   freed(session: string, count: number): void {
     if (count > 0 && this.wants(session)) this.#free.set(session, Math.min(count, FREED_MAX));
   }
 
-  /** The turns to grant now. */
+  /** The turns to grant at `now`. */
   due(now: number): QueueTurn<P>[] {
     this.#expire(now);
     const turns: QueueTurn<P>[] = [];
@@ -209,7 +220,7 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   #give(place: P, session: string | undefined, now: number): QueueTurn<P> {
-    this.#tried(place.scope, place.name); // It may return in another role before its previous try is over.
+    this.#tried(place.scope, place.name); // The request may wait again under another role before its previous try has ended.
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
     if (scope !== undefined && session === undefined) scope.untold++;
@@ -230,7 +241,7 @@ export class TurnScheduler<P extends QueueItem> {
     }
   }
 
-  /** When to call `due` next; undefined: never. */
+  /** When `due` must be called next; undefined if it need not be called. */
   get wakeAt(): number | undefined {
     let at: number | undefined;
     const sooner = (time: number) => {

@@ -1,9 +1,12 @@
-/** A chunk's plaintext is its length in two bytes, the content, and zeros. The zeros hide the length of the content. */
+/**
+ * Padding of chunks: a chunk's plaintext is the content's length in two bytes, the content, and zeros. The zeros hide
+ * the length of the content.
+ */
 
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './hpke-suite.ts';
 import { SealError } from './seal-error.ts';
 
-/** The two-byte form of a varint. */
+/** The length field is always a two-byte varint. */
 const LENGTH_BYTES = 2;
 export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
 
@@ -14,7 +17,7 @@ export function padToSize(content: Uint8Array, size: number): Uint8Array<ArrayBu
   return plain;
 }
 
-/** Overwrites all of `plain`, which may hold another chunk's plaintext. */
+/** Like `padToSize`, into an existing buffer. Overwrites all of `plain`, which may hold another chunk's plaintext. */
 export function padInPlace(content: Uint8Array, plain: Uint8Array): void {
   const end = LENGTH_BYTES + content.length;
   if (content.length > CONTENT_MAX_BYTES || end > plain.length)
@@ -25,7 +28,7 @@ export function padInPlace(content: Uint8Array, plain: Uint8Array): void {
   plain.fill(0, end);
 }
 
-/** A view of the content. @throws SealError malformed, also if anything but zeros follows it */
+/** Returns a view of the content. @throws SealError malformed, also if bytes other than zero follow the content */
 export function removePadding(plain: Uint8Array): Uint8Array {
   const [high = 0, low = 0] = plain;
   const end = LENGTH_BYTES + (high & 0x3f) * 256 + low;
@@ -36,7 +39,7 @@ export function removePadding(plain: Uint8Array): Uint8Array {
   return plain.subarray(LENGTH_BYTES, end);
 }
 
-/** Answers are padded to multiples of this: about one token's event. */
+/** Answers are padded to multiples of this size, which is about the size of one token's event. */
 const ANSWER_STEP_BYTES = 256;
 
 export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
@@ -48,7 +51,7 @@ export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES)
 const REQUEST_MIN_BYTES = 256;
 
 /**
- * The size to which a request of `bytes` is padded: at most 12 % more, and few distinct sizes (Padmé, PETS 2019 §4.3).
+ * The padded size of a request of `bytes` bytes: at most 12 % larger, with few distinct values (Padmé, PETS 2019 §4.3).
  */
 export function padme(bytes: number): number {
   const size = Math.max(REQUEST_MIN_BYTES, bytes);

@@ -8,22 +8,22 @@ import { isRecord } from './is-record.ts';
 import { concatBytes, lengthPrefixed } from './plain-bytes.ts';
 import { SealError } from './seal-error.ts';
 
-/** Requested with a sealed request to one node, the only one that can answer under its key. */
+/** Path of the evidence request. It is sealed to one node, so no other node can answer it. */
 export const EVIDENCE_PATH = '/v1/otela/evidence';
 export const EVIDENCE_NONCE_BYTES = 32;
-/** The reports of a processor and of eight GPUs, with certificates, are smaller than this. */
+/** Upper bound of the evidence: the reports of a processor and of eight GPUs with certificates are smaller. */
 export const EVIDENCE_MAX_BYTES = 256 * 1024;
 
 /** Kinds of evidence, named by the site: `tdx`, `snp`, `nvidia`. */
 export const EVIDENCE_KIND = /^[a-z0-9-]{1,16}$/;
 export const EVIDENCE_KINDS_MAX = 4;
 
-/** `report_data` is the SHA-512 of this message. @param key raw X25519 */
+/** The message of which `report_data` is the SHA-512. @param key raw X25519 */
 export function evidenceMessage(key: Uint8Array, nonce: Uint8Array): Uint8Array<ArrayBuffer> {
   return concatBytes(LABEL_EVIDENCE, new Uint8Array([0]), lengthPrefixed(key), lengthPrefixed(nonce));
 }
 
-/** The nonce of a request's body. @throws SealError malformed */
+/** Reads the nonce from the body of an evidence request. @throws SealError malformed */
 export function readEvidenceRequest(body: unknown): Uint8Array {
   const nonce =
     isRecord(body) && typeof body.nonce === 'string' ? fromBase64url(body.nonce, SEAL_KEY_BYTES) : undefined;
@@ -38,7 +38,7 @@ export interface EvidenceAnswer {
   evidence: string;
 }
 
-/** Undefined if it is not a valid answer. */
+/** Reads an answer to an evidence request; undefined if it is not valid. */
 export function readEvidenceAnswer(answer: unknown): Pick<EvidenceAnswer, 'kinds' | 'evidence'> | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.kinds) || typeof answer.evidence !== 'string') return undefined;
   const kinds = answer.kinds.filter((kind) => typeof kind === 'string' && EVIDENCE_KIND.test(kind));

@@ -1,5 +1,6 @@
 /**
- * Names and sizes of the only suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7). docs/design/sealed-wire.md has the
+ * Names and sizes of the only cipher suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7).
+ * docs/design/sealed-wire.md has the
  * format.
  */
 import { encodeAscii } from './plain-bytes.ts';
@@ -8,16 +9,16 @@ import { encodeAscii } from './plain-bytes.ts';
 export const SUITE = new Uint8Array([0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);
 
 export const SEAL_KEY_BYTES = 32;
-/** Nk and Nn of AES-256-GCM. */
+/** Nk and Nn of AES-256-GCM: length of the key and of the nonce in bytes. */
 export const AEAD_KEY_BYTES = 32;
 export const AEAD_NONCE_BYTES = 12;
 export const TAG_BYTES = 16;
 /** An encapsulated X25519 key. */
 export const ENC_BYTES = 32;
 export const KID_BYTES = 8;
-/** Identifies a request, and is its salt. */
+/** Length of a request's nonce in bytes. The nonce identifies the request and serves as salt. */
 export const NONCE_BYTES = 16;
-/** The content-encryption key. */
+/** Length of the content-encryption key in bytes. */
 export const CEK_BYTES = 32;
 export const SHA256_BYTES = 32;
 /** max(Nn, Nk), as in RFC 9458 §4.4. */
@@ -26,55 +27,61 @@ export const RESPONSE_NONCE_BYTES = 32;
 export const LABEL_KID = encodeAscii('otela seal 1');
 export const LABEL_REQUEST = encodeAscii('otela seal 1 request');
 export const LABEL_RESPONSE = encodeAscii('otela seal 1 response');
-/** For a stream that another candidate may continue. */
+/** Label for a stream that another candidate may continue. */
 export const LABEL_RESUMABLE = encodeAscii('otela seal 1 resumable answer');
 export const LABEL_BODY_KEY = encodeAscii('otela seal 1 body key');
 export const LABEL_BODY_NONCE = encodeAscii('otela seal 1 body nonce');
 export const LABEL_EVIDENCE = encodeAscii('otela seal 1 evidence');
 export const LABEL_DELEGATE = encodeAscii('otela seal 1 delegate');
 export const LABEL_VOUCH = encodeAscii('otela seal 1 vouch');
-/** RFC 9458 §4.4. */
+/** Labels of RFC 9458 §4.4. */
 export const LABEL_KEY = encodeAscii('key');
 export const LABEL_NONCE = encodeAscii('nonce');
 
-/** Additional data of every chunk except the last, and of the last one: a stream that was cut off lacks the latter. */
+/**
+ * Additional authenticated data: AAD_FINAL for the last chunk, AAD_CHUNK for all others. A stream that was cut off has
+ * no
+ * chunk with AAD_FINAL.
+ */
 export const AAD_CHUNK = new Uint8Array(0);
 export const AAD_FINAL = encodeAscii('final');
 
-/** Size of a sealed chunk with its tag, which every receiver of chunked OHTTP accepts. */
+/** Maximum size of a sealed chunk with its tag. All receivers of chunked OHTTP accept this size. */
 export const CHUNK_MAX_BYTES = 16_384;
 
 export const SEALED_TYPE = 'application/otela-sealed';
-/** A sealed answer that contains an event stream and is sent piece by piece. */
+/** Media type of a sealed answer that contains an event stream and is sent chunk by chunk. */
 export const SEALED_STREAM_TYPE = 'application/otela-sealed; stream=1';
 
 export const SEAL_HEADER = 'x-otela-seal';
 export const SEAL_TO_HEADER = 'x-otela-seal-to';
-/** Clear-text headers of a sealed request, bound by the seal. */
+/** Clear-text headers of a sealed request, covered by the seal. */
 export const MODEL_HEADER = 'x-otela-model';
 export const STREAM_HEADER = 'x-otela-stream';
 export const RESUME_HEADER = 'x-otela-resume';
 
 /**
- * From a gateway to a node: this many bytes of the body are the request, the rest are frames of the answer that broke
- * off.
+ * Header from a gateway to a node: the first N bytes of the body are the request; the rest are frames of the answer
+ * that
+ * broke off.
  */
 export const CONTINUES_HEADER = 'x-otela-seal-continues';
 
 /**
- * Size of an answer's frames that another node can continue, in bytes: 15,000 events of one token. A longer answer ends
- * with its node.
+ * Maximum bytes of answer frames up to which another node can continue the answer: 15,000 events of one token. A longer
+ * answer ends with its node.
  */
 export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
 
 /**
- * Size limit of a sealed request, which nodes hold completely. Equal to the largest unsealed body that gateways accept.
+ * Size limit of a sealed request, which a node holds in memory completely. Equal to the largest unsealed body that
+ * gateways accept.
  */
 export const SEALED_BODY_MAX_BYTES = 36 * 1024 * 1024;
 
-/** Longest time from `at` to `until` of a request. A node remembers answered requests this long. */
+/** Longest time from `at` to `until` of a request. A node remembers the nonces of answered requests for this time. */
 export const SEALED_LIFE_MAX_S = 20 * 60;
-/** How far a client's clock may be ahead. */
+/** How many seconds a client's clock may be ahead of the node's. */
 export const CLOCK_AHEAD_MAX_S = 120;
 
 export function isSealedType(contentType: string | null | undefined): boolean {

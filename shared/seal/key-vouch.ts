@@ -1,46 +1,46 @@
 /**
- * A provider's signature for a node's encryption key. The provider's root key stays offline and signs delegates. A
- * delegate runs where the provider's agents run and signs keys. No gateway has either key, so no gateway can substitute
- * its own key for a node's.
+ * A provider's signature for a node's encryption key. The provider's root key stays offline and signs delegate keys. A
+ * delegate key is held where the provider's agents run, and signs encryption keys. No gateway has either key, so no
+ * gateway can replace a node's encryption key by its own.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { LABEL_DELEGATE, LABEL_VOUCH, SEAL_KEY_BYTES } from './hpke-suite.ts';
 import { concatBytes, lengthPrefixed, readU32, u32, utf8Bytes } from './plain-bytes.ts';
 import { SealError } from './seal-error.ts';
 
-/** Ed25519. */
+/** Length of an Ed25519 signature in bytes. */
 const SIGNATURE_BYTES = 64;
-/** Bounds how long a stolen delegate is valid. */
+/** Longest validity of a delegate key, which limits how long a stolen one can be used. */
 export const DELEGATE_LIFE_MAX_S = 90 * 86_400;
 
 export interface Delegation {
   root: Uint8Array;
   delegate: Uint8Array;
-  /** First second in which it is no longer valid. */
+  /** Seconds since 1970: from this second on the delegate key is not valid. */
   notAfter: number;
   signature: Uint8Array;
 }
 
 export interface Vouch extends Delegation {
-  /** Validity of the encryption key, in seconds. */
+  /** End of the encryption key's validity, in seconds since 1970. */
   until: number;
   keySignature: Uint8Array;
 }
 
 interface Vouched {
-  /** The provider's own name: `eth`. */
+  /** The name that the provider uses for itself, without `@peer`: `eth`. */
   provider: string;
   session: string;
   encryptionKey: Uint8Array;
   until: number;
 }
 
-/** What the root key signs. */
+/** The message that the root key signs. */
 export function delegationMessage(provider: string, { delegate, notAfter }: Pick<Delegation, 'delegate' | 'notAfter'>) {
   return concatBytes(LABEL_DELEGATE, new Uint8Array([0]), lengthPrefixed(utf8Bytes(provider)), delegate, u32(notAfter));
 }
 
-/** What the delegate signs. */
+/** The message that the delegate key signs. */
 export function vouchMessage({ provider, session, encryptionKey, until }: Vouched): Uint8Array<ArrayBuffer> {
   const names = [provider, session].map((name) => lengthPrefixed(utf8Bytes(name)));
   return concatBytes(LABEL_VOUCH, new Uint8Array([0]), ...names, encryptionKey, u32(until));
@@ -68,7 +68,7 @@ export function readVouch(text: string): Vouch {
   return { root, delegate, notAfter, signature, until, keySignature: take(SIGNATURE_BYTES) };
 }
 
-/** A provider's id without the institution suffix that others add: `eth` of `eth@peer`. */
+/** A provider's id without the `@peer` suffix that other institutions add: `eth` for `eth@peer`. */
 export function localProviderName(provider: string): string {
   return provider.split('@', 1)[0] ?? provider;
 }

@@ -1,4 +1,4 @@
-/** Works on plain bytes without runtime helpers, so that browsers, workerd and Node run the same code. */
+/** Byte helpers that use no runtime-specific API, so that browsers, workerd and Node run the same code. */
 import { SealError } from './seal-error.ts';
 
 const encoder = new TextEncoder();
@@ -44,7 +44,7 @@ export function readU32(bytes: Uint8Array, at: number): number {
   return new DataView(bytes.buffer, bytes.byteOffset + at, 4).getUint32(0);
 }
 
-/** A field prefixed with its length in two bytes, so that different lists of fields never have the same encoding. */
+/** The field with a two-byte length in front, so that different lists of fields never have the same encoding. */
 export function lengthPrefixed(bytes: Uint8Array): Uint8Array {
   if (bytes.length > 0xffff) throw new SealError('too_large', `a field of ${bytes.length} bytes`);
   return concatBytes(u16(bytes.length), bytes);

@@ -1,5 +1,5 @@
 /**
- * The clear-text fields of a sealed request, and how its seal binds them: a changed field makes the request unreadable.
+ * The clear-text fields of a sealed request. The seal covers them: if one is changed, the request cannot be decrypted.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import {
@@ -22,23 +22,23 @@ import { concatBytes, lengthPrefixed, u32, utf8Bytes } from './plain-bytes.ts';
 import { SealError } from './seal-error.ts';
 
 interface SealStamp {
-  /** 16 random bytes, never reused. */
+  /** 16 random bytes, different for each request. */
   nonce: Uint8Array;
-  /** Seconds since 1970, UTC: creation time, and the time from which on it must not be answered. */
+  /** Seconds since 1970, UTC. `at`: creation time. `until`: from this time on the request must not be answered. */
   at: number;
   until: number;
 }
 
 export interface Binding extends SealStamp {
-  /** The endpoint's path: `/v1/chat/completions`. */
+  /** Path of the endpoint, for example `/v1/chat/completions`. */
   path: string;
   model: string;
   stream: boolean;
-  /** The stream may continue at another candidate. */
+  /** True if another candidate may continue the stream after a break. */
   resume: boolean;
 }
 
-/** The headers that a node needs to open a request; empty if it is not sealed. */
+/** The headers that a node needs to decrypt a request; empty if the request is not sealed. */
 export function sealedHeaders(value: (name: string) => string | null | undefined): [string, string][] {
   return [SEAL_HEADER, SEAL_TO_HEADER, MODEL_HEADER, RESUME_HEADER].flatMap((name): [string, string][] => {
     const given = value(name) ?? undefined;
@@ -46,14 +46,14 @@ export function sealedHeaders(value: (name: string) => string | null | undefined
   });
 }
 
-/** HPKE's `info`. */
+/** The `info` input of HPKE (RFC 9180). */
 export function requestInfo({ path, model, stream, resume, nonce, at, until }: Binding): Uint8Array<ArrayBuffer> {
   const flag = (on: boolean) => new Uint8Array([on ? 1 : 0]);
   const fields = [SUITE, utf8Bytes(path), utf8Bytes(model), flag(stream), flag(resume), nonce, u32(at), u32(until)];
   return concatBytes(LABEL_REQUEST, new Uint8Array([0]), ...fields.map(lengthPrefixed));
 }
 
-/** Formats the value of `x-otela-seal`. */
+/** Formats the value of the `x-otela-seal` header. */
 export function writeStamp({ nonce, at, until }: SealStamp): string {
   return `v=1; n=${toBase64url(nonce)}; at=${at}; until=${until}`;
 }
@@ -71,7 +71,9 @@ export function readStamp(text: string): SealStamp {
   return { nonce, at, until };
 }
 
-/** Why it must not be answered at `now` (seconds since 1970). Undefined: it may be. */
+/**
+ * The reason why a request with this stamp must not be answered at `now` (seconds since 1970); undefined if it may be.
+ */
 export function timingProblem({ at, until }: SealStamp, now: number): string | undefined {
   if (at - now > CLOCK_AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
   if (until <= now) return `it was good until ${Math.round(now - until)} s ago by the clock here`;
@@ -105,7 +107,7 @@ export function readEnvelope(text: string): Envelope {
   return { kid: bytes.subarray(0, toEnc), enc: bytes.subarray(toEnc, toSealed), sealed: bytes.subarray(toSealed) };
 }
 
-/** The value of `x-otela-seal-to`, by `kid` in base64url. @throws SealError malformed */
+/** Parses the value of `x-otela-seal-to`. The result's keys are `kid` in base64url. @throws SealError malformed */
 export function readEnvelopes(text: string): Map<string, string> {
   const listed = text.split(',').map((one) => one.trim());
   if (listed.length > ENVELOPES_MAX) throw new SealError('malformed', `sealed to more than ${ENVELOPES_MAX} nodes`);

@@ -1,6 +1,7 @@
 /**
- * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway in between may insert NOTEs, and reads only
- * the lengths of the other frames.
+ * Frames of a sealed answer: `type 1 ‖ varint length ‖ payload`. The gateway may insert NOTE frames; of all other
+ * frames
+ * it reads only the lengths.
  */
 
 import { CHUNK_MAX_BYTES } from './hpke-suite.ts';
@@ -9,12 +10,12 @@ import { SealError } from './seal-error.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 
 export const FRAME = {
-  /** From the gateway, in clear and unsigned: empty, or an error's JSON. */
+  /** Inserted by the gateway, neither encrypted nor signed: empty, or an error as JSON. */
   note: 0,
-  /** `kid 8 ‖ response nonce 32`: begins a node's part. */
+  /** Begins the part of one node. Payload: `kid 8 ‖ response nonce 32`. */
   segment: 1,
   chunk: 2,
-  /** The last chunk. An answer without it was cut off. */
+  /** The last chunk. An answer that ends without it is incomplete. */
   final: 3,
 } as const;
 
@@ -28,7 +29,7 @@ export interface ResponseFrame {
 const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
 const isType = (byte: number): byte is FrameType => TYPES.has(byte);
 
-/** Longest frame: an error's JSON is shorter than a chunk. */
+/** Maximum size of a frame's payload. The JSON of an error is shorter than a chunk. */
 const SEAL_FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
 
 export function buildFrame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
@@ -50,21 +51,24 @@ export function writeSealFrame(bytes: Uint8Array, type: FrameType, payload: read
   }
 }
 
-/** Size of a frame with its type and length. */
+/** Size of a whole frame, type and length included. */
 export function frameBytes(payloadBytes: number): number {
   return 1 + varintBytes(payloadBytes) + payloadBytes;
 }
 
-/** Splits arbitrarily cut pieces into frames. Holds at most one frame. */
+/** Splits a byte stream into frames, wherever the stream is cut into pieces. Keeps at most one incomplete frame. */
 export class FrameSplitter {
   #rest: Uint8Array = new Uint8Array(0);
 
-  /** No partial frame is held. */
+  /** True if no incomplete frame is kept. */
   get atBoundary(): boolean {
     return this.#rest.length === 0;
   }
 
-  /** The frames that `piece` completes; payloads may be views of it. @throws SealError malformed, too_large */
+  /**
+   * Returns the frames that `piece` completes; their payloads may be views of it.
+   * @throws SealError malformed, too_large
+   */
   push(piece: Uint8Array): ResponseFrame[] {
     const bytes = this.#rest.length === 0 ? piece : concatBytes(this.#rest, piece);
     const frames: ResponseFrame[] = [];
@@ -90,21 +94,23 @@ function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number
   return { type, end: length.end, length: length.value };
 }
 
-/** Tracks the frame boundaries of a stream, for a gateway that passes it on and may have to insert a message. */
+/**
+ * Tracks the frame boundaries of a stream. For a gateway, which passes the stream on and may have to insert a message.
+ */
 export class FrameCursor {
-  /** Bytes of the current payload still to come. */
+  /** Bytes of the current payload that have not passed yet. */
   #remaining = 0;
-  /** The current frame's head, as far as received. */
+  /** The part of the current frame's head that has passed. */
   readonly #head = new Uint8Array(1 + VARINT_MAX_BYTES);
   #headBytes = 0;
-  /** The data is not framed, so nothing can be inserted any more. */
+  /** True if the data is not framed, so that no message can be inserted any more. */
   #lost = false;
 
   get atBoundary(): boolean {
     return !this.#lost && this.#remaining === 0 && this.#headBytes === 0;
   }
 
-  /** Never throws: the client judges the data. */
+  /** Advances over `piece`. Never throws: the client validates the data. */
   pass(piece: Uint8Array): void {
     for (let at = 0; at < piece.length && !this.#lost; ) {
       if (this.#remaining > 0) {

@@ -1,20 +1,20 @@
-/** What a node's record contains for sealing, and what the discovery route returns for a node. */
+/** The sealing fields of a node's record, and the candidates that the discovery route returns. */
 import { isRecord } from './is-record.ts';
 
-/** In the record's payload, beside `encryption_key`. */
+/** The `seal` field of the record's payload. The key itself is in `encryption_key`. */
 interface NodeSeal {
   v: 1;
-  /** base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
+  /** Id of the key: base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
   kid: string;
-  /** Seconds since 1970, UTC. The node opens what is sealed to the key until then. */
+  /** Seconds since 1970, UTC. Until then the node decrypts requests that are sealed to the key. */
   until: number;
   /** See key-vouch.ts. */
   vouch?: string | undefined;
-  /** Kinds of evidence that the node has about its machine. Absent: none. See evidence.ts. */
+  /** Kinds of attestation evidence that the node can provide; absent if it has none. See evidence.ts. */
   evidence?: string[] | undefined;
 }
 
-/** One node of `GET /v1/otela/seal`. */
+/** One node in the answer of `GET /v1/otela/seal`. */
 export interface SealCandidate extends NodeSeal {
   session: string;
   provider: string;
@@ -29,8 +29,9 @@ export interface SealCandidates {
 }
 
 /**
- * Ignores entries that are not valid nodes, because the gateway may be newer than the client. Undefined: not such an
- * answer at all.
+ * Reads the answer of the discovery route. Entries that are not valid nodes are ignored, because the gateway may be
+ * newer
+ * than the client. Undefined if the answer has another form.
  */
 export function readSealCandidates(answer: unknown): SealCandidate[] | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;

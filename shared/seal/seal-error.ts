@@ -1,4 +1,7 @@
-/** Why sealed bytes are refused. The peer never learns details: which check failed is what an attacker asks first. */
+/**
+ * Reason for refusing sealed bytes. It is never sent to the peer, because an attacker could learn from it which check
+ * failed.
+ */
 type SealErrorCode = 'malformed' | 'too_large' | 'not_opened' | 'cut';
 
 export class SealError extends Error {

@@ -1,6 +1,6 @@
 /**
- * The sealed content: `varint length ‖ JSON`, then the body's bytes. For a request the JSON is its headers, for an
- * answer its status and headers.
+ * The plaintext of a sealed request or answer: `varint length ‖ JSON`, then the body's bytes. The JSON of a request is
+ * its headers; that of an answer is its status and headers.
  */
 
 import { isRecord } from './is-record.ts';
@@ -13,25 +13,25 @@ export type Headers = readonly (readonly [name: string, value: string])[];
 export interface AnswerHead {
   status: number;
   headers: Headers;
-  /** Absent: the answer begins here. */
+  /** Where this part continues an earlier one. Absent: the answer begins here. */
   continues?: ContinuationPoint | undefined;
 }
 
-/** Where a node continues an answer. The chunk numbers prove that none before it is missing. */
+/** The point of an answer from which a node continues it. The chunk numbers prove that no earlier chunk is missing. */
 export interface ContinuationPoint {
-  /** The response nonce of the part that broke off, base64url. */
+  /** Response nonce of the part that broke off, in base64url. */
   segment: string;
   /** Number of chunks in that part. */
   chunks: number;
 }
 
 /**
- * Headers of an engine that are sealed into an answer, and the only ones that a client takes from it. Not `location`:
- * SDKs follow it, and would send their key wherever a provider wants.
+ * Engine headers that are sealed into an answer. A client takes no other header from it. `location` is left out: SDKs
+ * follow it, and a provider could make them send their key to any address.
  */
 export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition']);
 
-/** Length of the JSON in bytes. */
+/** Maximum length of the JSON in bytes. */
 const HEAD_MAX_BYTES = 8 * 1024;
 const HEADERS_MAX = 32;
 
@@ -59,7 +59,7 @@ export function readRequestContent(content: Uint8Array): { headers: Headers; bod
   return { headers: headersOf(head), body };
 }
 
-/** Reads the first chunk's content. @throws SealError malformed */
+/** Reads the plaintext of an answer's first chunk. @throws SealError malformed */
 export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uint8Array } {
   const { head, body } = splitHead(content);
   if (typeof head !== 'object' || head === null || !('status' in head) || !('headers' in head))
@@ -77,7 +77,7 @@ function continuedOf(value: unknown): ContinuationPoint {
   return { segment, chunks };
 }
 
-/** Names in lower case (RFC 9110 §5.1), and values without line breaks. */
+/** Header names are in lower case (RFC 9110 §5.1); values contain no line breaks. */
 const NAME = /^[a-z0-9-]{1,64}$/;
 const VALUE = /^[\t\x20-\x7e]{0,4096}$/;
 

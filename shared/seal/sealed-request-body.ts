@@ -1,4 +1,4 @@
-/** A sealed request's body: `(varint length, sealed)*, 0, sealed final`, framed as in chunked OHTTP. */
+/** The body of a sealed request: `(varint length, sealed)*, 0, sealed final`, framed as in chunked OHTTP. */
 
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './hpke-suite.ts';
 import { concatBytes } from './plain-bytes.ts';

@@ -5,7 +5,7 @@ import { SealError } from './seal-error.ts';
 
 export const VARINT_MAX_BYTES = 8;
 
-/** Length of the shortest form. */
+/** Length of the shortest encoding of `value`, in bytes. */
 export function varintBytes(value: number): number {
   if (value < 0x40) return 1;
   if (value < 0x4000) return 2;
@@ -31,7 +31,10 @@ export function writeVarint(into: Uint8Array, at: number, value: number): number
   return bytes;
 }
 
-/** The number at `at` and where it ends; undefined if more bytes are needed. @throws SealError above 2^53 */
+/**
+ * Reads the number at `at`, and where its encoding ends; undefined if bytes are missing.
+ * @throws SealError above 2^53
+ */
 export function readVarint(bytes: Uint8Array, at: number): { value: number; end: number } | undefined {
   const first = bytes[at];
   if (first === undefined) return undefined;

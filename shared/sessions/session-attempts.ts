@@ -18,42 +18,45 @@ export type ReportFrame = Extract<Frame, { type: 'report' }>;
 interface SessionAttemptsHost {
   /** Milliseconds of a monotonic clock. */
   now(): number;
-  /** The same for deadlines, from `WaitClock`. */
+  /** Milliseconds for deadlines, from `WaitClock`. */
   patientNow(): number;
-  /** A number that no stream of the session has had. */
+  /** Returns a number that no stream of the session has used. */
   nextStream(): number;
-  /** Frames of unknown streams that one link may bring. An honest node sends a few for each stream of a lost link. */
+  /**
+   * Maximum number of frames of unknown streams per link. An honest node sends a few for each stream of a lost link.
+   */
   readonly unknownMax: number;
-  /** Failures that this side detected; the node is told to stop. */
+  /** Failures that this side detects, and for which the node gets a RESET. */
   readonly resets: ReadonlySet<AttemptFailure>;
-  /** The load that the node last reported for its engine, if the host receives it. */
+  /** The node's last report about the load of its engine, if the host receives it. */
   load?(): NodeLoad | undefined;
-  /** A report arrived. The host passes it to `settle`, or refuses it. */
+  /** A report arrived. The host passes it to `settle`, or to `refuse`. */
   onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void;
   /** An attempt ended, and its settlement has begun. */
   onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void;
-  /** The engine answers no request: the host must call `judge` with the evidence of other nodes. */
+  /** The engine answers no request, so the host must call `judge` with the evidence of other nodes. */
   compare(): void;
-  /** The engine is suspected to hang. Undefined: it answers again. */
+  /** The engine may hang; undefined if it answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
 /**
- * All open attempts at one node session, for a gateway or an agent's ingress: opened, carried by one link after
- * another, watched for a hung engine, and settled when they end.
+ * All open attempts at one node session, of a gateway or of an agent's ingress. It opens them, carries them from one
+ * link
+ * to the next, watches for a hung engine, and settles their usage when they end.
  */
 export class SessionAttempts implements OutboundAttemptHost {
   readonly accepts = newAcceptTimeout();
   readonly settlement: UsageSettlement;
   readonly #host: SessionAttemptsHost;
-  /** By stream number. */
+  /** Open attempts by stream number. */
   readonly #attempts = new TransientMap<number, OutboundAttempt>();
   readonly #abandoned = new AbandonedAttempts();
   readonly #stray: StrayFrames;
   readonly #hangs: HangWatch;
   #link: Link | undefined;
 
-  /** `suspicion`: carried over from the session's previous object. */
+  /** `suspicion`: the suspicion that the session's previous object had. */
   constructor(settlement: UsageSettlement, host: SessionAttemptsHost, suspicion?: HangSuspicion) {
     this.settlement = settlement;
     this.#host = host;
@@ -68,7 +71,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     );
   }
 
-  /** True if nothing is open and nothing is left to settle. */
+  /** True if no attempt is open and none is left to settle. */
   get idle(): boolean {
     return this.#attempts.size === 0 && this.settlement.idle;
   }
@@ -82,7 +85,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#attempts.get(stream);
   }
 
-  /** Open attempts. They may end, and others begin, while the caller iterates. */
+  /** Open attempts. Attempts may end and others begin while the caller iterates. */
   values(): Iterable<OutboundAttempt> {
     return this.#attempts.values();
   }
@@ -99,12 +102,12 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#host.load?.();
   }
 
-  /** False if the engine is suspected to hang, and another node can serve the request. */
+  /** False if the engine may hang and another node can serve the request. */
   admits(request: AttemptRequest): boolean {
     return this.#hangs.admits(request);
   }
 
-  /** Opens an attempt, on the link if there is one, otherwise on the next. */
+  /** Opens an attempt on the current link, or on the next one if there is none now. */
   open(request: AttemptRequest, body: AttemptBody): OutboundAttempt {
     const upstream = new OutboundAttempt(this.#host.nextStream(), request, body, this);
     this.#attempts.set(upstream.stream, upstream);
@@ -114,8 +117,9 @@ export class SessionAttempts implements OutboundAttemptHost {
   }
 
   /**
-   * A link to the session is open. It brings what was abandoned meanwhile to an end, and then carries the attempts.
-   * `renumbers`: stream numbers of an earlier link may belong to the other end on this one.
+   * A link to the session is open. Cancels the attempts that were abandoned in the meantime, then continues the open
+   * ones.
+   * `renumbers`: attempts get new stream numbers, because the other end may use their old ones on this link.
    */
   connect(link: Link, renumbers = false): void {
     this.#link = link;
@@ -137,7 +141,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     for (const upstream of this.#attempts.values()) upstream.disconnect();
   }
 
-  /** Handles a frame of a stream. `touched` collects the attempts that have work to do at the end of the message. */
+  /** Handles a frame of a stream. `touched` collects the attempts that must run `onMessageEnd` after the message. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<OutboundAttempt>): void {
     const upstream = link === this.#link ? this.#attempts.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#host.onReport(frame, upstream);
@@ -146,7 +150,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     upstream.onFrame(frame);
   }
 
-  /** Settles a report. Returns true if the engine completed an attempt after its request went to another node. */
+  /** Settles a report. Returns true if the engine completed an attempt after its request had moved to another node. */
   settle(report: ReportFrame, upstream: OutboundAttempt | undefined): boolean {
     const { stream, usage, name, timings } = report;
     const isDouble = this.#abandoned.confirmed(stream, usage.complete, name);
@@ -155,7 +159,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     return isDouble;
   }
 
-  /** A report of an attempt that this side did not make: it is not counted, and the node may forget it. */
+  /** Discards a report of an attempt that this side did not make. It is not counted, and the node may forget it. */
   refuse({ stream, usage, name }: ReportFrame): void {
     this.#abandoned.confirmed(stream, usage.complete, name);
     this.#link?.put({ type: 'settled', streams: [stream] });
@@ -190,12 +194,12 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#hangs.tick(this.#attempts.values(), this.#link !== undefined);
   }
 
-  /** Judges this session's engine by what its peers observe of their engines. */
+  /** Decides whether this session's engine hangs, with the evidence of other sessions. */
   judge(peers: readonly PeerEvidence[]): void {
     this.#hangs.judge(peers, this.#attempts.values());
   }
 
-  /** What this session shows of its engine, for the judgment of a peer. */
+  /** This session's evidence, for deciding about another session. */
   asPeer(): PeerEvidence {
     return this.#hangs.asPeer();
   }

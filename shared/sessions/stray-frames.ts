@@ -6,10 +6,7 @@ import { WireError } from '../wire/wire-error.ts';
 
 type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' }>;
 
-/**
- * Frames of streams that are not open here: late frames of a stream that has ended, or of one that this side has
- * forgotten.
- */
+/** Handles frames of streams that are not open here: of a stream that has ended, or that this side has forgotten. */
 export class StrayFrames {
   readonly #settlement: UsageSettlement;
   readonly #abandoned: AbandonedAttempts;
@@ -17,7 +14,8 @@ export class StrayFrames {
   #unknown = 0;
 
   /**
-   * `max`: frames of unknown streams per link. Each is answered, and the answers accumulate for a peer that does not
+   * `max`: limit of frames of unknown streams per link. Each is answered, and the answers accumulate if the peer does
+   * not
    * read.
    */
   constructor(settlement: UsageSettlement, abandoned: AbandonedAttempts, max: number) {
@@ -26,12 +24,12 @@ export class StrayFrames {
     this.#max = max;
   }
 
-  /** From now on frames come on another link. */
+  /** From now on frames arrive on another link. */
   connect(): void {
     this.#unknown = 0;
   }
 
-  /** @throws WireError above the limit */
+  /** Handles one frame of a stream that is not open. @throws WireError above the limit */
   receive(link: Link, frame: StreamFrame, now: number): void {
     const { stream } = frame;
     if (frame.type === 'data') link.consumed(frame.bytes.length);

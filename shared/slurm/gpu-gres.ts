@@ -6,7 +6,7 @@ interface GpuGres {
   count: number;
 }
 
-/** Longer lists are cut: sinfo's columns are narrower. */
+/** Longer lists are cut. The columns of sinfo are narrower than this. */
 const LIST_MAX_CHARS = 4096;
 const SCALES: Readonly<Record<string, number>> = {
   '': 1,
@@ -24,7 +24,7 @@ const SCALES: Readonly<Record<string, number>> = {
  */
 export function gpuGres(list: string): GpuGres[] {
   return entries(list.slice(0, LIST_MAX_CHARS)).flatMap((entry): GpuGres[] => {
-    // `(null)` means no type. What follows the count, such as `(S:0-1)` or `(IDX:0,2-3)`, says which GPUs.
+    // `(null)` means no type. The suffix after the count, such as `(S:0-1)` or `(IDX:0,2-3)`, names the GPUs.
     const [name, ...fields] = entry.replace('(null)', '').replace(/\(.*$/, '').trim().split(':');
     if (name !== 'gpu') return [];
     const given = fields.filter((field) => field !== 'no_consume');
@@ -52,8 +52,8 @@ function entries(list: string): string[] {
 }
 
 /**
- * GPUs without a job, by type. Used GPUs without a type may be of any type and count against each, so a node is never
- * reported with more free GPUs than it has.
+ * GPUs that no job uses, by type. Used GPUs without a type may be of any type, so they are subtracted from each type. A
+ * node is thus never reported with more free GPUs than it has.
  */
 export function freeGpus(configured: string, used: string): Map<string | undefined, number> {
   const free = byType(gpuGres(configured));

@@ -1,4 +1,4 @@
-/** An sbatch script that serves a model, as shown by the dashboard's wizard and printed by `otela-agent sbatch`. */
+/** The sbatch script that serves a model. The dashboard's wizard shows it, and `otela-agent sbatch` prints it. */
 export const JOB_ENGINES = ['vllm', 'sglang'] as const;
 export const JOB_CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
 
@@ -7,28 +7,31 @@ export interface JobRequest {
   model: string;
   engine: (typeof JOB_ENGINES)[number];
   gpus: number;
-  /** Slurm's name of the GPU type; absent: any. */
+  /** Slurm's name of the GPU type; absent: any type. */
   gpuType?: string;
-  /** Empty: the cluster's default. */
+  /** Empty: the cluster's default partition. */
   partition: string;
-  /** In Slurm's notation: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
+  /** Time limit in Slurm's notation: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
   time: string;
   container: (typeof JOB_CONTAINERS)[number];
   /** Image of the container; empty: `defaultImage`. */
   image: string;
-  /** Path of the join token in the job, `~/` for the home directory there; absent: `~/.otela-token`. */
+  /** Path of the join token on the job's node; `~/` is the home directory there. Absent: `~/.otela-token`. */
   tokenFile?: string;
-  /** The allocation that pays; absent or empty: the user's default. The same applies to the four below. */
+  /**
+   * The Slurm account that is charged; absent or empty: the user's default. The same rule applies to the four options
+   * below.
+   */
   account?: string;
   qos?: string;
-  /** Features of the node, in Slurm's notation: `a100|h100`, `[rack1|rack2]`. */
+  /** Required features of the node, in Slurm's notation: `a100|h100`, `[rack1|rack2]`. */
   constraint?: string;
-  /** Per node, in Slurm's notation: `64G`. */
+  /** Memory per node, in Slurm's notation: `64G`. */
   memory?: string;
   cpusPerTask?: number;
-  /** Further options of sbatch without their dashes: `reservation=maint`, `exclusive`. */
+  /** Further options of sbatch without the leading dashes: `reservation=maint`, `exclusive`. */
   sbatchOptions?: readonly string[];
-  /** Further arguments of the engine, one word each. */
+  /** Further command-line arguments of the engine. */
   engineArguments?: readonly string[];
 }
 
@@ -36,24 +39,28 @@ export interface JobRequest {
 export const SBATCH_OPTIONS_MAX = 32;
 export const ENGINE_ARGUMENTS_MAX = 128;
 
-/** A file named after the engine, of the type that the container runtime starts. */
+/** File name of the image: the engine's name with the suffix of the container runtime. */
 export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
   return `${engine}.${container === 'enroot' ? 'sqsh' : 'sif'}`;
 }
 
-/** POSIX shell, single quotes. */
+/** Quotes `text` for a POSIX shell with single quotes. */
 function shellQuoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Slurm parses these lines itself: one word each, without anything that could start another line. */
+/**
+ * Reduces `text` to one word that Slurm accepts in a directive. Slurm parses these lines itself, so the word must not
+ * be
+ * able to start another line.
+ */
 export function directiveWord(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
 }
 
 /**
- * A directive whose value may contain Slurm's operators (sbatch(1), --constraint): still one word, without quotes and
- * comments.
+ * Like `directiveWord`, but keeps Slurm's operators (sbatch(1), --constraint). The result is still one word, without
+ * quotes and comments.
  */
 export function directiveExpression(text: string): string {
   return text.replace(/[^\w.:,@/=+%&|*()[\]!<>-]/g, '');
@@ -64,7 +71,7 @@ function option(name: string, value: string | number | undefined): string[] {
   return value === undefined || value === '' ? [] : [`#SBATCH --${name}=${value}`];
 }
 
-/** The lines that request resources. */
+/** The `#SBATCH` lines that request resources. */
 function placement(job: JobRequest): string[] {
   return [
     `#SBATCH --gpus-per-node=${job.gpuType === undefined ? '' : `${directiveWord(job.gpuType)}:`}${job.gpus}`,
@@ -82,14 +89,15 @@ function placement(job: JobRequest): string[] {
   ];
 }
 
-/** The job's shell expands its home directory; quotes would prevent that. */
+/** Quotes a path except for a leading `~/`, which becomes `$HOME/` so that the job's shell expands it. */
 function pathQuoted(path: string): string {
   return path.startsWith('~/') ? `$HOME/${shellQuoted(path.slice(2))}` : shellQuoted(path);
 }
 
 /**
- * Every user of a node can reach loopback. SGLang accepts a key only on its command line, which every user can read,
- * too.
+ * A key for the engine's port, which every user of the node can reach. vLLM reads it from the environment. SGLang
+ * accepts
+ * it only on its command line, which every user can read, so SGLang gets none.
  */
 const ENGINE_KEY = {
   vllm: [
@@ -104,8 +112,9 @@ const ENGINE_KEY = {
 const HUB_CACHE = [`export HF_HOME="\${HF_HOME:-$HOME/.cache/huggingface}"`, 'mkdir -p "$HF_HOME"'];
 
 /**
- * Whatever the fields contain, the script does only what it shows: values are quoted, or reduced to the characters that
- * Slurm's lines allow.
+ * Writes the job script. Field values are quoted, or reduced to the characters that Slurm's lines allow, so no value
+ * can
+ * add another command to the script.
  */
 export function jobScript(job: JobRequest): string {
   const { gateway, engine, container, tokenFile = '~/.otela-token' } = job;
@@ -114,7 +123,9 @@ export function jobScript(job: JobRequest): string {
     '#SBATCH --job-name=otela',
     '#SBATCH --nodes=1',
     ...placement(job),
-    // Two minutes before its end the agent accepts no more requests and finishes the running ones.
+    // Two minutes before the time limit Slurm sends USR1: the agent then accepts no more requests and finishes the
+    // running
+    // ones.
     '#SBATCH --signal=B:USR1@120',
     '',
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
@@ -127,7 +138,9 @@ export function jobScript(job: JobRequest): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** Other jobs may run on the same node, on the engine's usual port. */
+/**
+ * The engine listens on a port that depends on the job id, because other jobs on the same node may use the usual port.
+ */
 const LISTEN = ['--host', '127.0.0.1', '--port', '$((20000 + SLURM_JOB_ID % 10000))'];
 
 function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): string[] {
@@ -140,8 +153,9 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', '--bind', '"$HF_HOME"', shellQuoted(image)];
-  // Unlike Apptainer, enroot passes on only named variables: here the key from above, and what the agent sets for
-  // SGLang.
+  // Unlike Apptainer, enroot passes on only the variables that are named: the engine's key, and the variable that the
+  // agent
+  // sets for SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
   const hub = ['--env', 'HF_HOME', '--mount', '"$HF_HOME:$HF_HOME"'];
   if (container === 'enroot') return ['enroot', 'start', '--env', variable, ...hub, shellQuoted(image)];

@@ -3,10 +3,10 @@ import type { Color, Paint } from './paint.ts';
 /** The result of one check of this machine. */
 export interface CheckResult {
   what: string;
-  /** `checkWarning`: it works, but probably not as intended. */
+  /** `odd`: it works, but probably not as intended. */
   verdict: 'good' | 'odd' | 'bad';
   found: string;
-  /** What to do about it; absent if nothing needs to be done. */
+  /** How to fix it; absent if no action is needed. */
   fix?: string;
 }
 
@@ -30,7 +30,7 @@ const MARKS = {
   bad: ['red', 'BAD'],
 } as const satisfies Record<CheckResult['verdict'], readonly [Color, string]>;
 
-/** For people: one line, and another for the fix. */
+/** Formats the result for a terminal: one line, and a second one for the fix. */
 export function checkText({ what, verdict, found, fix }: CheckResult, paint: Paint): string {
   const [colour, mark] = MARKS[verdict];
   return `${paint(colour, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;

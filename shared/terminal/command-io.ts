@@ -6,14 +6,14 @@ export interface Io {
   log(line: string): void;
 }
 
-/** The part of a process's stream that is needed here. */
+/** The part of a process's output stream that this module uses. */
 interface Output {
   write(text: string): unknown;
   on(event: 'error', call: () => void): unknown;
 }
 
 export function makeIo(stdout: Output, stderr: Output): Io {
-  // A reader that has closed (`… | head`) is not an error.
+  // A reader that has closed its end (`… | head`) is not an error.
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   const lines = (text: string) => `${text.split('\n').map(printable).join('\n')}\n`;
   return { out: (text) => void stdout.write(lines(text)), log: (text) => void stderr.write(lines(text)) };

@@ -1,4 +1,4 @@
-/** Why listening on an address failed, for the person who chose it. */
+/** Explains why listening on an address failed, for the person who configured the address. */
 export function listenError(error: unknown, { host, port }: { host: string; port: number }): Error {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;

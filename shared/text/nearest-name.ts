@@ -1,6 +1,7 @@
 /**
- * Levenshtein distance, one row at a time. Takes time proportional to the product of the lengths, so limit untrusted
- * input first.
+ * Levenshtein distance, computed one row at a time. The time is proportional to the product of the lengths, so
+ * untrusted
+ * input must be shortened first.
  */
 function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
@@ -15,20 +16,20 @@ function editDistance(a: string, b: string): number {
   return previous[b.length] ?? 0;
 }
 
-/** Longer names are cut: the distance takes time proportional to the product of the lengths. */
+/** Longer names are shortened before the comparison. */
 const NAME_MAX_CHARS = 128;
 
-/** The names in `known` that a person who wrote `name` may have meant, best first, at most `limit`. */
+/** The names in `known` that are most similar to `name`, best first, at most `limit`. */
 export function nearestNames(name: string, known: readonly string[], limit = 3): string[] {
   return ranked(name, known)
     .slice(0, limit)
     .map(({ candidate }) => candidate);
 }
 
-/** The most likely intended name; undefined if none is near. */
+/** The known name that was probably meant; undefined if none is similar enough. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const [best] = ranked(name, known);
-  // A third of the letters may be wrong, or two swapped. With more it is another word.
+  // A name is similar if at most a third of its letters differ, or two letters are swapped.
   const near = best !== undefined && (best.inside || best.letters <= Math.max(2, Math.floor(name.length / 3)));
   return near ? best.candidate : undefined;
 }
@@ -45,7 +46,7 @@ function ranked(name: string, known: readonly string[]) {
     .sort((a, b) => a.rank - b.rank || a.candidate.localeCompare(b.candidate));
 }
 
-/** A name of at least this length that is contained in another counts as near. */
+/** A name of at least this length counts as similar to a name that contains it. */
 const INSIDE_MIN_CHARS = 3;
 
 const plain = (name: string) => name.toLowerCase().replace(/[^a-z0-9]+/g, '');

@@ -1,12 +1,12 @@
 /**
- * Deeper values are refused wherever JSON is read: a parser may accept them, but serializing them may fail, and engines
- * crash on them.
+ * Maximum nesting depth wherever JSON is read. A parser may accept deeper values, but serializing them may fail, and
+ * engines crash on them.
  */
 export const JSON_DEPTH_MAX = 512;
 
 /** @throws SyntaxError if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX */
 export function parseJson(text: string): unknown {
-  // Checked before parsing: 4 MiB of brackets become 100 MiB of arrays.
+  // Checked before parsing, because 4 MiB of brackets become 100 MiB of arrays.
   if (isDeep(text)) throw new SyntaxError(`nested deeper than ${JSON_DEPTH_MAX}`);
   return JSON.parse(text);
 }
@@ -24,11 +24,11 @@ function isDeep(text: string): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at++) {
     switch (text.charCodeAt(at)) {
-      case 0x22: // a quote
+      case 0x22: // quotation mark
         at = stringEnd(text, at);
         break;
-      case 0x5b: // [
-      case 0x7b: // {
+      case 0x5b: // opening bracket
+      case 0x7b: // opening brace
         depth++;
         if (depth > JSON_DEPTH_MAX) return true;
         break;

@@ -9,24 +9,24 @@ export interface Chart {
   x: string;
   y: string;
   series: readonly Series[];
-  /** Logarithmic axes. */
+  /** Which axes are logarithmic; absent: none. */
   log?: 'x' | 'xy';
 }
 
 const COLOURS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#7a7a7a', '#b08a2e', '#2f8f8f'];
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP] = [360, 220, 64, 40, 30, 30];
-/** Points drawn per line; more would not show at this width. */
+/** Maximum number of points drawn per line. More could not be distinguished at this width. */
 const POINTS_MAX = 300;
 
 /**
- * XML 1.0 cannot represent these characters, and one of them makes the whole picture invalid:
+ * Characters that XML 1.0 cannot represent. A single one makes the whole picture invalid:
  * https://www.w3.org/TR/xml/#charsets
  */
 const NO_XML = /[^\t\n\r -\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu;
 
 const escaped = (text: string) => text.replace(NO_XML, '\uFFFD').replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** Charts side by side as SVG, each with a legend. */
+/** Draws the charts side by side as one SVG, each with a legend. */
 export function chartsSvg(charts: readonly Chart[]): string {
   const each = LEFT + WIDTH + GAP;
   const legend = Math.max(...charts.map(({ series }) => series.length)) * 16;
@@ -58,7 +58,7 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
     const drawn = points.filter((_, n) => n % every === 0 || n === points.length - 1);
     const yLegend = TOP + HEIGHT + BOTTOM + 12 + i * 16;
     const legend = `<rect x="${left}" y="${yLegend - 9}" width="12" height="4" fill="${colour}"/><text x="${left + 18}" y="${yLegend - 3}">${escaped(name)}</text>`;
-    // A line with one point would be invisible.
+    // A line with a single point would be invisible, so it is drawn as a dot.
     const dot = drawn.length === 1 && drawn[0] !== undefined ? place(drawn[0]).split(',') : undefined;
     const line =
       dot === undefined
@@ -81,9 +81,9 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
   );
 }
 
-/** Maps values to pixels, with three to six round marks. A linear axis begins at zero. */
+/** Maps values to pixels, and chooses three to six round tick marks. A linear axis begins at zero. */
 function scale(values: readonly number[], log: boolean, from: number, to: number) {
-  // In a loop: two years of minutes are more values than a call takes arguments.
+  // A loop, because two years of minutes are more values than one function call accepts as arguments.
   let [most, least] = [Number.MIN_VALUE, log ? Number.POSITIVE_INFINITY : 0];
   for (const one of values) {
     if (!Number.isFinite(one) || (log && one <= 0)) continue;
@@ -91,7 +91,7 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
     least = Math.min(least, one);
   }
   const part = log
-    ? // Values without a logarithm are drawn at the edge: a browser draws no line with an infinite point in it.
+    ? // Values without a logarithm are drawn at the edge, because a browser does not draw a line that contains an infinite point.
       (at: number) => (most === least ? 0.5 : at <= least ? 0 : Math.log(at / least) / Math.log(most / least))
     : (at: number) => (most === least ? 0.5 : (at - least) / (most - least));
   return {
@@ -100,7 +100,7 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
   };
 }
 
-/** Powers of ten; if there are few, also twice and five times those. */
+/** Tick marks of a logarithmic axis: powers of ten, and if these are few, their double and fivefold, too. */
 function decades(least: number, most: number): number[] {
   const from = Math.floor(Math.log10(least));
   const powers = Array.from(

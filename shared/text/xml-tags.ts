@@ -1,6 +1,6 @@
 /**
- * The text of the first element with that name. For S3's answers: no attributes, no nesting, no markup other than these
- * entities.
+ * The text of the first element with that name. Sufficient for the answers of S3: no attributes, no nesting and no
+ * entities other than those below.
  */
 export function xmlTag(xml: string, name: string): string | undefined {
   return xmlTags(xml, name)[0];

@@ -1,22 +1,22 @@
 /**
- * A time limit for answers that follows how long recent answers took, as TCP's retransmission timer does (RFC 6298).
- * The limit for a slow but healthy peer grows from its first slow answer on; for a fast peer it stays at `leastMs`.
+ * Bounds of a time limit that follows how long recent answers took, as TCP's retransmission timer does (RFC 6298). The
+ * limit grows from the first slow answer of a peer on; for a fast peer it stays at `leastMs`.
  */
 export interface TimeoutBounds {
-  /** For a fast peer. */
+  /** The limit for a fast peer, in milliseconds. */
   leastMs: number;
-  /** For an unknown peer; default `leastMs`. */
+  /** The limit before the first answer; default `leastMs`. */
   firstMs?: number;
-  /** Upper bound, so that a peer that is gone is always detected. */
+  /** Largest limit, so that a dead peer is always detected. */
   mostMs: number;
 }
 
 export class AdaptiveTimeout {
   readonly #bounds: TimeoutBounds;
-  /** Smoothed duration of an answer, and its variation; undefined: none was measured. */
+  /** Smoothed duration of an answer, and its mean deviation; undefined before the first answer. */
   #smoothed: number | undefined;
   #variation = 0;
-  /** Doubles with each expired wait. */
+  /** Factor of the limit. Doubles each time an answer does not arrive in time. */
   #backoff = 1;
 
   constructor(bounds: TimeoutBounds) {
@@ -29,7 +29,7 @@ export class AdaptiveTimeout {
     return Math.min(mostMs, Math.max(leastMs, measured) * this.#backoff);
   }
 
-  /** An answer arrived after this time, in time or late. */
+  /** Records an answer that took `tookMs`, whether or not it arrived in time. */
   answered(tookMs: number): void {
     this.#backoff = 1;
     if (this.#smoothed === undefined) {
@@ -41,7 +41,7 @@ export class AdaptiveTimeout {
     this.#smoothed += (tookMs - this.#smoothed) / 8;
   }
 
-  /** No answer arrived in time. */
+  /** Records that no answer arrived in time. */
   expired(): void {
     if (this.ms < this.#bounds.mostMs) this.#backoff *= 2;
   }

@@ -1,22 +1,28 @@
 /**
- * Interval of a process's turns if it runs on time. Shorter than the 100 ms after which Linux gives a throttled group
- * its next share.
+ * Interval of a process's turns if it runs on time. Shorter than the 100 ms period after which Linux gives a throttled
+ * cgroup its next CPU quota.
  */
 export const TURN_MS = 25;
 
-/** A longer turn came late. Twice the interval, so that the rounding of timers does not look like a starved machine. */
+/**
+ * A turn after more than this time is late. Twice the interval, so that the rounding of timers does not look like a
+ * process without CPU time.
+ */
 const LATE_MS = 2 * TURN_MS;
 
 /**
- * However late its turns come, a process waits at most this many times longer, so that a dead peer is always detected.
+ * The longest extension of a wait: however late its turns are, a process waits at most this many times longer, so that
+ * a
+ * dead peer is always detected.
  */
 export const SLOWDOWN_MAX = 20;
 
 /**
- * A clock for deadlines. It counts the turns that a process had: a late turn counts as one turn, not as the time that
- * it took. A process that was kept from running (a starved or paused machine, a long computation) has not read its
- * sockets meanwhile, so that time says nothing about its peers. While turns come on time this clock shows the same
- * milliseconds as the underlying clock. (The local health of Lifeguard, arXiv:1707.00788, without its steps.)
+ * A clock for deadlines, which counts the turns that a process had. A late turn counts as one turn, not as the time
+ * that
+ * it took. A process that could not run (a starved or paused machine, a long computation) did not read its sockets
+ * either, so that time says nothing about its peers. While turns are on time, this clock shows the same milliseconds as
+ * the underlying clock. (The local health of Lifeguard, arXiv:1707.00788, without its steps.)
  *
  * Never use it for dates, rates or measurements: on a starved machine it is slow on purpose.
  */

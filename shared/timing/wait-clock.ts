@@ -16,21 +16,21 @@ export interface WaitClockHost {
   every: StartTimer | undefined;
 }
 
-/** The reason in the signal of an operation that got no answer in time. */
+/** The abort reason of an operation that got no answer in time. */
 export class NoAnswerError extends Error {
   override readonly name = 'TimeoutError';
 }
 
 /**
- * The one owner of how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are
- * set with `after`.
+ * Controls how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are set with
+ * `after`. Nothing else in a process may time its waits.
  */
 export class WaitClock {
   readonly #host: WaitClockHost;
   readonly #clock: TurnClock;
   #stop: (() => void) | undefined;
   #idleTurns = 0;
-  /** Running timers. */
+  /** Number of running timers. */
   #waits = 0;
 
   constructor(host: WaitClockHost) {
@@ -38,7 +38,7 @@ export class WaitClock {
     this.#clock = new TurnClock(host.now());
   }
 
-  /** Milliseconds during which this process had its turns. Equal to the host's clock while turns come on time. */
+  /** Milliseconds during which this process had its turns. Equal to the host's clock while turns are on time. */
   now(): number {
     if (this.#host.every === undefined) return this.#host.now();
     this.#idleTurns = 0;
@@ -58,8 +58,9 @@ export class WaitClock {
   }
 
   /**
-   * Calls back once `ms` have passed on this clock. Timers run before sockets, so the first late turn does not call
-   * back: the answer may be in a buffer of this process.
+   * Calls `ring` once `ms` have passed on this clock. A runtime handles timers before sockets, so the first late turn
+   * does
+   * not call it: the answer may already be in a buffer of this process.
    */
   readonly after: StartTimer = (ms, ring) => {
     const { after, every } = this.#host;
@@ -94,8 +95,9 @@ export class WaitClock {
   };
 
   /**
-   * Asks a peer by `ask`, whose signal ends the question where no answer comes in time, and learns how long it took.
-   * @throws NoAnswerError, or what `ask` throws
+   * Calls `ask` with a signal that aborts if no answer comes in time, and adjusts `wait` to the time that the answer
+   * took.
+   * @throws NoAnswerError, or the error that `ask` throws
    */
   async call<T>(wait: AdaptiveTimeout, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { ms } = wait;

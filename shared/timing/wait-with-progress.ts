@@ -1,11 +1,11 @@
 import type { StartTimer } from '../collections/start-timer.ts';
 
-/** A command reports that it waits after these times, then after each further interval of the last one. */
+/** A command reports its waiting after each of these times, then after each further interval of the last one. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**
- * Waits for `work` as long as it takes, and reports periodically what it waits for: a person can end a command, and a
- * command cannot know whether the other side is slow or dead. `tell` receives the seconds so far.
+ * Waits for `work` without a limit, and reports progress periodically. There is no limit because a command cannot know
+ * whether the other side is slow or dead, and a person can end the command. `tell` receives the seconds so far.
  */
 export async function waitWithProgress<T>(
   work: Promise<T>,

@@ -1,7 +1,8 @@
 /**
  * The GPU time of requests: the node's GPUs times the time that a request ran there, divided at every instant by the
- * number of this caller's requests that were running there. Over all its requests, a caller's GPU seconds equal the
- * time its node worked for it times the node's GPUs. Pure: times are passed in, in milliseconds of a monotonic clock.
+ * number of this caller's requests that were running there. A caller's GPU seconds, summed over all its requests, equal
+ * the time during which its node worked for it times the node's GPUs. Uses no clock: callers pass milliseconds of a
+ * monotonic clock.
  *
  * Generalized processor sharing (Parekh and Gallager, 1993): one virtual clock that advances by dt divided by the
  * number of running requests.
@@ -34,7 +35,7 @@ export class GpuShare {
 }
 
 export interface RequestGpuShare {
-  /** GPU milliseconds until `now`, or until the request's end. */
+  /** GPU milliseconds from the start until `now`, or until the request's end. */
   at(now: number): number;
   /** The request ended. Idempotent. */
   end(now: number): void;

@@ -1,4 +1,4 @@
-/** What callers keep about finished attempts, and what proves a report on a forgotten one. */
+/** Records of finished attempts, and the proof that a report on a forgotten attempt needs. */
 
 import type { OutboundAttempt } from '../attempts/outbound-attempt.ts';
 import type { TokenBound } from '../attempts/token-bound.ts';
@@ -10,33 +10,33 @@ export interface UsageRecord extends ReportedUsage {
   requestId: string;
   attempt: number;
   session: string;
-  /** The attempt's stream, unique within its session. A repeated report has the same number. */
+  /** Number of the attempt's stream, unique within its session. A repeated report has the same number. */
   stream: number;
-  /** The account that pays: set by the caller when it opened the attempt, opaque in transit. */
+  /** The account that pays. Set by the caller when it opened the attempt; opaque to the node. */
   receipt: string;
-  /** Bytes of the answer that passed through the caller. */
+  /** Bytes of the answer that the caller received. */
   answerBytes: number;
-  /** Milliseconds since the epoch. */
+  /** When the attempt ended, in milliseconds since the epoch. */
   at: number;
-  /** What was requested, and the timings; absent if the caller forgot both. */
+  /** The kind of request and its timings; absent if the caller forgot both. */
   course?: AttemptCourse;
-  /** For a late report: when its proof expires. Milliseconds since the epoch. */
+  /** For a late report: when its proof expires, in milliseconds since the epoch. */
   expiresAt?: number;
-  /** The same attempt may have been reported under another stream, after a lost object or a parked reader. */
+  /** True if the attempt may also be reported under another stream number, after a lost object or a parked reader. */
   repeated: boolean;
 }
 
 export interface AttemptCourse {
   endpoint: number;
   streamed: boolean;
-  /** The engine's status; 0 without a head; null if unknown. */
+  /** The engine's HTTP status; 0 if there was no response head; null if unknown. */
   status: number | null;
-  /** Milliseconds since the opening; 0 without data; null if unknown. */
+  /** Milliseconds from the opening to the first data; 0 if there was none; null if unknown. */
   firstMs: number | null;
   totalMs: number | null;
-  /** Milliseconds of one GPU; see gpu-share.ts. Absent if the caller does not count them. */
+  /** GPU time in milliseconds of one GPU; see gpu-share.ts. Absent if the caller does not count it. */
   gpuMs?: number;
-  /** How long the request had waited when this attempt was opened; absent if the caller does not say. */
+  /** Milliseconds that the request had waited when this attempt was opened; absent if the caller does not report it. */
   queueMs?: number;
 }
 
@@ -45,25 +45,29 @@ export interface ProvenOpening {
   receipt: string;
   endpoint: number;
   streamed: boolean;
-  /** Milliseconds since the epoch. */
+  /** When the attempt was opened, in milliseconds since the epoch. */
   openedAt: number;
-  /** Milliseconds since the epoch. */
+  /** When the proof expires, in milliseconds since the epoch. */
   expiresAt: number;
   bound: TokenBound;
 }
 
 /**
- * How a caller that may forget its openings treats reports on them. Without it, the owner trusts the reports that it
- * passes in.
+ * How a caller that may forget its openings handles late reports. Without it, the settlement accepts every report that
+ * it
+ * receives.
  */
 export interface LateReports {
-  /** The opening that the report proves; undefined: none. */
+  /** Returns the opening that the report proves; undefined if it proves none. */
   opening(name: ReportName): ProvenOpening | undefined;
-  /** The attempt if it is still running, under any number. */
+  /** Returns the attempt if it is still running, under any stream number. */
   running(name: ReportName): OutboundAttempt | undefined;
-  /** A stream number of the caller: a record is never stored under a number that a node chose. */
+  /** Returns a stream number of the caller, because a record is never stored under a number that a node chose. */
   nextStream(): number;
 }
 
-/** `unproven`: a late report on an attempt that was never opened. `over_bound`: a report above the possible usage. */
+/**
+ * `unproven`: a late report on an attempt that was never opened. `over_bound`: a report above the attempt's upper
+ * bound.
+ */
 export type ReportAnomaly = 'unproven' | 'over_bound';

@@ -8,21 +8,27 @@ import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/repo
 import { clampToAge } from './clamp-timings.ts';
 import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
 
-/** How long an agent may take to report on an attempt that the gateway has ended. */
+/** Milliseconds in which an agent must report on an attempt that the gateway has ended. */
 const REPORT_WAIT_MS = 30_000;
 
-/** Anomalies kept between two reads: a node sends at most this many reports in a quarter of a second. */
+/**
+ * Maximum number of anomalies kept between two reads. A node sends at most this many reports in a quarter of a second.
+ */
 const ANOMALIES_MAX = 10_000;
 
-/** Attempts that used nothing, remembered so that a late report does not charge for them; the oldest are forgotten. */
+/**
+ * Maximum number of remembered attempts that used no tokens, so that a late report does not charge for them. The oldest
+ * are
+ * forgotten first.
+ */
 const UNUSED_MAX = 10_000;
 
-/** Ended attempts remembered until their report arrives; the oldest are settled by estimate. */
+/** Maximum number of ended attempts that wait for their report. The oldest are settled by estimate. */
 const WAITING_MAX = 10_000;
 
 /**
- * A record that may be counted already makes the store check all that it keeps, for one record or for thousands. So
- * such records are written together, at most this often.
+ * Interval of writing records that may have been counted already. For such records the store searches all its rows, at
+ * the same cost for one record or for thousands, so they are written together.
  */
 const REPEATED_EVERY_MS = 1_000;
 
@@ -44,8 +50,8 @@ export function isNamed({ request }: OutboundAttempt, { requestId, attempt }: Re
 }
 
 /**
- * Turns reports into records: every attempt that reached an engine becomes exactly one. Exact if the agent reported,
- * otherwise estimated from what passed through here.
+ * Turns reports into usage records: every attempt that reached an engine becomes exactly one record. It is exact if the
+ * agent reported, otherwise estimated from the data that passed through here.
  */
 export class UsageSettlement {
   readonly #session: string;
@@ -54,18 +60,21 @@ export class UsageSettlement {
   readonly #unused = new TransientMap<string, true>();
   #anomalies: ReportAnomaly[] = [];
   readonly #waiting = new TransientMap<number, Ended>();
-  /** Reported while the Worker still reads. The agent keeps the answer until that is over, too. */
+  /**
+   * Streams that were reported while the Worker still reads the answer. The agent keeps the answer until the Worker is
+   * done.
+   */
   readonly #reported = new Set<number>();
   #due: UsageRecord[] = [];
-  /** One of those may be counted already. */
+  /** True if one of the due records may have been counted already. */
   #repeated = false;
   #repeatedAt = 0;
-  /** Streams that the agent may forget once the due records are stored. */
+  /** Streams that the agent may forget after the due records are stored. */
   #forget: number[] = [];
 
   /**
-   * @param now in all calls: of a monotonic clock
-   * @param wall milliseconds since the epoch, for a record's date; without it records are dated by the calls
+   * @param now in all calls: milliseconds of a monotonic clock
+   * @param wall milliseconds since the epoch, for a record's date; without it a record's date is the `now` of the call
    */
   constructor(session: string, late?: LateReports, wall?: () => number) {
     this.#session = session;
@@ -77,17 +86,17 @@ export class UsageSettlement {
     return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
   }
 
-  /** Number of records that may be taken now. */
+  /** Number of records that can be taken now. */
   get due(): number {
     return this.#repeated ? 0 : this.#due.length;
   }
 
-  /** The attempt's report is still expected. */
+  /** True if the attempt's report is still awaited. */
   awaits(stream: number): boolean {
     return this.#waiting.has(stream);
   }
 
-  /** The Worker is done with an attempt. */
+  /** The Worker has finished with an attempt. */
   ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
     if (this.#reported.delete(upstream.stream)) {
       this.#forget.push(upstream.stream);
@@ -101,7 +110,7 @@ export class UsageSettlement {
     this.#waiting.set(upstream.stream, {
       upstream,
       aborted: failure === 'cancelled' || failure === 'hung',
-      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // A killed agent reports nothing.
+      until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // A killed agent reports nothing, so there is no wait.
     });
     if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;
@@ -114,26 +123,26 @@ export class UsageSettlement {
     if (oldest !== undefined) this.#unused.delete(oldest);
   }
 
-  /** It continues under another number, and will be reported again under that number. */
+  /** The attempt continues under another number, and will be reported again under that number. */
   renumbered(stream: number): void {
     if (this.#reported.delete(stream)) this.#forget.push(stream);
   }
 
-  /** Its end, and so its report, is requested again under another number. */
+  /** The end of the attempt, and with it its report, was requested again under another number. */
   moved(from: number, to: number): void {
     const ended = this.#waiting.get(from);
     if (ended === undefined) return;
     this.#waiting.delete(from);
     ended.upstream.stream = to;
-    ended.upstream.repeated = true; // The report under its previous number may still arrive.
+    ended.upstream.repeated = true; // The report under the previous number may still arrive.
     this.#waiting.set(to, ended);
   }
 
-  /** A report on a stream of this object. `open`: its upstream, if still running. */
+  /** Handles a report on a stream of this object. `open`: the attempt, if it is still running. */
   report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
     const upstream = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    if (upstream === undefined) return; // Unknown here; the agent sends it again with its name.
+    if (upstream === undefined) return; // The stream is unknown here; the agent will send the report again with its name.
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
     this.#addPending(this.#record(upstream, usage, now));
@@ -144,13 +153,13 @@ export class UsageSettlement {
     this.#repeated ||= record.repeated;
   }
 
-  /** The node does not know the stream (any more), so no report will come under this number. */
+  /** The node does not know the stream any more, so no report will arrive under this number. */
   unknown(stream: number, now: number): void {
     const ended = this.#waiting.get(stream);
     if (ended !== undefined) this.#estimate(ended, now);
   }
 
-  /** True if this settlement knows the attempt itself, so that a named report of it needs no proof. */
+  /** True if this settlement knows the attempt itself, so that a named report needs no proof. */
   knows(name: ReportName, open: OutboundAttempt | undefined): boolean {
     return (
       (open !== undefined && isNamed(open, name)) ||
@@ -165,8 +174,9 @@ export class UsageSettlement {
   }
 
   /**
-   * A report that outlived its object or its socket; the attempt may meanwhile wait under another number. `open`: the
-   * upstream that continues under this number, if any.
+   * Handles a report that outlived its object or its socket. The attempt may wait under another number. `open`: the
+   * attempt
+   * that continues under this number, if any.
    */
   named(report: NamedReport, open: OutboundAttempt | undefined, now: number): void {
     const { stream, usage, name } = report;
@@ -174,7 +184,7 @@ export class UsageSettlement {
     if (ended !== undefined) this.#waiting.delete(ended.stream);
     if (open !== undefined && isNamed(open, name)) {
       open.repeated = true;
-      return this.report(stream, usage, open, now); // The rest of its answer is still to come, so the agent must not forget it.
+      return this.report(stream, usage, open, now); // The rest of the answer has not arrived yet, so the agent must not forget the answer.
     }
     this.#forget.push(stream);
     if (ended !== undefined) return this.#addPending({ ...this.#record(ended, usage, now), repeated: true });
@@ -195,13 +205,16 @@ export class UsageSettlement {
     });
   }
 
-  /** The proof says what was opened, and the agent says how it went. What the agent omits stays unknown. */
+  /**
+   * Records a late report. The proof describes the opening, and the agent's report describes the rest; values that the
+   * report omits stay unknown.
+   */
   #prove(late: LateReports, { usage, name, timings }: NamedReport, now: number): void {
     const opening = late.opening(name);
     if (opening === undefined) return this.#note('unproven');
     const running = late.running(name);
     if (running !== undefined) {
-      running.repeated = true; // Its report under its own number must not be counted in addition.
+      running.repeated = true; // The report under the attempt's current number must not be counted in addition.
       return this.report(running.stream, usage, running, now);
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
@@ -224,7 +237,7 @@ export class UsageSettlement {
 
   #estimate(ended: Ended, now: number): void {
     this.#waiting.delete(ended.upstream.stream);
-    if (!ended.upstream.accepted) return; // Cancelled before the node acknowledged it.
+    if (!ended.upstream.accepted) return; // The attempt was cancelled before the node acknowledged it.
     const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
     this.#addPending(this.#record(ended.upstream, usage, now));
   }
@@ -255,14 +268,18 @@ export class UsageSettlement {
     return usage;
   }
 
-  /** Anomalies in reports since the last call. */
+  /** Returns the anomalies in reports since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     const taken = this.#anomalies;
     if (taken.length > 0) this.#anomalies = [];
     return taken;
   }
 
-  /** What to store now; return `streams` to the agent once it is stored. `last`: do not wait for anything any more. */
+  /**
+   * Returns the records to store now. The caller sends `streams` to the agent after they are stored. `last`: do not
+   * wait for
+   * any further report.
+   */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
     const since = now - this.#repeatedAt; // Negative if the clock was set back.

@@ -1,49 +1,54 @@
 /**
- * Assigns senders to the nodes that want a blob. The node named by `coordinatorOf` answers each question: read the
- * source, take it from that node, or wait. The answers form a tree: each node sends to at most `fanout` others. The
- * coordinator learns its state from the questions, which nodes repeat every few seconds. So if a coordinator is lost,
- * the next one learns the same from the next questions.
+ * Assigns senders to the nodes that want a blob. The node named by `coordinatorOf` answers each node's question with
+ * one
+ * of three instructions: read the source, take the blob from that node, or wait. The answers form a tree in which each
+ * node
+ * sends to at most `fanout` others. The coordinator learns its state from the questions alone, which nodes repeat every
+ * few
+ * seconds. So if a coordinator is lost, the next one learns the same state from the next questions.
  */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node-record.ts';
 import { digestSchema } from './weights-manifest.ts';
 
 interface CoordinatorOptions {
-  /** Nodes that one node sends a blob to. */
+  /** Maximum number of nodes that one node sends a blob to. */
   fanout: number;
-  /** A node that has not asked for this long is considered gone, and its lease ends. */
+  /** Milliseconds without a question after which a node is considered gone. */
   leaseMs?: number;
-  /** The lease of nodes that hold a blob, which ask less often. */
+  /** Like `leaseMs`, for nodes that hold a blob, which ask less often. */
   holdMs?: number;
   /** True if gossip still counts the session as alive. */
   lives(session: string): boolean;
 }
 
-/** With three, one stream gets too little of a link; docs/weights.md has figures. */
+/** Default of `fanout`. With three receivers each stream gets too little of a link; docs/weights.md has the figures. */
 export const FANOUT = 2;
 export const BLOB_LEASE_MS = 15_000;
 const HOLDER_MS = 120_000;
 
 /**
- * A membership is a pair of a blob and a node that wants or holds it. 186 nodes with a model of 300 files have 55,800.
- * Above the limit the node with the most loses its oldest.
+ * Maximum number of memberships. A membership is a pair of a blob and a node that wants or holds it: 186 nodes with a
+ * model
+ * of 300 files have 55,800. Above the limit the node with the most memberships loses its oldest.
  */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
-/** Deeper than any valid tree of this many members. */
+/** Greater than the depth of any valid tree of this many members. */
 const DEPTH_MAX = 64;
 const AVOID_MAX = 64;
 
 export const coordinatorQuestionSchema = z.strictObject({
   blob: digestSchema,
   /**
-   * `holds`: has all of it. `reads`: reads it from the source. `cannot`: wants it and could not read the source.
-   * `drops`: no longer has it.
+   * `holds`: the node has all of the blob. `reads`: it reads the blob from the source. `cannot`: it wants the blob but
+   * could
+   * not read the source. `drops`: it no longer has the blob.
    */
   role: z.enum(['wants', 'cannot', 'reads', 'holds', 'drops']),
-  /** Where the node gets the blob now, as it reports. */
+  /** The node from which this node gets the blob now, by its own report. */
   parent: sessionSchema.optional(),
-  /** Nodes that failed it recently. */
+  /** Nodes that failed to send the blob recently. */
   avoid: z.array(sessionSchema).max(AVOID_MAX).optional(),
 });
 export type CoordinatorQuestion = z.infer<typeof coordinatorQuestionSchema>;
@@ -59,15 +64,15 @@ export type CoordinatorAnswer = z.infer<typeof coordinatorAnswerSchema>;
 interface Member {
   role: 'wants' | 'cannot' | 'reads' | 'holds';
   parent: string | undefined;
-  /** When it last asked. */
+  /** When the member last asked. */
   seen: number;
 }
 
 export class Coordinator {
   readonly #options: Required<CoordinatorOptions>;
-  /** By blob and session; at most MEMBERSHIPS_MAX in total. */
+  /** Members by blob and session; at most MEMBERSHIPS_MAX in total. */
   readonly #blobs = new Map<string, Map<string, Member>>();
-  /** The same memberships: blobs by session, least recently asked for first. */
+  /** The same memberships by session: the session's blobs, least recently asked for first. */
   readonly #asked = new Map<string, Set<string>>();
   #memberships = 0;
 
@@ -76,9 +81,11 @@ export class Coordinator {
   }
 
   /**
-   * `now`: milliseconds of a monotonic clock. `settled`: the nodes of the cluster have had time to find each other.
-   * Before that, a node that gossip has not announced yet may be reading already, so no node is told to read the
-   * source.
+   * Answers one question. `now`: milliseconds of a monotonic clock. `settled`: the nodes of the cluster have had time
+   * to find
+   * each other. Before that, a node that gossip has not announced yet may already be reading, so no node is instructed
+   * to
+   * read the source.
    */
   answer(
     session: string,
@@ -94,12 +101,12 @@ export class Coordinator {
     const before = members.get(session);
     if (before === undefined && members.size >= MEMBERS_MAX) return { kind: 'wait' };
     const member: Member = { role, parent: role === 'wants' || role === 'cannot' ? parent : undefined, seen: now };
-    // It may have been told to read a moment ago, and the answer was lost.
+    // A node that wants the blob may have been instructed to read the source a moment ago, and that answer was lost.
     if (role === 'wants' && before?.role === 'reads' && parent === undefined) member.role = 'reads';
     this.#remember(blob, session, member);
     if (role === 'holds') return { kind: 'known' };
     if (role === 'reads') {
-      // If its source is slow only for this node, it can continue there.
+      // If the source is slow only for this node, the node can continue at another holder.
       const holder = this.#choose(members, session, avoid, (other) => other.role === 'holds');
       return holder === undefined ? { kind: 'known' } : { kind: 'peer', session: holder };
     }
@@ -113,7 +120,7 @@ export class Coordinator {
     return { kind: 'read' };
   }
 
-  /** Members that read or hold a blob, for display. */
+  /** The sessions that read or hold a blob, for display. */
   roots(blob: string): string[] {
     return [...(this.#blobs.get(blob) ?? [])].filter(([, member]) => isRoot(member)).map(([session]) => session);
   }
@@ -150,8 +157,8 @@ export class Coordinator {
   }
 
   /**
-   * Removes nodes that have left first, then from the node that has the most, so that a node that asks for everything
-   * pushes out its own entries.
+   * Removes memberships of nodes that have left, then those of the node with the most, so that a node that asks for
+   * everything removes its own.
    */
   #makeRoom(): void {
     for (const [session, asked] of this.#asked)
@@ -164,7 +171,9 @@ export class Coordinator {
   }
 
   /**
-   * Its current parent, if nothing speaks against it: a tree that is rebuilt with each question never carries a byte.
+   * The member's current parent, unless there is a reason against it. Without this preference the tree would be rebuilt
+   * with
+   * each question and never transfer a byte.
    */
   #currentParent(
     members: ReadonlyMap<string, Member>,
@@ -176,7 +185,7 @@ export class Coordinator {
     return depthOf(members, parent, session) === undefined ? undefined : parent;
   }
 
-  /** Nearest to the root first, then the one that sends to the fewest. */
+  /** Chooses the member nearest to a root, and among equals the one that sends to the fewest. */
   #choose(
     members: ReadonlyMap<string, Member>,
     session: string,
@@ -210,7 +219,8 @@ function rooted(members: ReadonlyMap<string, Member>, avoid: readonly string[]):
 }
 
 /**
- * Steps from `id` to a node that reads or holds; undefined if none is reached without `without`, which prevents cycles.
+ * Number of steps from `id` to a node that reads or holds the blob; undefined if every path leads through `without`.
+ * Excluding `without` prevents cycles.
  */
 function depthOf(members: ReadonlyMap<string, Member>, id: string, without: string): number | undefined {
   let at: string | undefined = id;

@@ -1,10 +1,14 @@
-/** A blob is cut into pieces of equal size; the last is shorter. Each is verified and relayed separately. */
+/**
+ * A blob is divided into pieces of equal size; the last one is shorter. Each piece is verified and sent on separately.
+ */
 
-/** Large enough that a request for one costs little, small enough that a node relays early. */
+/**
+ * Large enough that a request for one piece costs little, small enough that a node can send on its first piece early.
+ */
 export const PIECE_BYTES = 16 * 1024 * 1024;
 
 interface PieceSpan {
-  /** Bytes of the whole blob. */
+  /** Size of the whole blob in bytes. */
   size: number;
   pieceBytes: number;
 }

@@ -1,16 +1,17 @@
-/** Chooses the models to delete when the disk quota is full: the least recently used ones that nothing uses now. */
+/** Chooses the models to delete when the disk quota is full: the least recently used ones that are not in use. */
 
 export interface StoredModel {
   id: string;
   bytes: number;
-  /** Milliseconds since 1970. */
+  /** When the model was last used, in milliseconds since 1970. */
   usedAt: number;
-  /** An engine runs from it, or it is being pulled. */
+  /** True if an engine runs from the model, or the model is being pulled. */
   pinned: boolean;
 }
 
 /**
- * Ids to delete so that `needed` more bytes fit; undefined if they do not fit even then, and nothing should be deleted.
+ * Ids to delete so that `needed` more bytes fit. Undefined if deleting everything would not be enough; then the caller
+ * deletes none.
  */
 export function chooseEvictions(
   kept: readonly StoredModel[],

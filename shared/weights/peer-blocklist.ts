@@ -1,8 +1,8 @@
 /** Blocks peers for a while, by the rule of TaskVine (cctools, `vine_blocklist.c`). */
 
-/** A temporary problem is over by then. */
+/** How long a peer is blocked after a failure; a temporary problem is over by then. */
 const REST_MS = 15_000;
-/** A peer with this many consecutive bad pieces, and no more good than bad ones, is blocked for longer. */
+/** A peer with this many consecutive bad pieces, and no more good pieces than bad ones, is blocked for BAN_MS. */
 const STREAK_MAX = 5;
 const BAN_MS = 10 * 60_000;
 const PEERS_MAX = 1024;
@@ -15,7 +15,7 @@ interface Row {
 }
 
 export class PeerBlocklist {
-  /** Least recently changed first; at most PEERS_MAX. */
+  /** Results by peer, least recently changed first; at most PEERS_MAX. */
   readonly #rows = new Map<string, Row>();
 
   succeeded(peer: string): void {

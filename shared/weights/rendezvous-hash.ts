@@ -1,6 +1,6 @@
 /**
- * Which node coordinates a blob: nodes with the same view choose alike without communication (Thaler and Ravishankar,
- * 1998).
+ * The node that coordinates a blob. Nodes with the same view choose the same one without communication (Thaler and
+ * Ravishankar, 1998).
  */
 
 export function coordinatorOf(blob: string, sessions: Iterable<string>): string | undefined {
@@ -13,7 +13,7 @@ export function coordinatorOf(blob: string, sessions: Iterable<string>): string 
   return best?.session;
 }
 
-/** FNV-1a with the last step of MurmurHash3; without it similar names would keep their order. */
+/** FNV-1a with the last step of MurmurHash3. Without that step similar names would always be in the same order. */
 function weightOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

@@ -1,21 +1,25 @@
-/** The files of a source at one revision: names, sizes and keys. The bytes themselves are blobs. */
+/** The files of a weights source at one revision: names, sizes and keys. Their bytes are stored as blobs. */
 import * as z from 'zod';
 
-/** Kimi K2 has 62 files of weights, the largest repositories some 300. */
+/** Maximum number of files. Kimi K2 has 62 files of weights, and the largest repositories have about 300. */
 export const FILES_MAX = 4096;
 export const MANIFEST_MAX_BYTES = 2 * 1024 * 1024;
 export const BLOB_MAX_BYTES = 2 ** 44;
 
 export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in hex');
 
-/** No repository is deeper. Thousands of deep names would take seconds to compare. */
+/**
+ * Maximum depth of a file's path. No known repository is deeper, and comparing thousands of deep names would take
+ * seconds.
+ */
 const DEPTH_MAX = 32;
-/** Linux allows no longer name; the pull would fail at its end. */
+/** Longest file name on Linux. A longer one would fail only at the end of the pull. */
 const NAME_MAX_BYTES = 255;
 
 /**
- * Checks a file's name below the snapshot. Refuses whatever could write elsewhere (absolute paths, `..`, empty parts,
- * backslashes, control characters) or would get another name on a disk.
+ * Checks a file's name relative to the snapshot. Refuses names that could write outside of it (absolute paths, `..`,
+ * empty
+ * parts, backslashes, control characters) or would get another name on a disk.
  */
 export function isSafePath(path: string): boolean {
   if (path.length === 0 || path.length > 512 || path.startsWith('/') || path.includes('\\')) return false;
@@ -35,12 +39,14 @@ const fileSchema = z.strictObject({
   /** Nodes request a blob by its key. Equal keys mean equal bytes. */
   key: digestSchema,
   /**
-   * The key is the content's SHA-256. Otherwise the source did not provide one, and the key is a digest of the file's
+   * True if the key is the content's SHA-256. False if the source did not provide one; then the key is a digest of the
+   * file's
    * name, size and modification time.
    */
   exact: z.boolean(),
   /**
-   * Its name among the blobs of a Hugging Face cache, if it differs from the key: the hub names small files by git's
+   * The file's name among the blobs of a Hugging Face cache, if it differs from the key: the hub names small files by
+   * git's
    * SHA-1.
    */
   etag: z
@@ -55,20 +61,20 @@ export const weightsManifestSchema = z
     v: z.literal(1),
     /** The source as formatted by `sourceText`. */
     source: z.string().max(1024),
-    /** The hub's commit; for other sources a digest of the list of files. */
+    /** The hub's commit. For other sources a digest of the list of files. */
     revision: z.string().regex(/^[A-Za-z0-9][\w.-]{0,127}$/),
-    /** The source is public: its blobs also go to nodes of other providers in the cluster. */
+    /** True if the source is public. Then its blobs are also sent to nodes of other providers in the cluster. */
     public: z.boolean(),
     files: z.array(fileSchema).min(1).max(FILES_MAX),
   })
   .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that stands twice, or below a file');
 export type WeightsManifest = z.infer<typeof weightsManifestSchema>;
 
-/** True if a name occurs twice, or is a folder of another, because a symlink would be followed on the way. */
+/** True if a name occurs twice or is also a folder of another name, because writing would then follow a symlink. */
 function clash(paths: readonly string[]): boolean {
   const all = new Set(paths);
   if (all.size < paths.length) return true;
-  /** Folders that were checked: thousands of files in one deep folder took seconds. */
+  /** Folders that were already checked, because thousands of files in one deep folder took seconds without it. */
   const folders = new Set<string>();
   for (const path of paths)
     for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
@@ -80,12 +86,12 @@ function clash(paths: readonly string[]): boolean {
   return false;
 }
 
-/** Each blob once, however many files have the same content. */
+/** Returns each blob once, however many files have the same content. */
 export function blobsOf(manifest: Pick<WeightsManifest, 'files'>): ManifestFile[] {
   return [...new Map(manifest.files.map((file) => [file.key, file])).values()];
 }
 
-/** Bytes of all blobs. */
+/** Total bytes of all blobs. */
 export function manifestBytes(manifest: Pick<WeightsManifest, 'files'>): number {
   return blobsOf(manifest).reduce((sum, { size }) => sum + size, 0);
 }

@@ -1,4 +1,4 @@
-/** Where weights come from, in the notation of a command line. */
+/** A source of model weights, in the notation of the command line. */
 
 export type Source =
   /** `org/name@revision` of a Hugging Face hub. */
@@ -12,8 +12,9 @@ const REVISION = /^[A-Za-z0-9][\w./-]{0,127}$/;
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,62}$/;
 
 /**
- * Parses `hub:org/name@revision` (default revision `main`), `dir:/path`, `s3://bucket/prefix`; undefined for anything
- * else.
+ * Parses `hub:org/name@revision` (default revision `main`), `dir:/path` or `s3://bucket/prefix`; undefined for any
+ * other
+ * text.
  */
 export function parseSource(text: string): Source | undefined {
   if (text.startsWith('hub:')) {
@@ -27,7 +28,7 @@ export function parseSource(text: string): Source | undefined {
   return BUCKET.test(bucket) && !prefix.includes('\0') ? { kind: 's3', bucket, prefix: trimmed(prefix) } : undefined;
 }
 
-/** Equal for equal sources: nodes of a cluster identify a source by it. */
+/** Text of a source, equal for equal sources. The nodes of a cluster identify a source by this text. */
 export function sourceText(source: Source): string {
   switch (source.kind) {
     case 'hub':

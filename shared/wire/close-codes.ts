@@ -1,4 +1,4 @@
-/** Our close codes. docs/design/protocol.md says how an agent reacts to each. */
+/** Close codes of our WebSockets. docs/design/protocol.md has an agent's reaction to each. */
 export const CLOSE_CODES = {
   replaced: 4001,
   protocol: 4002,

@@ -1,4 +1,4 @@
-/** The encoding of frames: the type, the stream unless it is that of the previous frame, then the fields. */
+/** The encoding of frames: the type, the stream number unless it equals that of the previous frame, then the fields. */
 
 import { FRAME_LIMITS } from './frame-limits.ts';
 import { FrameReader } from './frame-reader.ts';
@@ -20,14 +20,18 @@ import {
 import { readTimings, readUsageFields, writeTimings, writeUsageFields } from './reported-usage.ts';
 import { WireError } from './wire-error.ts';
 
-/** Set on the first byte if the stream is that of the previous frame and its number is left out. */
+/** Bit of the first byte: the stream is that of the previous frame, and its number is omitted. */
 const SAME_STREAM = 0x80;
 
 function streamOf(frame: Frame): number | undefined {
   return 'stream' in frame ? frame.stream : undefined;
 }
 
-/** Appends a frame. `previous`: stream of the previous frame in this message. Returns the stream to pass next time. */
+/**
+ * Appends a frame. `previous`: stream of the previous frame in this message. Returns the value of `previous` for the
+ * next
+ * call.
+ */
 export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
   const stream = streamOf(frame);
   const type = numberOf(frame);
@@ -48,7 +52,7 @@ function numberOf(frame: Frame): number {
   return FRAME_TYPES.indexOf(frame.type);
 }
 
-/** A message that contains only this frame. */
+/** Returns a message that contains only this frame. */
 export function encodeFrame(frame: Frame): Uint8Array {
   const out = new FrameWriter();
   writeFrame(out, frame, undefined);

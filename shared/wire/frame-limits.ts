@@ -17,73 +17,81 @@ import {
 import { WireError } from './wire-error.ts';
 
 interface FrameLimit {
-  /** The whole frame, its type and stream number included. */
+  /** Maximum size of the whole frame, including its type and stream number. */
   bytes: number;
-  /** Frames per second, on average. */
+  /** Average number of frames per second. */
   perSecond: number;
-  /** Frames in one burst. */
+  /** Maximum number of frames in one burst. */
   burst: number;
 }
 
-/** Type, stream, numbers and lengths of a frame: eight varints of at most 8 bytes. */
+/** Maximum bytes of a frame's type, stream, numbers and lengths: eight varints of at most 8 bytes. */
 const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
-/** A few per request. After a lost socket all of a node's streams resend theirs together. */
+/**
+ * Limits for frames of which each request has a few. After a lost socket all streams of a node resend them together.
+ */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
-/** Frames of the handshake: each is sent once. */
+/** Limits for frames of the handshake, which are sent once. */
 const ONCE = { perSecond: 1, burst: 4 };
-/** A question and its answer. A cluster that falls apart asks once for each of its members. */
+/** Limits for a question and its answer. A cluster that loses its connections asks once for each of its members. */
 const QUESTION = { perSecond: 200, burst: 1_000 };
 
 /**
- * At least twice what the busiest honest peer sends. A peer that exceeds a limit loses its socket. Frames that use no
- * credit still take processing time from all other peers. Frames with a reply also use memory if the peer does not read
- * the replies.
+ * Limits of each frame type, at least twice the values of the busiest honest peer. A peer that exceeds one loses its
+ * socket. Frames that use no credit still take processing time from all other peers, and frames with a reply also use
+ * memory
+ * if the peer does not read the replies.
  */
 export const FRAME_LIMITS = {
   open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
   accept: { bytes: FIXED_BYTES, ...PER_REQUEST },
   head: { bytes: FIXED_BYTES + HEADERS_MAX_BYTES, ...PER_REQUEST },
-  /** Credit bounds the bytes. Frames: 2,000 streams with 100 tokens a second each, none merged. */
+  /**
+   * The bytes are limited by credit. The frames allow 2,000 streams with 100 tokens per second each, none of them
+   * merged.
+   */
   data: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 200_000, burst: 1_000_000 },
   end: { bytes: FIXED_BYTES, ...PER_REQUEST },
   reset: { bytes: FIXED_BYTES + TEXT_MAX_BYTES, ...PER_REQUEST },
-  /** One for each half of a stream's window, and for each 64th of the socket's. */
+  /** One frame for each half of a stream's window, and one for each 64th of the socket's window. */
   credit: { bytes: FIXED_BYTES, perSecond: 20_000, burst: 100_000 },
   report: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES, ...PER_REQUEST },
-  /** Many reports each, four times a second. */
+  /** Each frame contains many reports, and is sent four times per second. */
   settled: { bytes: 512 * 1024, perSecond: 1_000, burst: 10_000 },
   record: { bytes: FIXED_BYTES + RECORD_FRAME_MAX_BYTES, perSecond: 50, burst: 2_500 },
   recorded: { bytes: FIXED_BYTES, perSecond: 50, burst: 2_500 },
   challenge: { bytes: FIXED_BYTES + 64, ...ONCE },
   hello: { bytes: FIXED_BYTES + 192, ...ONCE },
   welcome: { bytes: FIXED_BYTES + 64, ...ONCE },
-  /** Four per update and peer are usual. */
+  /** Usual are four frames per update and peer. */
   gossip: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 2_000, burst: 10_000 },
   probe: { bytes: FIXED_BYTES + 32, ...QUESTION },
   probed: { bytes: FIXED_BYTES, ...QUESTION },
-  /** An agent sends the next one after the previous one was stored. */
+  /** An agent sends the next frame only after the previous one was stored. */
   usage: { bytes: FIXED_BYTES + USAGE_MAX_BYTES, perSecond: 100, burst: 700 },
   stored: { bytes: FIXED_BYTES, perSecond: 100, burst: 700 },
-  /** Twice a second, beside the answers of requests. */
+  /** Sent twice per second, in addition to the answers of requests. */
   load: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
   rate: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
   circuit: { bytes: FIXED_BYTES + 32, perSecond: 20, burst: 200 },
   deploy: { bytes: FIXED_BYTES + DEPLOY_MAX_BYTES, perSecond: 20, burst: 200 },
   deployed: { bytes: FIXED_BYTES + DEPLOYED_MAX_BYTES, perSecond: 20, burst: 200 },
-  /** One per reported prompt. */
+  /** One frame per reported prompt. */
   prefixes: { bytes: FIXED_BYTES + BLOCKS_MAX * BLOCK_DIGEST_BYTES, perSecond: 2_000, burst: 10_000 },
 } as const satisfies Record<Frame['type'], FrameLimit>;
 
 /**
- * Control frames that may wait for a full socket, in bytes. Above this the socket is closed: an honest reader is never
- * so far behind.
+ * Maximum bytes of control frames that wait for a full socket. Above it the socket is closed, because an honest reader
+ * is
+ * never this far behind.
  */
 export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Counts one peer's frames against FRAME_LIMITS. An owner that outlives sockets keeps its meter, so that a peer cannot
+ * Counts one peer's frames against FRAME_LIMITS. An owner that outlives its sockets keeps the meter, so that a peer
+ * cannot
  * reset its limits by reconnecting.
  */
 export class FrameMeter {
@@ -97,12 +105,12 @@ export class FrameMeter {
     this.#at = now();
   }
 
-  /** A message arrived. The clock is read once for all its frames. */
+  /** A message arrived. The clock is read only once for all of its frames. */
   begin(): void {
     this.#at = this.#now();
   }
 
-  /** @throws WireError too_many */
+  /** Counts one frame. @throws WireError too_many */
   take(type: Frame['type']): void {
     let bucket = this.#buckets.get(type);
     if (bucket === undefined) {

@@ -3,8 +3,9 @@ import { WireError } from './wire-error.ts';
 const decoder = new TextDecoder();
 
 /**
- * Reads the primitives of a frame from one message. Never reads past its end, and never allocates more than the message
- * holds.
+ * Reads the primitive values of frames from one message. Never reads past its end, and never allocates more bytes than
+ * the
+ * message has.
  */
 export class FrameReader {
   readonly #bytes: Uint8Array;
@@ -14,7 +15,7 @@ export class FrameReader {
     this.#bytes = bytes;
   }
 
-  /** Bytes read so far. */
+  /** Position in the message: number of bytes read so far. */
   get at(): number {
     return this.#at;
   }
@@ -31,8 +32,8 @@ export class FrameReader {
   }
 
   /**
-   * Unsigned LEB128 up to 2^53 - 1. Only the shortest form is accepted: a number with two encodings would give a frame
-   * two encodings.
+   * Reads an unsigned LEB128 number up to 2^53 - 1. Only the shortest form is accepted, so that a frame has only one
+   * encoding.
    */
   varint(): number {
     let value = 0;
@@ -49,7 +50,7 @@ export class FrameReader {
     }
   }
 
-  /** A view of `length` bytes, not a copy. */
+  /** Returns a view of `length` bytes, not a copy. */
   bytes(length: number): Uint8Array {
     const end = this.#at + length;
     if (end > this.#bytes.length) throw new WireError('truncated', 'a length points past the message');
@@ -64,7 +65,10 @@ export class FrameReader {
     return this.bytes(length);
   }
 
-  /** A blob with its own memory: `slice` of a Node `Buffer` is a view and would keep the whole message alive. */
+  /**
+   * Reads a blob into its own memory. A `slice` of a Node `Buffer` would be a view and keep the whole message in
+   * memory.
+   */
   copy(maxBytes: number): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.blob(maxBytes));
   }

@@ -2,10 +2,12 @@ import { DATA_MAX_BYTES, MESSAGE_TARGET_BYTES } from './protocol-constants.ts';
 
 const encoder = new TextEncoder();
 
-/** Size of a message of large bodies: its frames end beyond the target, and frame heads take some bytes, too. */
+/** Size of a message that large bodies fill: frames may end beyond the target, and their heads take some bytes. */
 const FULL_MESSAGE_BYTES = MESSAGE_TARGET_BYTES + DATA_MAX_BYTES + 4 * 1024;
 
-/** Builds one message. `take` returns its bytes and starts the next one in a new buffer, `again` in the same one. */
+/**
+ * Builds one message. `take` returns its bytes and continues with a new buffer, `again` continues with the same buffer.
+ */
 export class FrameWriter {
   #buffer = new Uint8Array(512);
   #length = 0;
@@ -17,8 +19,9 @@ export class FrameWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
-    // A message of more than one large frame will be full. Doubling would copy it twice, into memory that is cleared
-    // four times.
+    // A message of more than one large frame will become full. Doubling the buffer would copy it twice, into memory
+    // that is
+    // cleared four times.
     const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
     const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
     const larger = new Uint8Array(Math.max(needed, next));
@@ -56,7 +59,7 @@ export class FrameWriter {
     this.blob(encoder.encode(text));
   }
 
-  /** The bytes written so far. Valid until the next write. */
+  /** The bytes written so far, as a view that is valid until the next write. */
   get message(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }

@@ -6,110 +6,127 @@
 import type { HeaderList } from './header-codec.ts';
 import type { ReportedTimings, ReportedUsage } from './reported-usage.ts';
 
-/** Why a stream ended without END. The index is part of the protocol: append only. */
+/** Reason why a stream ended without END. The index of each entry is part of the protocol: only append. */
 export const RESET_CODES = [
   'cancelled', // The receiver of the answer does not want it any more.
-  'refused', // The node does not serve: it is joining, draining or leaving.
-  'unknown', // This stream does not exist here, or no longer.
+  'refused', // The node does not serve requests: it is joining, draining or leaving.
+  'unknown', // The stream does not exist at this end, or no longer.
   'engine_unreachable', // The engine refused the connection.
   'engine_closed', // The engine closed the connection before its head or inside its answer.
   'first_byte_timeout',
   'stall_timeout',
   'overloaded',
-  'failed', // An internal error of this end.
+  'failed', // An internal error of the end that sends the RESET.
   'seal_refused', // This node cannot open the sealed request; the cause is not disclosed.
 ] as const;
 export type ResetCode = (typeof RESET_CODES)[number];
 
-/** Replaces bytes of the request's body on its way to the engine. Offsets count in the body as sent. */
+/**
+ * Replaces bytes of the request's body before it is sent to the engine. Offsets refer to the body that the gateway
+ * sent.
+ */
 export interface BodyEdit {
   at: number;
   remove: number;
   insert: Uint8Array;
 }
 
-/** Opens a stream, or claims one that its previous object or socket left behind. */
+/** Opens a stream, or claims a stream that its previous object or socket left behind. */
 export interface OpenFrame {
   type: 'open';
   stream: number;
-  /** Claim only: if the attempt is unknown, the agent replies RESET unknown and starts nothing. */
+  /** True for a claim: if the agent does not know the attempt, it replies RESET unknown and starts nothing. */
   resume: boolean;
-  /** Identifies the attempt, together with `attempt`, across sockets and objects. */
+  /** Together with `attempt`, identifies the attempt across sockets and objects. */
   requestId: string;
   attempt: number;
-  /** The first byte of the answer that is wanted. */
+  /** Offset of the first byte of the answer that the opener wants. */
   answerOffset: number;
-  /** Row of shared/openai/endpoints. */
+  /** Index of the endpoint in shared/openai/endpoints. */
   endpoint: number;
   headers: HeaderList;
   edits: BodyEdit[];
-  /** The answer is an event stream. `dropUsage`: remove its usage event, which only an edit of ours requested. */
+  /**
+   * `streaming`: the answer is an event stream. `dropUsage`: the agent removes the stream's usage event, because the
+   * client
+   * did not request it and an edit of ours did.
+   */
   streaming: boolean;
   dropUsage: boolean;
-  /** 0: no limit. */
+  /** Time limits of the engine in milliseconds; 0: no limit. */
   firstByteMs: number;
   stallMs: number;
-  /** Opaque to the agent. Returned in a REPORT if the stream's object is gone. */
+  /** Opaque to the agent, which returns it in a REPORT if the stream's object has gone. */
   receipt: string;
-  /** The gateway wants a PREFIXES frame for the prompt. */
+  /** True if the gateway wants a PREFIXES frame for the prompt. */
   prefixes?: boolean;
-  /** Length of the request's body as sent. Undefined: unknown until its end. */
+  /** Length of the request's body as sent; undefined if it is unknown until the end. */
   bodyLength: number | undefined;
 }
 
 export type Frame =
   | OpenFrame
-  /** The opening arrived. `bodyOffset` bytes of the request are here; `bodyDone`: that is the whole body. */
+  /** The OPEN frame arrived. `bodyOffset`: bytes of the request that are here. `bodyDone`: they are the whole body. */
   | { type: 'accept'; stream: number; bodyOffset: number; bodyDone: boolean }
-  /** `engineTenths`: the engine's time to its response head, in tenths of a millisecond. */
+  /** `engineTenths`: time from the engine's request to its response head, in tenths of a millisecond. */
   | { type: 'head'; stream: number; status: number; engineTenths: number; headers: HeaderList }
   | { type: 'data'; stream: number; offset: number; bytes: Uint8Array }
   /** The body is complete and `offset` bytes long. */
   | { type: 'end'; stream: number; offset: number }
   | { type: 'reset'; stream: number; code: ResetCode; message: string }
-  /** `consumed` bytes were passed on to the next hop, and `window` more may follow them. Stream 0: the whole socket. */
+  /**
+   * `consumed` bytes were passed on to the next hop, and `window` bytes more may follow them. Stream 0 is the whole
+   * socket.
+   */
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
-   * The engine's token counts. `name`: only if the stream's object may be gone; an existing object saw the attempt
-   * itself. `timings`: only together with a name, and only to a peer that reads TIMED_REPORT.
+   * The engine's token counts. `name`: present only if the stream's object may have gone, because an existing object
+   * saw the
+   * attempt itself. `timings`: present only together with a name, and only for a peer that reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
-  /** The reports of these streams are stored; the agent can forget them. */
+  /** The reports of these streams are stored, so the agent can forget them. */
   | { type: 'settled'; streams: number[] }
   /** The session's own record: an encoded lattice update, opaque here. */
   | { type: 'record'; sequence: number; update: Uint8Array }
   | { type: 'recorded'; sequence: number }
   | { type: 'challenge'; nonce: Uint8Array }
   | { type: 'hello'; publicKey: Uint8Array; signature: Uint8Array; generation: number; window: number }
-  /** `gateway`: its name as a gossip peer. */
+  /** `gateway`: the gateway's name as a gossip peer. */
   | { type: 'welcome'; window: number; gateway: string }
   /** A message of shared/gossip, opaque here. */
   | { type: 'gossip'; bytes: Uint8Array }
   /**
-   * From an agent: asks the gateway to probe that session. From a gateway, with the agent's own session: asks if it is
-   * alive.
+   * From an agent: asks the gateway to probe that session. From a gateway, with the agent's own session: asks whether
+   * the
+   * agent is alive.
    */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
-  /** Usage of this agent's ingress; see shared/usage/ingress-usage. */
+  /** Usage records of this agent's ingress; see shared/usage/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
   /** The records of the USAGE frame with that sequence are stored. */
   | { type: 'stored'; sequence: number }
-  /** Load of this node's engine; `kvUse` 0..1. */
+  /** Load of this node's engine. `kvUse`: used fraction of the KV cache, 0 to 1. */
   | { type: 'load'; running: number; waiting: number; kvUse?: number }
-  /** The engine's tokens per second. Sent before its LOAD, and only to a peer that reads it; see FRAMES_HEADER. */
+  /**
+   * The engine's tokens per second. Sent before the LOAD frame, and only to a peer that reads it; see FRAMES_HEADER.
+   */
   | { type: 'rate'; tokensPerSecond: number }
-  /** A deployment order (shared/deployment). An empty order asks what runs and which orders the agent accepts. */
+  /**
+   * A deployment order (shared/deployment). An empty order asks which engines run and which orders the agent accepts.
+   */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
-  /** The reply as JSON; see shared/deployment/order-reply. */
+  /** The reply to a deployment order as JSON; see shared/deployment/answer. */
   | { type: 'deployed'; sequence: number; json: string }
   /**
-   * SHA-256 of each full block of 16 token ids of the prompt that arrived as stream `of`, concatenated. Empty: no
-   * tokenizer.
+   * Digests of the prompt that arrived as stream `of`: the SHA-256 of each full block of 16 token ids, concatenated.
+   * Empty if
+   * the agent has no tokenizer.
    */
   | { type: 'prefixes'; of: number; blocks: Uint8Array }
   /**
-   * An agent without a direct path to this one waits at `/agent/circuit/NAME`. Sent only to a peer that reads it; see
+   * An agent that has no direct path to this one waits at `/agent/circuit/NAME`. Sent only to a peer that reads it; see
    * FRAMES_HEADER.
    */
   | { type: 'circuit'; name: string };
@@ -126,7 +143,7 @@ export interface ReportName {
   receipt: string;
 }
 
-/** In the order of their numbers. */
+/** Frame types in the order of their type numbers. */
 export const FRAME_TYPES = [
   'open',
   'accept',
@@ -154,7 +171,7 @@ export const FRAME_TYPES = [
   'deployed',
   'prefixes',
   'rate',
-  'report', // With timings it is 26.
+  'report', // A REPORT with timings has type 26 instead.
   'circuit',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 

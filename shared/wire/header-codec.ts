@@ -3,12 +3,13 @@ import type { FrameWriter } from './frame-writer.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from './protocol-constants.ts';
 import { WireError } from './wire-error.ts';
 
-/** Lower-case names, in order. */
+/** Headers in order; names are in lower case. */
 export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
 
 /**
- * Pairs that nearly every request or answer carries, after HPACK's static table (RFC 7541 appendix A). The index of an
- * entry is part of the protocol: append only.
+ * Pairs that nearly every request or answer contains, as in HPACK's static table (RFC 7541 appendix A). The index of
+ * each
+ * entry is part of the protocol: only append.
  */
 const TABLE: HeaderList = [
   ['content-type', 'application/json'],
@@ -35,7 +36,7 @@ const TABLE: HeaderList = [
 const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));
 const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [string, number][]);
 
-/** Per header: 0 name value | 2k+1: pair k | 2k+2 value: the name of pair k. */
+/** Encoding per header: `0 name value`, `2k+1` for pair k, or `2k+2 value` for the name of pair k. */
 export function writeHeaders(out: FrameWriter, headers: HeaderList): void {
   out.varint(headers.length);
   for (const [name, value] of headers) {

@@ -3,18 +3,19 @@ import type { WindowPool } from './window-pool.ts';
 import { WireError } from './wire-error.ts';
 
 /**
- * One direction of a stream at its receiver: which bytes arrived, how many the next hop took, and how many more the
- * sender may send. Holds no bytes.
+ * The receiving side of one direction of a stream. Counts the bytes that arrived, those that the next hop took, and
+ * those
+ * that the sender may still send. Holds no bytes.
  */
 export class InboundStream {
   #received: number;
   #consumed: number;
   #limit: number;
   #window: number;
-  /** `consumed` at the last growth of the window. */
+  /** Value of `consumed` when the window last grew. */
   #grownAt: number;
   #length: number | undefined;
-  /** Buffered bytes that arrived over a previous socket. The current socket gets no credit for them. */
+  /** Number of buffered bytes that arrived over a previous socket. The current socket gets no credit for them. */
   #foreign = 0;
 
   constructor(options: { offset?: number } = {}) {
@@ -34,7 +35,7 @@ export class InboundStream {
     return this.#consumed;
   }
 
-  /** Bytes that arrived and were not passed on yet. */
+  /** Number of bytes that arrived and were not passed on yet. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
@@ -44,7 +45,7 @@ export class InboundStream {
   }
 
   /**
-   * Accepts DATA at `offset`. Returns the part that is new, because a resumed sender may repeat some.
+   * Accepts DATA at `offset`. Returns only the new bytes, because a resumed sender may repeat some.
    * @throws WireError bad_offset for a gap or bytes after the end, over_credit for more than was granted
    */
   accept(offset: number, bytes: Uint8Array): Uint8Array {
@@ -58,13 +59,16 @@ export class InboundStream {
     return fresh;
   }
 
-  /** END: the body has `length` bytes. All of them must have arrived: END never overtakes DATA. */
+  /** Accepts END: the body has `length` bytes. All of them must have arrived, because END never overtakes DATA. */
   end(length: number): void {
     if (length !== this.#received) throw new WireError('bad_offset', `end at ${length}, have ${this.#received}`);
     this.#length = length;
   }
 
-  /** The next hop took `bytes`, or they were discarded. Returns for how many of them the current socket gets credit. */
+  /**
+   * The next hop took `bytes`, or they were discarded. Returns the number of bytes for which the current socket gets
+   * credit.
+   */
   consume(bytes: number): number {
     const taken = Math.min(bytes, this.buffered);
     const foreign = Math.min(this.#foreign, taken);
@@ -75,7 +79,8 @@ export class InboundStream {
 
   /**
    * The socket is given up, but may survive. It gets credit for its buffered bytes now, and none when they are
-   * consumed. Returns for how many bytes it gets credit.
+   * consumed.
+   * Returns the number of bytes for which it gets credit.
    */
   disown(): number {
     const own = this.buffered - this.#foreign;
@@ -84,8 +89,9 @@ export class InboundStream {
   }
 
   /**
-   * Discards the buffered bytes; the sender will be asked to resend them. Returns for how many of them the socket gets
-   * credit.
+   * Discards the buffered bytes, which the sender will be asked to resend. Returns the number of bytes for which the
+   * socket
+   * gets credit.
    */
   drop(): number {
     const own = this.buffered - this.#foreign;
@@ -96,9 +102,11 @@ export class InboundStream {
   }
 
   /**
-   * The stream is claimed again: the sender starts with a fresh window after the bytes that are here. Call `shrink`
-   * with the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for
-   * the buffered bytes.
+   * The stream is claimed again: the sender starts with an initial window after the bytes that are here. Call `shrink`
+   * with
+   * the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for the
+   * buffered
+   * bytes.
    */
   resume(sameSocket = false): void {
     if (!sameSocket) this.#foreign = this.buffered;
@@ -108,10 +116,13 @@ export class InboundStream {
   }
 
   /**
-   * The credit to send now, or undefined while it would be less than half of the initial window. Waiting for half of a
-   * grown window would be too late: over a long path a fast sender may send nothing until the credit arrives. The
-   * window doubles if the reader has drained a whole window and waits, because then the window, not the reader, limits
-   * the sender. Growth is taken from `pool`.
+   * The credit to send now; undefined while it would be less than half of the initial window. Waiting for half of a
+   * grown
+   * window would be too late: over a long path a fast sender could stop until the credit arrives. The window doubles if
+   * the
+   * reader has taken a whole window and waits for more, because then the window limits the sender, not the reader.
+   * Growth is
+   * taken from `pool`.
    */
   credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;
@@ -125,7 +136,7 @@ export class InboundStream {
     return { consumed: this.#consumed, window: this.#window };
   }
 
-  /** Returns the window's growth to the pool, because the stream is over or its reader stalls. */
+  /** Returns the window's growth to the pool, because the stream has ended or its reader has stalled. */
   shrink(pool: WindowPool): void {
     pool.give(this.#window - STREAM_WINDOW_BYTES);
     this.#window = STREAM_WINDOW_BYTES;

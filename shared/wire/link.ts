@@ -9,37 +9,38 @@ import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
 import { WireError } from './wire-error.ts';
 
-/** Streams with at most this much to send go before the others. */
+/** Streams with at most this many bytes to send go before the others. */
 const SMALL_BYTES = 8 * 1024;
 
-/** The last part of the socket's credit, reserved for small senders. */
+/** The last part of the socket's credit, reserved for streams with few bytes to send. */
 const RESERVE_BYTES = 256 * 1024;
 
-/** The socket as the link sees it. */
+/** The operations of a socket that the link uses. */
 export interface LinkPort {
   send(message: Uint8Array): void;
   /**
-   * `send` copies the message before it returns, so the next message reuses the same memory. With fresh memory per
-   * message an agent spends more time on garbage collection than on transfer.
+   * True if `send` copies the message before it returns, so that the next message can reuse the same memory. With fresh
+   * memory per message an agent spends more time on garbage collection than on transfer.
    */
   readonly copies?: boolean;
   /**
-   * Bytes wait in the socket: the link holds frames back and merges them until the port calls `flush` on the socket's
-   * drain.
+   * True if bytes wait in the socket. Then the link holds frames back and merges them until the port calls `flush`
+   * after the
+   * socket has drained.
    */
   busy(): boolean;
-  /** Calls `flush` once, after the current task, so that frames of one turn share a message. */
+  /** Calls `flush` once after the current task, so that frames of one task share a message. */
   schedule(flush: () => void): void;
   /**
-   * Calls `flush` within some milliseconds, for a frame that can share a message with the next one. Absent: same as
+   * Calls `flush` within some milliseconds, for a frame that can share a message with later ones. Absent: same as
    * `schedule`.
    */
   later?(flush: () => void): void;
-  /** More control frames are waiting than a reading peer ever causes: closes the socket. Called once. */
+  /** Closes the socket, because more control frames are waiting than a reading peer ever causes. Called once. */
   stuck(): void;
 }
 
-/** Bytes of DATA payload since the socket opened. */
+/** Counters of DATA payload bytes since the socket opened. */
 export interface LinkState {
   sent: number;
   sendLimit: number;
@@ -50,23 +51,25 @@ export interface LinkState {
 /** A body to send on one stream. */
 interface Sender {
   outgoing: OutboundStream;
-  /** Frames written once after the last byte: END and its companions. */
+  /** Returns the frames that are written once after the last byte: END and its companions. */
   ending(): Frame[];
-  /** Bytes were sent or credit arrived: more may be pushed. */
+  /** Called after bytes were sent or credit arrived: more may be pushed. */
   refill?(): void;
 }
 
 /**
- * Many streams on one socket. Control frames are sent in order. DATA of the streams alternates after them, within each
- * stream's credit and the socket's. No timer holds frames back: the frames of one turn are sent at its end, or when a
+ * Carries many streams on one socket. Control frames are sent in order. DATA of the streams alternates after them,
+ * within
+ * each stream's credit and the socket's. No timer holds frames back: the frames of one task are sent at its end, or
+ * when a
  * busy socket drains.
  */
 export class Link {
   readonly #port: LinkPort;
-  /** The pool for the growth of the windows that this end grants. */
+  /** The pool from which the windows that this end grants may grow. */
   readonly pool = new WindowPool();
   readonly #writer = new FrameWriter();
-  /** Complete messages that wait for a busy socket. Above UNSENT_MAX_BYTES the socket is closed. */
+  /** Complete messages that wait for a busy socket. Above UNSENT_MAX_BYTES of control frames the socket is closed. */
   readonly #full: Uint8Array[] = [];
   #fullBytes = 0;
   readonly #meter: FrameMeter;
@@ -74,15 +77,15 @@ export class Link {
   #scheduled = false;
   #closed = false;
   readonly #senders = new TransientMap<number, Sender & { over?: true }>();
-  /** Streams with bytes and credit, in order of their turns. */
+  /** Streams that have bytes and credit, in the order in which they may send. */
   readonly #ready = new Set<number>();
   #sent = 0;
   #sendLimit: number;
-  /** The peer's window, by its last CREDIT. */
+  /** The peer's window, from its last CREDIT. */
   #sendWindow: number;
   readonly #window: SocketWindow;
 
-  /** `restored`: continues a link whose streams had all ended when it was saved. */
+  /** `restored`: continues a link of which all streams had ended when its state was saved. */
   constructor(port: LinkPort, windows: { send: number; receive: number }, meter: FrameMeter, restored?: LinkState) {
     this.#port = port;
     this.#meter = meter;
@@ -92,7 +95,7 @@ export class Link {
     this.#window = new SocketWindow(windows.receive, restored?.received, restored?.receiveLimit);
   }
 
-  /** The socket's credit counters, for a side that may hibernate between streams. */
+  /** The socket's credit counters, for an owner that may hibernate between streams. */
   get state(): LinkState {
     return {
       sent: this.#sent,
@@ -107,22 +110,22 @@ export class Link {
     return this.#sent;
   }
 
-  /** Payload bytes that arrived and that no reader has taken. */
+  /** Payload bytes that arrived and were not taken by a reader. */
   get buffered(): number {
     return this.#window.buffered;
   }
 
-  /** The fraction of the peer's window that waits here for readers. */
+  /** The fraction of the receive window that waits here for readers. */
   get pressure(): number {
     return this.#window.pressure;
   }
 
-  /** Sets how much this socket may make us buffer. Takes effect as bytes are consumed. */
+  /** Sets how many bytes this socket may make us buffer. Takes effect as bytes are consumed. */
   resize(window: number): void {
     this.#window.resize(window);
   }
 
-  /** Sets the peer's window before its first CREDIT; it is known only after the handshake. */
+  /** Sets the send window before the peer's first CREDIT; it is known only after the handshake. */
   open(sendWindow: number): void {
     this.#sendWindow = Math.min(sendWindow, SOCKET_WINDOW_BYTES);
     this.#sendLimit = this.#sent + this.#sendWindow;
@@ -154,7 +157,7 @@ export class Link {
     return this.#writer.take();
   }
 
-  /** Like `put`, for a frame that may wait some milliseconds to share a message with the next frames. */
+  /** Like `put`, for a frame that may wait some milliseconds to share a message with later frames. */
   putLazily(frame: Frame): void {
     if (this.#closed) return;
     this.#write(frame);
@@ -162,7 +165,7 @@ export class Link {
     else if (!this.#scheduled) this.#port.later(this.#onLater);
   }
 
-  /** Sends a body on `stream` as it is pushed. Call `kick` after each push, credit or finish. */
+  /** Sends a body on `stream` as its bytes are pushed. Call `kick` after each push, credit or finish. */
   attach(stream: number, sender: Sender): void {
     this.#senders.set(stream, { ...sender });
     this.kick(stream);
@@ -181,7 +184,7 @@ export class Link {
     this.#wake();
   }
 
-  /** `bytes` of DATA payload were passed on or discarded: grants the socket's credit again. */
+  /** `bytes` of DATA payload were passed on or discarded, so the socket's credit is granted again. */
   consumed(bytes: number): void {
     this.#window.consume(bytes);
     const credit = this.#window.credit();
@@ -199,8 +202,8 @@ export class Link {
   }
 
   /**
-   * Reads a message. DATA is charged to the socket before `each` sees it.
-   * @throws WireError: close the socket
+   * Reads a message. DATA is counted against the socket's window before `each` receives it.
+   * @throws WireError: the caller closes the socket
    */
   receive(message: Uint8Array, each: (frame: Frame) => void): void {
     if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
@@ -214,7 +217,7 @@ export class Link {
   }
 
   #charge(bytes: number): void {
-    // An empty DATA frame would cost time and use no credit.
+    // An empty DATA frame would cost time without using credit.
     if (bytes === 0) throw new WireError('bad_frame', 'data without a byte');
     this.#window.accept(bytes);
   }
@@ -228,7 +231,7 @@ export class Link {
       return;
     }
     const sender = this.#senders.get(stream);
-    if (sender === undefined) return; // The stream ended here while the credit was on its way.
+    if (sender === undefined) return; // The stream ended at this end before the credit arrived.
     sender.outgoing.credit(consumed, window);
     sender.refill?.();
     this.kick(stream);
@@ -248,13 +251,14 @@ export class Link {
   readonly #onLater = (): void => this.flush();
 
   /**
-   * Sends all that the socket and the credit allow. Called at the end of a turn, and by the port when its socket has
+   * Sends everything that the socket and the credit allow. Called at the end of a task, and by the port after its
+   * socket has
    * drained.
    */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
       if (this.#full.length === 0) this.#fill();
-      // Filling may have completed messages. They go before the message that was begun.
+      // Filling may have completed messages, which go before the message that was begun.
       const full = this.#full.shift();
       this.#fullBytes -= full?.length ?? 0;
       if (full === undefined && this.#writer.length === 0) return;
@@ -272,8 +276,9 @@ export class Link {
   }
 
   /**
-   * Streams alternate, one DATA frame each, until the message is full or no stream may send. Streams with little to
-   * send go first: a token must not wait behind other streams' megabytes, nor for credit that those streams used up.
+   * Streams alternate, one DATA frame each, until the message is full or no stream may send. Streams with few bytes to
+   * send
+   * go first, so that a token waits neither behind other streams' megabytes nor for credit that those streams used up.
    */
   #fill(): void {
     const blocked: number[] = [];
@@ -290,7 +295,7 @@ export class Link {
     return this.#writer.length < MESSAGE_TARGET_BYTES && outgoing !== undefined && outgoing.unsent <= SMALL_BYTES;
   }
 
-  /** Sends one frame of one stream. Returns false if the socket has no credit for it. */
+  /** Sends one frame of one stream. Returns false if the socket's credit does not allow it. */
   #turn(stream: number): boolean {
     this.#ready.delete(stream);
     const sender = this.#senders.get(stream);

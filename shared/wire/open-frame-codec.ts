@@ -1,4 +1,4 @@
-/** The encoding of OPEN, after its type and stream. */
+/** The encoding of OPEN frames, after the type and the stream number. */
 
 import type { FrameReader } from './frame-reader.ts';
 import type { FrameWriter } from './frame-writer.ts';
@@ -41,7 +41,7 @@ export function writeOpen(out: FrameWriter, frame: OpenFrame): void {
   out.varint(frame.bodyLength === undefined ? 0 : frame.bodyLength + 1);
 }
 
-/** Positions of the bytes in a UUID's text. */
+/** Positions of the hex pairs in the text of a UUID. */
 const UUID_BYTES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34] as const;
 const UUID_DASHES: ReadonlySet<number> = new Set([8, 13, 18, 23]);
 const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));

@@ -4,13 +4,14 @@ import { WireError } from './wire-error.ts';
 
 const EMPTY = new Uint8Array(0);
 
-/** Pieces up to this size are gathered in slabs. */
+/** Pieces up to this size are copied together into slabs. */
 const SMALL_BYTES = 2 * 1024;
 const SLAB_BYTES = 8 * 1024;
 
 /**
- * One direction of a stream at its sender. Bytes have absolute offsets. They are kept until the peer has passed them
- * on, and for `tail` bytes longer, so that a new socket or a new object can continue where the old one broke off.
+ * The sending side of one direction of a stream. Bytes have absolute offsets. They are kept until the peer has passed
+ * them
+ * on, and for `tail` bytes longer, so that a new socket or a new object can continue from the point of the break.
  *
  *     released | tail | consumed … sent | pushed, not sent
  *              base                      end
@@ -22,17 +23,17 @@ export class OutboundStream {
   #chunks: Uint8Array[] = [];
   /** Chunks before this index are released. */
   #first = 0;
-  /** Offset of the first kept byte. */
+  /** Offset of the first byte that is kept. */
   #base = 0;
   #end = 0;
   #sent = 0;
-  /** Position of `sent`: chunk index, and the offset at which that chunk begins. */
+  /** Position of the next byte to send: the chunk's index, and the offset at which that chunk begins. */
   #cursor = 0;
   #cursorStart = 0;
   #consumed = 0;
   #limit: number;
   #ended = false;
-  /** Buffer that gathers small pieces. */
+  /** Buffer into which small pieces are copied. */
   #slab = EMPTY;
   #slabUsed = 0;
 
@@ -51,7 +52,7 @@ export class OutboundStream {
     return this.#sent;
   }
 
-  /** Bytes pushed so far; the length of the body after its end. */
+  /** Number of bytes pushed so far; after the end, the length of the body. */
   get length(): number {
     return this.#end;
   }
@@ -64,22 +65,22 @@ export class OutboundStream {
     return this.#ended;
   }
 
-  /** Everything was sent and nothing follows. */
+  /** True if the body has ended and all of its bytes were sent. */
   get drained(): boolean {
     return this.#ended && this.#sent === this.#end;
   }
 
-  /** Bytes kept in memory. */
+  /** Number of bytes kept in memory. */
   get kept(): number {
     return this.#end - this.#base;
   }
 
-  /** Bytes waiting to be sent. */
+  /** Number of bytes that wait to be sent. */
   get unsent(): number {
     return this.#end - this.#sent;
   }
 
-  /** There is something to send and the peer has granted credit. */
+  /** True if bytes are waiting and the peer has granted credit for them. */
   get sendable(): boolean {
     return this.#sent < this.#end && this.#sent < this.#limit;
   }
@@ -93,8 +94,9 @@ export class OutboundStream {
   }
 
   /**
-   * Small pieces are copied into one buffer. So all pieces between two sends become one frame, and a token does not
-   * keep the whole read buffer alive.
+   * Copies small pieces into one buffer, so that all pieces between two sends become one frame, and a token does not
+   * keep its
+   * whole read buffer in memory.
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
@@ -112,8 +114,9 @@ export class OutboundStream {
   }
 
   /**
-   * The first slab is as large as its first piece, because most bodies are one piece. If more arrives, its content
-   * moves to a larger slab.
+   * The first slab is as large as its first piece, because most bodies are one piece. If more bytes arrive, the content
+   * moves
+   * to a larger slab.
    */
   #renewSlab(bytes: number): void {
     const last = this.#chunks.length - 1;
@@ -130,7 +133,7 @@ export class OutboundStream {
     this.#ended = true;
   }
 
-  /** The next bytes to send, from one chunk, at most `max`; undefined if there are none or no credit is left. */
+  /** Returns the next bytes to send, from one chunk, at most `max`; undefined without bytes or credit. */
   take(max: number): { offset: number; bytes: Uint8Array } | undefined {
     const room = Math.min(max, this.#limit - this.#sent);
     if (room <= 0 || this.#sent === this.#end) return undefined;
@@ -148,7 +151,7 @@ export class OutboundStream {
   }
 
   /**
-   * The peer passed `consumed` bytes on and accepts `window` more. A claim about bytes that were never sent is a
+   * The peer passed `consumed` bytes on and accepts `window` more. Consuming bytes that were never sent is a protocol
    * violation.
    */
   credit(consumed: number, window: number): void {
@@ -158,14 +161,15 @@ export class OutboundStream {
     this.#release(this.#consumed - this.#tail);
   }
 
-  /** The earliest offset `rewind` can go back to. */
+  /** The earliest offset to which `rewind` can return. */
   get oldest(): number {
     return this.#base;
   }
 
   /**
-   * Sends again from `offset`: the peer, or its successor, has no byte after it. Returns false if bytes after it are
-   * released already.
+   * Sends again from `offset`, because the peer, or the object that replaced it, has no byte after that. Returns false
+   * if
+   * these bytes were released already.
    */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;

@@ -1,28 +1,31 @@
 /**
- * Control bytes after which the peer is asked to confirm: rarely enough to cost nothing, often enough to react well
+ * Number of control bytes after which the peer is asked to confirm: rare enough to cost little, frequent enough to
+ * react
  * before the limit.
  */
 const RECEIPT_EVERY_BYTES = 64 * 1024;
 
-/** Limit of unconfirmed control bytes: a second of 5,000 openings, plus the round trip of a slow path. */
+/** Limit of unconfirmed control bytes: one second of 5,000 openings, plus the round trip of a slow path. */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Above the numbers of all other probes, which are counted from 1. */
+/** Smallest number of these probes. All other probes are counted from 1 and stay below it. */
 const NONCE_MIN = 2 ** 40;
 
 /**
- * Detects whether the peer reads, if the runtime does not tell. workerd queues everything that a WebSocket is given,
- * without limit or notice. Credit bounds DATA. For all other frames a question (PROBE) is sent in the same byte order.
- * Its number is random, so only a peer that reads can answer it.
+ * Detects whether the peer reads, for runtimes that do not report it. workerd queues everything that is sent to a
+ * WebSocket,
+ * without limit or notice. DATA is limited by credit. For all other frames a PROBE frame is sent in the same byte
+ * order. Its
+ * number is random, so only a peer that reads can answer it.
  */
 export class ReadReceipts {
   readonly #random: () => number;
-  /** Bytes sent and not confirmed. */
+  /** Number of bytes sent and not confirmed. */
   #unread = 0;
-  /** The open question, and how many bytes its answer confirms. */
+  /** The unanswered question, and the number of bytes that its answer confirms. */
   #open: { nonce: number; confirms: number } | undefined;
 
-  /** `random`: 0 ≤ x < 1. */
+  /** `random`: returns 0 ≤ x < 1. */
   constructor(random: () => number) {
     this.#random = random;
   }
@@ -31,7 +34,7 @@ export class ReadReceipts {
     return this.#unread > UNREAD_MAX_BYTES;
   }
 
-  /** `bytes` were passed to the runtime. Returns the number of a question to send, if one is due. */
+  /** `bytes` were passed to the runtime. Returns the number of a PROBE to send, if one is due. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
     if (this.#open !== undefined || this.#unread < RECEIPT_EVERY_BYTES) return undefined;

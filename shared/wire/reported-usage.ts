@@ -2,27 +2,27 @@ import type { FrameReader } from './frame-reader.ts';
 import type { FrameWriter } from './frame-writer.ts';
 import { WireError } from './wire-error.ts';
 
-/** One attempt's token usage as the agent reports it. The gateway checks it against the answer that it saw. */
+/** Token usage of one attempt as the agent reports it. The gateway compares it with the answer that it passed on. */
 export interface ReportedUsage {
   prompt: number;
   completion: number;
   cached: number;
   reasoning: number;
-  /** Counted from events or bytes, because the engine gave no numbers. */
+  /** True if the tokens were counted from events or bytes, because the engine reported no numbers. */
   estimated: boolean;
-  /** The engine ended the answer properly for its kind. */
+  /** True if the engine ended the answer in the way that its endpoint requires. */
   complete: boolean;
-  /** The client left before the end. */
+  /** True if the client left before the end. */
   aborted: boolean;
 }
 
 /** Timings of one attempt, by the agent's clock. */
 export interface ReportedTimings {
-  /** The engine's HTTP status; 0: the engine sent no head. */
+  /** The engine's HTTP status; 0 if the engine sent no response head. */
   status: number;
-  /** From the engine's request to the first byte of its answer, in milliseconds; 0: no byte came. */
+  /** Milliseconds from the request to the engine until the first byte of its answer; 0 if no byte arrived. */
   firstMs: number;
-  /** From the engine's request to the end, in milliseconds. */
+  /** Milliseconds from the request to the engine until the end. */
   totalMs: number;
 }
 
@@ -34,7 +34,7 @@ export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: Rep
   out.varint(totalMs);
 }
 
-/** @throws WireError for a status that HTTP does not have, or for a first byte after the end */
+/** Reads the timings. @throws WireError for an invalid HTTP status, or for a first byte after the end */
 export function readTimings(input: FrameReader): ReportedTimings {
   const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
   if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);
@@ -58,7 +58,7 @@ const ABORTED = 4;
 const DETAILS = 8;
 const NAMED = 16;
 
-/** flags, prompt, completion; then cached and reasoning, if one of them is not zero. */
+/** Writes flags, prompt and completion; then cached and reasoning, if one of these two is not zero. */
 export function writeUsageFields(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
   const details = usage.cached > 0 || usage.reasoning > 0;
   out.byte(

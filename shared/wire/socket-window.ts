@@ -1,14 +1,15 @@
 import { WireError } from './wire-error.ts';
 
-/** Minimum fraction of a full window per grant, so that not every byte read causes a frame. */
+/** Smallest grant, as a fraction 1/N of a full window, so that not every read causes a CREDIT frame. */
 const GRANTS_PER_WINDOW = 64;
 
-/** Credit of this size is sent even if more is free. */
+/** A grant of this size is sent even if the free part of the window is larger. */
 const GRANT_BYTES = 256 * 1024;
 
 /**
- * What the other end may send over one socket, all its streams together. Counts the DATA payload that arrived, was
- * taken and was granted.
+ * Limits the bytes that the other end may send over one socket, all streams together. Counts the DATA payload that
+ * arrived,
+ * that was taken, and that was granted.
  */
 export class SocketWindow {
   #received: number;
@@ -16,7 +17,7 @@ export class SocketWindow {
   #limit: number;
   #window: number;
 
-  /** `received` and `limit` continue a window whose streams had all ended when it was saved. */
+  /** `received` and `limit` continue a window of which all streams had ended when it was saved. */
   constructor(window: number, received = 0, limit = window) {
     this.#window = window;
     this.#received = received;
@@ -24,7 +25,7 @@ export class SocketWindow {
     this.#limit = limit;
   }
 
-  /** Since the socket opened. */
+  /** Number of bytes that arrived since the socket opened. */
   get received(): number {
     return this.#received;
   }
@@ -34,7 +35,7 @@ export class SocketWindow {
     return this.#limit;
   }
 
-  /** Bytes that arrived and that no reader has taken. */
+  /** Number of bytes that arrived and were not taken by a reader. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
@@ -44,12 +45,12 @@ export class SocketWindow {
     return this.buffered / this.#window;
   }
 
-  /** The most that may wait here. Takes effect as bytes are consumed. */
+  /** Sets the maximum number of bytes that may wait here. Takes effect as bytes are consumed. */
   resize(window: number): void {
     this.#window = window;
   }
 
-  /** @throws WireError over_credit */
+  /** Counts bytes that arrived. @throws WireError over_credit */
   accept(bytes: number): void {
     this.#received += bytes;
     if (this.#received > this.#limit) throw new WireError('over_credit', 'more than the socket was granted');
@@ -61,9 +62,10 @@ export class SocketWindow {
   }
 
   /**
-   * The credit to send now, if it is worth a frame: at least half of the free part of the window. Half of the whole
-   * window would never be free if stalled readers hold the other half, and every stream of the socket would stop with
-   * them.
+   * The credit to send now, if it is large enough for a frame: at least half of the free part of the window. Half of
+   * the whole
+   * window would never be free while stalled readers hold the other half, and then every stream of the socket would
+   * stop.
    */
   credit(): { consumed: number; window: number } | undefined {
     const limit = this.#consumed + this.#window;

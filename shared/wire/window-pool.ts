@@ -1,6 +1,6 @@
 import { WINDOW_POOL_BYTES } from './protocol-constants.ts';
 
-/** Limits the growth of the windows of all streams of one socket, and so what their senders keep for us. */
+/** Limits the total growth of the windows of all streams of one socket, and thus the bytes that their senders keep. */
 export class WindowPool {
   #free = WINDOW_POOL_BYTES;
 

@@ -1,4 +1,7 @@
-/** A peer's violation of the protocol. The socket is closed with 4002 and the reason, and all of its streams fail. */
+/**
+ * A violation of the protocol by a peer. The socket is closed with code 4002 and the reason, and all of its streams
+ * fail.
+ */
 type WireErrorCode = 'truncated' | 'too_large' | 'bad_frame' | 'bad_offset' | 'over_credit' | 'too_many' | 'bad_state';
 
 export class WireError extends Error {
