@@ -1,5 +1,5 @@
 /**
- * One request to a disaggregated pair: the prefill engine computes the prompt, and the decode engine sends the
+ * A request to a disaggregated pair of engines: the prefill engine computes the prompt, and the decode engine sends the
  * response.
  */
 

@@ -116,7 +116,7 @@ export class EngineClient implements EngineConnection {
 
 const engineOf = ({ engine }: EngineTarget) => (engine === undefined ? {} : { engine });
 
-/** One request to the engine. Repeated once if the pooled connection that it used was already closed. */
+/** One request to the engine. It is repeated once if its pooled connection turns out to be closed. */
 class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #pool: Pool;
   readonly #options: Dispatcher.DispatchOptions;

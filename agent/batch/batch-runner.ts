@@ -145,7 +145,7 @@ export class BatchRunner {
       } catch (error) {
         if (signal.aborted) return;
         failures.tell(`batches: ${errorText(error)}`);
-        // Not #pause, because that ends every second.
+        // A plain sleep, because `#pause` ends every second.
         await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }
     }

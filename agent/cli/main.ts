@@ -57,5 +57,5 @@ async function run(argv: readonly string[]): Promise<void> {
   process.exit(code);
 }
 
-// Not awaited: the single-file program is a CommonJS script, which has no top-level await.
+// `run` is not awaited, because the single-file program is a CommonJS script without top-level await.
 if (import.meta.main) neverRejects(run(process.argv.slice(2)));

@@ -44,7 +44,7 @@ async function releaseOf(program: string, directory: string | undefined): Promis
       if (manifest === undefined || signature === undefined || manifest.length > MANIFEST_MAX_CHARS) continue;
       return { manifest, signature: signature.trim(), digest: await digestOf(program) };
     } catch {
-      // Not installed from a release. A gateway that requires a release will refuse this agent.
+      // The agent was not installed from a release, so a gateway that requires one will refuse this agent.
     }
   }
   return undefined;

@@ -129,7 +129,7 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.waitForTurn(queued);
   }
 
-  /** Nothing to do: the index follows the registry. */
+  /** Does nothing, because the index follows the registry. */
   refresh(): void {}
 
   open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {

@@ -113,7 +113,7 @@ export class UsageQueue {
     this.#onAdded();
   }
 
-  /** At most `count` of the oldest records. They stay in the queue until `stored`. */
+  /** Returns at most `count` of the oldest records. They stay in the queue until `stored`. */
   oldest(count: number): IngressUsage[] {
     const oldest: IngressUsage[] = [];
     for (const record of this.#stored.values()) {

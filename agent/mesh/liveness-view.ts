@@ -15,7 +15,7 @@ export class LivenessView {
   readonly #replica: RegistryReplica;
   /** Liveness of sessions that are not alive. Only sessions of the replica, which bounds it. */
   readonly #liveness = new Map<string, Liveness>();
-  /** At most one watcher per part of this program. */
+  /** Callbacks for changes. Each part of this program adds at most one. */
   readonly #watchers = new Set<LivenessWatcher>();
 
   constructor(replica: RegistryReplica) {

@@ -26,7 +26,7 @@ interface GatewayRequest {
 
 export interface GatewayAnswer {
   status: number;
-  /** At most 64 KiB. */
+  /** The response body, cut after 64 KiB. */
   text: string;
   retryAfter: string | undefined;
   /** The `date` header, unparsed. */

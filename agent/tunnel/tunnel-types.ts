@@ -72,7 +72,7 @@ export interface SessionIdentity {
   sign(message: Uint8Array): Uint8Array;
 }
 
-/** One outgoing WebSocket to one gateway, reconnected without end. */
+/** An outgoing WebSocket to one gateway, which is reconnected until the agent closes it. */
 export interface Tunnel {
   readonly connected: boolean;
   /** Number of this gateway's requests on which the engine works. */

@@ -245,7 +245,7 @@ export class Uploads {
     this.bytes += bytes;
     const bucket = this.#bucket;
     if (bucket === undefined || this.#rate === undefined) return;
-    // One after the other: two that wait for the same tokens would both find them.
+    // Waits run one after the other, because two transfers that wait for the same tokens would both take them.
     this.#turn = this.#turn.then(async () => {
       while (!bucket.take(bytes, performance.now())) await delay(Math.max(1, bucket.waitMs(bytes)));
     });

@@ -89,7 +89,7 @@ export class Coordination {
     return this.#nearby;
   }
 
-  /** Those of them that belong to this node's provider. */
+  /** The nodes of the cluster that belong to this node's provider. */
   #own(): ReadonlySet<string> {
     this.#update();
     return this.#ours;

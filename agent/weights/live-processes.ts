@@ -18,8 +18,8 @@ const BEAT_MS = 15_000;
  */
 const GONE_MS = 180_000;
 /**
- * Its file must also have been unchanged for this long by this process's clock: five intervals, and longer than NFS
- * caches attributes.
+ * The process's file must also have been unchanged for this long by this process's clock: five intervals, and longer
+ * than NFS caches attributes.
  */
 const UNCHANGED_MS = 75_000;
 /** Maximum number of watched files of other processes. Above it the oldest is forgotten. */

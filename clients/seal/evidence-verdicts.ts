@@ -18,7 +18,7 @@ import { seal } from './seal-request.ts';
 
 export interface Evidence {
   node: SealNode;
-  /** As the node writes them: `tdx`, `snp`, `nvidia`. */
+  /** Kinds of evidence in the node's notation: `tdx`, `snp`, `nvidia`. */
   kinds: readonly string[];
   /** The output of the provider's helper program. */
   bytes: Uint8Array;

@@ -14,7 +14,7 @@ interface Lease {
   progressMs?: number;
 }
 
-/** One chunk as a row of storage. */
+/** A chunk in the form that is stored. */
 export interface ChunkState extends ChunkRange {
   id: number;
   /** Lines that have a result: a success or an error. */

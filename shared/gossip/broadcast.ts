@@ -193,7 +193,7 @@ export class Broadcast {
     return byCluster;
   }
 
-  /** One delegate of each cluster, to inform after a gateway learned something by repair. */
+  /** One delegate of each cluster, which a gateway informs after it learned an update by repair. */
   envoys(): PeerId[] {
     return [...this.#delegates().values()].flatMap((peers) => {
       const one = peers[Math.floor(this.#context.rng() * peers.length)];

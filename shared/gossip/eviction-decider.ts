@@ -297,8 +297,8 @@ export class EvictionDecider {
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
     this.#endTrial(session);
     if (verdicts.includes('alive')) {
-      // Its neighbors reach the session and this gateway does not. That does not justify an eviction. The neighbors
-      // will report when they lose it.
+      // The session's neighbors reach the session and this gateway does not, which does not justify an eviction. The
+      // neighbors will report when they lose it.
       this.#livenessTable.acquit(session);
       if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
       return trial.otherwise();

@@ -1,4 +1,4 @@
-/** One node's gossip: splits each event into its parts, and passes each part to the module that handles it. */
+/** The gossip of one node: splits each event into its parts, and passes each part to the module that handles it. */
 import { LatticeError } from '../lattice/lattice-error.ts';
 import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';

@@ -134,7 +134,7 @@ export interface GossipOptions {
   redialMaxMs: number;
   /** Maximum number of concurrent dials. */
   dialsMax: number;
-  /** One of two neighbors dials. The other dials after this time, in case that the first cannot. */
+  /** One of two neighbors dials. The other one dials after this time if the first could not. */
   yieldMs: number;
   /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;

@@ -76,7 +76,7 @@ export class LivenessTable {
     return this.#context.now - this.#changedAt < this.#context.options.quietMs;
   }
 
-  /** At most `max` signed statements, starting at a random position. */
+  /** Returns at most `max` signed statements, starting at a random position. */
   words(max: number): (Suspicion | Refutation)[] {
     const words: (Suspicion | Refutation)[] = [];
     for (const row of this.#rows.values()) {

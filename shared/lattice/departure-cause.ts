@@ -3,19 +3,19 @@
 export const DEPARTURE_CAUSES = [
   /** A person, an order, a new session or a new version made it leave. */
   'drained',
-  /** Its batch job was cancelled. */
+  /** The session's batch job was cancelled. */
   'cancelled',
-  /** Its batch job reached its time limit. */
+  /** The session's batch job reached its time limit. */
   'time-limit',
-  /** Its batch job was preempted by another. */
+  /** The session's batch job was preempted by another job. */
   'preempted',
-  /** Its engine ended or broke, its agent was killed or failed, or its machine failed. */
+  /** The engine ended or failed, the agent was killed or failed, or the machine failed. */
   'crashed',
   /** A signal ended the agent, and no batch system reported the cause. */
   'stopped',
   /** An operator ended it, or revoked its admission. */
   'evicted',
-  /** It became silent: the network or the machine failed, or it was killed without notice. */
+  /** The session became silent: the network or the machine failed, or the agent was killed without notice. */
   'unknown',
 ] as const;
 export type DepartureCause = (typeof DEPARTURE_CAUSES)[number];

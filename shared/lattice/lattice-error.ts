@@ -9,7 +9,7 @@ export type LatticeErrorCode =
   | 'bad_signature'
   | 'outside_validity' // Outside of the certificate's validity, or a ticket that lives too long.
   | 'mismatch' // The parts belong to different sessions, or the payload is not the signed one.
-  | 'incomplete' // It contains nothing that can be merged.
+  | 'incomplete' // The update contains nothing that can be merged.
   | 'unknown_issuer' // This replica does not list the issuer.
   | 'full'; // This replica holds the maximum for that issuer.
 

@@ -54,7 +54,7 @@ export class RegistryReplica {
     this.#merger = new Merger({ crypto, shelves: this.#stores, ...this.#limits });
   }
 
-  /** Another replica with the same content, which shares its memory, for simulations of a thousand replicas. */
+  /** Another replica with the same content, which shares this one's memory. For simulations of a thousand replicas. */
   fork(): RegistryReplica {
     const copy = new RegistryReplica({ crypto: this.#crypto, accepts: this.#stores.accepts, limits: this.#limits });
     copy.#stores.copy(this.#stores);

@@ -1,4 +1,4 @@
-/** One thing to merge, as it is sent. An entry may omit what the receiver already has: ticket or payload. */
+/** One update to merge, as it is sent. An entry may omit what the receiver already has: ticket or payload. */
 import { ByteReader, ByteWriter } from './byte-codec.ts';
 import { EVICTION_MAX_BYTES } from './eviction.ts';
 import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './issuer-statements.ts';

@@ -41,8 +41,8 @@ export interface Digest extends DigestScope {
 
 export const BUCKETS = 16;
 /**
- * As strong as session ids. With 64 bits a provider that tries keys for a day could create two sessions with one id,
- * and replicas would never finish comparing them.
+ * Length of an item id, which is as strong as a session id. With 64 bits a provider that tries keys for a day could
+ * create two sessions with one id, and replicas would never finish comparing them.
  */
 export const ITEM_ID_BYTES = 16;
 /**

@@ -43,7 +43,7 @@ export type MergeResult =
    * and its sender needs our watermarks.
    */
   | { outcome: 'collected'; issuer: string; session: string }
-  /** It can be merged when it arrives with the missing part, which must be requested. */
+  /** The update can be merged when it arrives with the missing part, which must be requested. */
   | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
   | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
 

@@ -127,7 +127,7 @@ export class JsonWatcher {
       case 'before':
       case 'closed':
         if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) return;
-        // Also `[`, because some rerankers answer with a list.
+        // An answer may also begin with `[`, because some rerankers answer with a list.
         if ((byte !== 0x7b && byte !== 0x5b) || this.#state === 'closed') {
           this.#state = 'garbage';
           return;

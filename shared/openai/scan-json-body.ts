@@ -278,7 +278,7 @@ function letterEnd(bytes: Uint8Array, end: number): number {
   for (let back = 0; back < 4; back++) {
     if (((bytes[end - back] ?? 0) & 0xc0) !== 0x80) return end - back;
   }
-  return end; // Not UTF-8; the decoder reports it.
+  return end; // The text is not UTF-8, which the decoder reports.
 }
 
 /** Decodes in pieces of this size: one text of the whole body would be another 33 MiB. */

@@ -6,7 +6,7 @@ import type { Priority } from '../routing/fair-queue.ts';
 import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
 import type { ProxyRequest } from './proxy-messages.ts';
 
-/** One request after all its checks, as queue, dispatch and response need it. */
+/** A request after all checks, in the form that queue, dispatch and response read. */
 export interface RequestContext<C> extends DispatchContext {
   readonly host: Host<C>;
   readonly request: ProxyRequest;

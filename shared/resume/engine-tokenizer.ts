@@ -19,7 +19,7 @@ const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/
 /** The node was asked and cannot continue the stream. It is healthy. */
 export class CannotContinueError extends AttemptError {
   constructor(why: string) {
-    super('cancelled', why); // Not another node's fault, and no reason to suspect this one.
+    super('cancelled', why); // A failure here says nothing about any node's health.
   }
 }
 

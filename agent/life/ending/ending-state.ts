@@ -62,17 +62,17 @@ export type LifeAction =
   /** Begins no further lines of batches. Its event: `lines`, when none runs any more or all were returned. */
   | { kind: 'drain-lines' }
   | { kind: 'return-lines' }
-  /** Its event: `engine`, when the engine exits. */
+  /** Causes the event `engine` when the engine exits. */
   | { kind: 'watch-engine' }
   /** Returns running requests, so that other nodes may continue them. Its event: `returned`. */
   | { kind: 'return-requests' }
   /** Repeats the engine's last lines on stderr. */
   | { kind: 'repeat-output' }
-  /** Its event: `log`. */
+  /** Causes the event `log` afterwards. */
   | { kind: 'upload-log' }
   /** Publishes LEFT. Its events: `left` and `goodbye`. */
   | { kind: 'leave' }
-  /** Its event: `stopped`. */
+  /** Causes the event `stopped` afterwards. */
   | { kind: 'stop-engine'; graceMs: number }
   /** Ends the grace time of an engine that is being stopped. */
   | { kind: 'hurry' }

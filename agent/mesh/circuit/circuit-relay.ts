@@ -72,7 +72,7 @@ export class CircuitRelay {
   readonly #limits: CircuitLimits;
   /** Reservations by session. At most `limits.reservations`. */
   readonly #reservations = new Map<string, Reservation>();
-  /** At most `limits.circuits`. A circuit counts even before its callee has answered. */
+  /** Open circuits, at most `limits.circuits`. A circuit counts even before its callee has answered. */
   readonly #circuits = new Set<Circuit>();
   /** Time of the last call to each session, oldest first. At most `limits.reservations`. */
   readonly #called = new Map<string, number>();
@@ -140,7 +140,7 @@ export class CircuitRelay {
       const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
       if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
-      // Not after `call`: from then on only the caller's bytes are sent.
+      // No pong is sent after `call`, because from then on the socket carries only the caller's bytes.
       if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }
   }

@@ -72,7 +72,7 @@ export function memoryPair(
       });
       events.onMessageEnd(channel);
     } catch (error) {
-      // As on a socket, a protocol error ends the channel, not the process.
+      // A protocol error ends the channel and not the process, as it does on a socket.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
       pair.close();
     }

@@ -101,7 +101,7 @@ export class DirectorySource implements BlobSource {
     } catch (error) {
       throw asWeightsError(error);
     } finally {
-      // Not awaited, because the file system may hang.
+      // The file is closed without waiting, because the file system may hang.
       opened?.then((file) => file.close()).catch(() => {});
     }
   }

@@ -27,7 +27,7 @@ export async function countTokens(
   };
   const { text: alone, rendered } = tokenizeBodies(plan, text);
   if (rendered === undefined) return (await tokensOf(alone))?.length ?? 0;
-  // One after the other: a node with one free place would refuse the second request.
+  // The requests are sent one after the other, because a node with one free place would refuse the second.
   const count = await tokensOf(alone);
   const prompt = count && (await tokensOf(rendered.prompt));
   const partial = prompt && (await tokensOf(rendered.partial));

@@ -35,7 +35,7 @@ const COUNTED_MAX = 512;
 const KNOWN_MIN = 5;
 
 export class FirstByteTimes {
-  /** At most 2 × CLASSES entries per endpoint of the table. */
+  /** Counts by request class; at most 2 × CLASSES entries per endpoint. */
   readonly #counts = new Map<string, number[]>();
 
   add(shape: RequestShape, ms: number): void {

@@ -43,7 +43,7 @@ export class RegionShares {
       onRequestStart: (...args) => inner.onRequestStart(...args),
       onRequestEnd: (...args) => inner.onRequestEnd(...args),
     };
-    // One per policy of the installation.
+    // One entry per routing policy of the installation.
     known.set(inner, policy);
     return policy;
   }
