@@ -6,7 +6,7 @@ import { FactoryError } from '../factory-error.ts';
 import { FACTORY_PROGRAM } from './commands.ts';
 import { factoryExitCode } from './exit-code.ts';
 
-/** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
+/** Runs the program. `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
   return runProgram(FACTORY_PROGRAM, argv, io, {
     out: io.out,

@@ -12,7 +12,7 @@ import { ENGINES, type EngineKind } from '../config/schema.ts';
 import { commandRunner, type RunCommand } from '../launchers/command-runner.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
-/** Default context of a replica: a longer one takes memory from concurrent requests. */
+/** Default context length of a replica in tokens. A longer one leaves less memory for concurrent requests. */
 const CONTEXT_DEFAULT = 32_768;
 /** A replica serves more than one request at a time: this many full contexts must fit together. */
 const CONTEXTS_AT_ONCE = 2;

@@ -1,4 +1,4 @@
-/** `otela-factory run`: runs until it is stopped. Its jobs continue. */
+/** `otela-factory run`: runs the autoscaler until it is stopped. Its jobs continue to run. */
 import * as z from 'zod';
 import { EXIT_DONE, EXIT_UNAVAILABLE } from '../../shared/command-line/index.ts';
 import { parseExchangeAnswer } from '../../shared/factory/factory-exchange.ts';

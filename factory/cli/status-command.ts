@@ -12,7 +12,7 @@ import { formatMs } from '../config/value-schemas.ts';
 import { FactoryError } from '../factory-error.ts';
 import { StateFiles } from '../life/state-files.ts';
 
-/** Age above which a status is stale. A round takes 15 s, or a minute if a scheduler is slow. */
+/** A status that is older than this is stale. A round takes 15 s, or a minute if a scheduler is slow. */
 const STALE_MS = 120_000;
 /** Number of lines that are shown of a log's tail. */
 const REST_LINES = 4;

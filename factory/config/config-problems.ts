@@ -7,7 +7,7 @@ import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './
 import { formatMs, timeLimitMs } from './value-schemas.ts';
 
 interface ConfigProblem {
-  /** Path of the faulty value. */
+  /** Path of the invalid value in the file. */
   path: (string | number)[];
   text: string;
 }
@@ -154,10 +154,13 @@ function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig
   return `${model.id}: recipe ${model.recipe} has engines for ${wanted}; there are ${there || 'no pools'}`;
 }
 
-/** A deployment's id contains the factory's name and has at most 63 characters. */
+/** Maximum characters of a factory's name: a deployment's id contains the name and has at most 63 characters. */
 const FACTORY_MAX_CHARS = 32;
 
-/** A node reports its deployment but not its cluster, so there can be only one cluster of idle agents. */
+/**
+ * Finds problems with idle agents. A node reports its deployment but not its cluster, so there can be only one cluster
+ * of idle agents.
+ */
 function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   const [first, second] = clusters.filter(({ launcher }) => launcher === 'agents');
   if (first === undefined) return [];
@@ -172,7 +175,10 @@ function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   return found;
 }
 
-/** An engine serves one model's name: a second model with the same recipe would get jobs that do not serve it. */
+/**
+ * Finds models that share a recipe. An engine serves one model's name, so a second model would get jobs that do not
+ * serve it.
+ */
 function shared(models: readonly ModelConfig[]): ConfigProblem[] {
   return models.flatMap((model, n) => {
     const first = models.findIndex(({ recipe }) => recipe === model.recipe);

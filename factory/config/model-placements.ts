@@ -22,7 +22,7 @@ export function placementsOf(config: Known, model: Placed): ModelPlacement[] {
   return possiblePlacements(config, model).filter(isFirst);
 }
 
-/** Places of the recipe's further engines on idle agents. They start only if a plan has their shape. */
+/** Returns the places of the recipe's further engines on idle agents. They start only if a plan has their shape. */
 export function furtherPlacements(config: Known, model: Placed): ModelPlacement[] {
   const first = placementsOf(config, model);
   return possiblePlacements(config, model).filter(
@@ -51,7 +51,7 @@ function fits(engine: EngineConfig, pool: PoolConfig, { launcher }: ClusterConfi
   return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;
 }
 
-/** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are the same kind. */
+/** True if the engine runs on this GPU. `NVIDIA H100 80GB HBM3`, `h100` and `H100` are the same kind. */
 export function runsOn(engine: EngineConfig, gpu: string): boolean {
   const kind = gpuClass(gpu);
   return engine.gpu.some((one) => gpuClass(one) === kind);

@@ -15,7 +15,7 @@ const FILE_MAX_BYTES = 1024 * 1024;
 /** At most this many problems are reported: an operator fixes a few at a time. */
 const FAULTS_MAX = 20;
 
-/** One problem of the file. */
+/** A problem of the file, with its line. */
 interface ConfigFault {
   line: number;
   text: string;
@@ -90,7 +90,7 @@ function faultsOf(text: string, issue: z.core.$ZodIssue): ConfigFault[] {
   });
 }
 
-/** The allowed keys at a path of the file. */
+/** Returns the allowed keys at a path of the file. */
 function keysAt(path: readonly PropertyKey[]): string[] {
   let at: z.core.JSONSchema.BaseSchema = z.toJSONSchema(fileSchema, { io: 'input' });
   for (const part of path) at = below(at, String(part));

@@ -1,4 +1,4 @@
-/** factory.toml: docs/factory.md has every key with an example. */
+/** Schema of factory.toml. docs/factory.md has every key with an example. */
 import * as z from 'zod';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/template-parameters.ts';
 import { LAUNCHERS } from '../../shared/factory/factory-exchange.ts';
@@ -16,7 +16,7 @@ const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of
 
 /** Limits over all clusters that keep the load on shared schedulers low. */
 const guest = z.strictObject({
-  /** Jobs submitted to schedulers in any 60 s. */
+  /** Maximum jobs submitted to schedulers in any 60 s. */
   submissions_per_minute: positive.default(10),
   /** Idle engines that are ended before their time because another model needs their GPUs, per hour. */
   switches_per_hour: count.default(6),
@@ -38,7 +38,7 @@ const pool = z.strictObject({
   /** Slurm's name of the GPU in `--gres`, if the site's jobs must specify it. */
   gres: oneWordSchema.optional(),
   gpus_per_node: positive.max(64),
-  /** GPUs of the whole pool; absent: unknown. */
+  /** Number of GPUs of the whole pool; absent: unknown. */
   gpus: positive.optional(),
   /** Time limit of a job, in the batch system's format. */
   time: z
@@ -61,11 +61,11 @@ export type PoolConfig = z.infer<typeof pool>;
 
 const cluster = z.strictObject({
   launcher: z.enum(LAUNCHERS),
-  /** The agent's program and its first arguments, on the job's node. */
+  /** Command of the agent on the job's node, with its first arguments. */
   agent: z.array(oneLineSchema).min(1).max(16).default(['otela-agent']),
-  /** The join token's file, on the job's node; `~/` is the home directory there. */
+  /** Path of the join token's file on the job's node; `~/` is the home directory there. */
   join_token_file: oneLineSchema.default('~/.otela-token'),
-  /** The cluster's name at the gateway, if the join token does not set it. */
+  /** The cluster's name at the gateway. Only needed if the join token does not set it. */
   cluster: slugSchema.optional(),
   max_jobs: positive.default(20),
   /**
@@ -73,7 +73,7 @@ const cluster = z.strictObject({
    */
   max_pending: positive.default(4),
   max_gpus: positive.optional(),
-  /** Lines of the job's script before the agent, such as `module load cuda`. */
+  /** Shell lines that run before the agent, such as `module load cuda`. */
   setup: z.array(oneLineSchema).max(64).default([]),
   environment: environment.default({}),
   /**
@@ -167,7 +167,7 @@ const model = z.strictObject({
   recipe: z.string().min(1).max(128),
   min: count.default(0),
   max: positive.default(1),
-  /** A replica ends after this time without a request. */
+  /** A replica is ended after this time without a request. */
   idle: durationSchema.prefault('10m'),
   /** If two models compete for GPUs, the model with the higher priority gets them. */
   priority: z.number().int().min(-1_000).max(1_000).default(0),
@@ -250,7 +250,7 @@ function isTimeZone(name: string): boolean {
 
 /** The parsed file. Its tables of clusters, models and recipes are lists. */
 export interface FactoryConfig extends Omit<FactoryFile, 'clusters' | 'models' | 'recipes'> {
-  /** First 12 hex digits of the file's SHA-256. */
+  /** First 12 hex digits of the SHA-256 of the file. */
   revision: string;
   clusters: ClusterConfig[];
   models: ModelConfig[];

@@ -42,7 +42,7 @@ export const oneLineSchema = z
   .max(4_096)
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
   .regex(/^[^\u0000-\u001f\u007f]*$/, 'a line break or another control character');
-/** Apptainer and enroot read blanks, commas and colons as the end of a path. */
+/** A path without blanks, commas and colons, which Apptainer and enroot read as the end of a path. */
 export const directory = z
   .string()
   .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'an absolute path without blanks, commas and colons');

@@ -1,4 +1,4 @@
-/** All input of one round of decisions. */
+/** The input of one round of decisions. */
 import type { ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { furtherPlacements, type ModelPlacement, placementsOf } from '../config/model-placements.ts';
 import type { FactoryConfig, ModelConfig } from '../config/schema.ts';
@@ -51,11 +51,11 @@ export const allPlaces = ({ places, further }: PlacedModel): PlacedEngine[] => [
 
 export type FactoryAction =
   | { kind: 'submit'; model: string; place: PlacedEngine; count: number; why: string }
-  /** The gateway orders the node to accept no new requests, finish the running ones and end. */
+  /** An order to the node to accept no new requests, finish the running ones and end. */
   | { kind: 'drain'; cluster: string; job: string; session: string; model?: string; why: string }
   | { kind: 'cancel'; cluster: string; jobs: string[]; model?: string; why: string };
 
-/** One sentence about a decision or an event. */
+/** A sentence about a decision or an event, for the journal. */
 export interface DecisionNote {
   model?: string;
   text: string;

@@ -1,4 +1,4 @@
-/** Infers the state of each job from the answers of schedulers and the gateway. */
+/** Updates the state of each job from the lists of schedulers and the nodes at the gateway. */
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { formatMs } from '../config/value-schemas.ts';

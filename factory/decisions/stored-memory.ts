@@ -43,8 +43,8 @@ const submission = z.object({
   count: z.number(),
   at,
   /**
-   * `sent`: no answer yet. Written before the scheduler is asked, so that a killed factory knows which jobs it may
-   * find.
+   * `sent`: there is no answer yet. Stored before the scheduler is called, so that a killed factory knows which jobs
+   * may exist.
    */
   outcome: z.enum(['sent', 'accepted', 'refused', 'unclear']),
   /** Ids of the submission's jobs, if the scheduler returned them. */
@@ -65,7 +65,7 @@ const backOff = z.object({
   short: z.number(),
   refused: z.number(),
   rests: z.number(),
-  /** Nothing is submitted before this time. */
+  /** Nothing is submitted before this time; milliseconds since the epoch. */
   until: at,
   resting: z.boolean(),
   reason: text,
@@ -138,11 +138,14 @@ export function emptyMemory(now: number): Memory {
 
 export const jobKey = (cluster: string, id: string) => `${cluster}/${id}`;
 /**
- * Key of failed starts, which are attributed to a context. A recipe has a context for each kind of GPU, and a success
- * of one must not clear the failures of another.
+ * Returns the key of failed starts, which are counted by context. A recipe has a context for each kind of GPU, and a
+ * success of one must not clear the failures of another.
  */
 export const startKey = (model: string, cluster: string, context: string) => `${model}@${cluster}#${context}`;
-/** Key of refused submissions, which are attributed to a pool: another pool of the cluster may accept the same job. */
+/**
+ * Returns the key of refused submissions, which are counted by pool: another pool of the cluster may accept the same
+ * job.
+ */
 export const refusalKey = (model: string, cluster: string, { name, gpu }: { name: string; gpu: string }) =>
   `${model}@${cluster}/${name} (${gpu})`;
 

@@ -33,7 +33,7 @@ export interface DemandSource {
 export interface GatewaySource extends DemandSource {
   open(changed: () => void): void;
   report(report: FactoryReport): void;
-  /** Why the gateway did not answer recently; undefined if it did. */
+  /** Returns why the gateway did not answer recently; undefined if it did. */
   fault(): string | undefined;
   close(): Promise<void>;
 }

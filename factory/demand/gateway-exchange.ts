@@ -175,7 +175,10 @@ export class GatewayExchange implements GatewaySource {
     await former.destroy();
   }
 
-  /** @throws FactoryError `gateway` if it refused, Error if it did not answer */
+  /**
+   * Sends a report and returns the answer.
+   * @throws FactoryError `gateway` if the gateway refused, Error if it did not answer
+   */
   async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
     const heldExchange = new AbortController();
     this.#heldExchange = report.after === undefined ? undefined : heldExchange;

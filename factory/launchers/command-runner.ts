@@ -2,14 +2,14 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 
-/** Timeout of a scheduler's command; longer if it answered slowly before. */
+/** Maximum time for a scheduler's command to finish; longer if the scheduler was slow before. */
 const COMMAND_TIMEOUT_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * `killed`: its effect is unknown. It did not answer in time, printed more than ANSWER_MAX_BYTES, or another process
- * sent a signal.
+ * Result of a command. `killed`: the effect is unknown, because the command did not answer in time, printed more than
+ * ANSWER_MAX_BYTES, or was ended by another process's signal.
  */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
@@ -46,7 +46,7 @@ function run(
       clearTimeout(timer);
       resolve(result);
     };
-    // Does not wait for `close`, because a child process of the command may hold the pipes forever.
+    // This does not wait for `close`, because a child process of the command may hold the pipes forever.
     const kill = (why: string) => {
       child.kill('SIGKILL');
       end({ kind: 'killed', errors: `${file} ${why}` });

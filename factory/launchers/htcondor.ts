@@ -13,7 +13,7 @@ const JOB_ID = '$OTELA_CONDOR_ID';
  * back-off.
  */
 const HELD_MAX_S = 600;
-/** HoldReasonCode of a job that exceeded allowed_execute_duration. */
+/** HTCondor's HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
 
 function description(submission: Submission): string {
@@ -84,9 +84,9 @@ const jobsSchema = z.array(
   }),
 );
 
-/** The queue forgets ended jobs; an evicted job waits in it again. */
+/** The queue does not list ended jobs; an evicted job waits in it again. */
 function parseJobs(out: string): ListedJob[] {
-  // The output of an empty queue is empty.
+  // HTCondor prints nothing for an empty queue.
   if (out.trim() === '') return [];
   return jobsSchema
     .parse(JSON.parse(out))

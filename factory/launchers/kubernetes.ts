@@ -17,7 +17,7 @@ import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type S
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
 const JOBS_PER_PAGE = 500;
-/** Ended jobs stay for this time, so that the factory sees how they ended. */
+/** An ended job stays in the cluster for this time, so that the factory can read how it ended. */
 const ENDED_JOB_TTL_S = 600;
 /** Seconds that an agent has to drain before its pod is killed. */
 const GRACE_S = 120;

@@ -73,7 +73,9 @@ const jobSchema = z.object({
   comment: z.string().optional(),
   Exit_status: z.coerce.number().optional(),
 });
-/** Exit codes above 256 are signals of the server: the reference guide, "Job Exit Status Codes". */
+/**
+ * Exit codes above 256 mean that the server ended the job by a signal: the reference guide, "Job Exit Status Codes".
+ */
 const BY_SIGNAL = 256;
 
 function parseJobs(out: string): ListedJob[] {

@@ -13,7 +13,7 @@ import {
   type Submission,
 } from './launcher.ts';
 
-/** From two minutes before its end, the agent accepts no new requests and finishes the running ones. */
+/** The agent begins to drain this many seconds before the job's end. */
 const BEFORE_END_S = 120;
 /** Maximum ids of one scancel: a command line has a maximum length. */
 const IDS_PER_CALL = 200;
@@ -155,7 +155,7 @@ function parseNodes(out: string, pools: readonly PoolConfig[]): Capacity[] {
   return [...idle].map(([pool, count]) => ({ pool, idle: count }));
 }
 
-/** A slice of a GPU belongs to a pool only if the pool names it. */
+/** True if the GPU belongs to the pool. A slice of a GPU does only if the pool names it. */
 function isOfPool(type: string | undefined, pool: PoolConfig): boolean {
   if (type === undefined) return true;
   return pool.gres === undefined ? !isGpuSlice(type) && gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres;

@@ -43,7 +43,7 @@ export class RoundPace {
    */
   rest(every: number, now: number): number {
     const refillMs = Math.min(REFILL_MS, every);
-    // A clock that was set back does not count.
+    // A clock that was set back counts as no time.
     const gained = Math.max(0, now - this.#countedAt) / refillMs;
     this.#remaining = Math.min(BURST, this.#remaining + gained) - 1;
     this.#countedAt = now;

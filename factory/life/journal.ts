@@ -61,7 +61,7 @@ export class Journal {
     this.#log(`${model === undefined ? '' : `${model}: `}${cut}`);
   }
 
-  /** Returns true if a new point of the day began. */
+  /** Adds a point. Returns true if a new point of the day began. */
   point(point: DayPoint): boolean {
     const slot = (at: string) => Math.floor(Date.parse(at) / POINT_MS);
     const last = this.day.at(-1);

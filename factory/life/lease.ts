@@ -12,8 +12,8 @@ import { createPrivateFile, writePrivateFile } from '../../node/private-file.ts'
 
 export const HEARTBEAT_MS = 5_000;
 /**
- * Time without a change after which the lease can be taken. NFS may hide writes for 30 s, which must not cause a
- * takeover.
+ * A waiting factory takes the lease after this time without a change of the file. NFS may hide writes for 30 s, which
+ * must not cause a takeover.
  */
 export const FACTORY_LEASE_MS = 60_000;
 /**
@@ -129,7 +129,7 @@ export class Lease {
     writePrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);
   }
 
-  /** Only one of two factories can create the file, on NFS as well. */
+  /** Creates the file. Only one of two factories can, on NFS as well. */
   #create(): boolean {
     try {
       createPrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);

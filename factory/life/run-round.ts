@@ -35,7 +35,7 @@ export interface RoundDependencies {
    */
   remember(memory: Memory): void;
   logTail(cluster: string, id: string): Promise<string | undefined>;
-  /** Path of the job's output; `%j` is its id. */
+  /** Returns the path of a job's output; `%j` stands for the job's id. */
   logPath(cluster: string): string;
   note(note: DecisionNote): void;
   /** True if the round only reports what it would do. */

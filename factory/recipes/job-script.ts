@@ -1,4 +1,4 @@
-/** The part of a job's script that all batch systems share, below their own directives. */
+/** The part of a job's script that is the same for all batch systems, below their directives. */
 import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';

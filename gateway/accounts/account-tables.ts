@@ -8,7 +8,7 @@ import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'driz
 import type { Limits } from '../settings/limits-schema.ts';
 import type { OwnRouting } from '../settings/routing-settings.ts';
 
-/** Ordered: each role includes the rights of the previous ones. */
+/** Roles in ascending order: each includes the rights of the previous ones. */
 export const ROLES = ['consumer', 'provider', 'operator'] as const;
 export type Role = (typeof ROLES)[number];
 

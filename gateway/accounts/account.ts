@@ -9,8 +9,8 @@ import type { OwnRouting } from '../settings/routing-settings.ts';
 import { type AccountScope, ROLES, type Role } from './account-tables.ts';
 
 /**
- * How long an isolate uses a cached account. Changes reach the snapshot within seconds and stay in it for longer than
- * this (CHANGES_RETENTION_MS).
+ * How long an isolate uses a cached account. A change of the account reaches the isolate's snapshot within seconds, and
+ * the snapshot contains it for longer than this (CHANGES_RETENTION_MS).
  */
 export const ACCOUNT_CACHED_MS = 10 * 60_000;
 
@@ -47,13 +47,13 @@ export interface Account {
    * Milliseconds for which requests wait for a model that is being started, unless the request's header says otherwise.
    */
   startWaitMs: number | undefined;
-  /** Routing settings of the key, then of its project. */
+  /** Routing settings of the key, and then of its project. */
   routing: readonly OwnRouting[];
   /** True if the project's requests are in the trace export. */
   traced: boolean;
   /** True if the trace export also shows, as ids, which prompts have the same beginning. */
   prefixes: boolean;
-  /** The encrypted identity of the payer; see receipt.ts. */
+  /** The payer's identity, encrypted for receipts; see receipt.ts. */
   seal: string;
   /** End of the account; milliseconds since the epoch. */
   expiresAt: number | undefined;
@@ -77,7 +77,7 @@ export function isRoleAtLeast(role: Role, wanted: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(wanted);
 }
 
-/** The lower of two roles: a key never has more rights than its user. */
+/** Returns the lower of two roles: a key never has more rights than its user. */
 export function lowerRole(a: Role, b: Role): Role {
   return isRoleAtLeast(a, b) ? b : a;
 }

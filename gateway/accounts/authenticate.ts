@@ -15,7 +15,7 @@ import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
 
-/** Bounds the cached accounts; each needs about 600 bytes. */
+/** Maximum cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
 /** How long a refused key is remembered. Short, because a key may be presented before D1 has its row. */
 const REFUSED_MS = 30_000;
@@ -88,7 +88,7 @@ function accountOf(
   return lookUp(env, key, hash, now);
 }
 
-/** Like `authenticate`, but asks D1 each time, because administrative requests are rare and powerful. */
+/** Like `authenticate`, but reads D1 each time, because administrative requests are rare and powerful. */
 export async function authenticateUncached(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   return accepted(request, await accountAnew(env, request, now));
 }
@@ -167,8 +167,8 @@ function isBootstrap(env: AuthEnv, hash: string): boolean {
 }
 
 /**
- * The secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends; undefined if there is
- * neither.
+ * Returns the secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends; undefined if there
+ * is neither.
  */
 export function presentedKey(request: HttpRequest): string | undefined {
   const header = request.headers.get('authorization');

@@ -22,7 +22,7 @@ export async function encryptText(secret: string, purpose: Purpose, text: string
   return `${base64(iv)}.${base64(new Uint8Array(sealed))}`;
 }
 
-/** Undefined if this installation did not encrypt the text for this purpose. */
+/** Returns the text; undefined if this installation did not encrypt it for this purpose. */
 export async function decryptText(secret: string, purpose: Purpose, sealed: string): Promise<string | undefined> {
   const [nonce, text] = sealed.split('.');
   if (nonce === undefined || text === undefined) return undefined;

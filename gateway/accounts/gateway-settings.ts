@@ -37,7 +37,7 @@ export interface GatewaySettings {
   catalogue: ModelCatalogue;
   /** The gateway's policy and timeouts, which hold for models without their own. */
   routing: RoutingSettings;
-  /** Shares by region from a planner, with their end of validity. */
+  /** The valid shares by region from a planner; undefined: there is no plan. */
   regionPlan: RegionPlan | undefined;
   /** Every provider that this gateway ever knew, including deleted ones. */
   providers: Record<string, ProviderSettings>;
@@ -108,7 +108,7 @@ export const CATALOGUE_MAX = 500;
 /** A version such as 0.2.0 or 0.2.0-rc.1. */
 export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
 
-/** Actions that may change a cached account. */
+/** Matches the audit log's actions that may change a cached account. */
 const OF_ACCOUNTS = /^(key|user|project)\./;
 
 /** Rejects with ApiError 503 if D1 cannot be reached. The registry then keeps the previous settings. */
@@ -264,7 +264,7 @@ export function settingsIndex(given: GatewaySettings): SettingsIndex {
   return made;
 }
 
-/** True if something that `account` depends on changed after it was read. */
+/** True if something that `account` depends on (a key, the user, the project, the settings) changed after it was read. */
 export function isAccountStale(
   given: GatewaySettings,
   { keyId, grantedBy, userId, projectId, seen }: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>,

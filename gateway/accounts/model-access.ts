@@ -51,7 +51,7 @@ export function isRetired(settings: Has, model: string, now: number): boolean {
   return (catalogueEntryOf(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
-/** True if a node should serve the model now, regardless of its access list. */
+/** True if a node should always serve the model and the model is not retired. Does not depend on its access list. */
 export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
   return catalogueEntryOf(settings, model).always_on === true && !isRetired(settings, model, now);
 }

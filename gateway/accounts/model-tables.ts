@@ -32,19 +32,19 @@ export const modelSettings = sqliteTable('model_settings', {
  */
 export const catalogue = sqliteTable('catalogue', {
   model: text('model').primaryKey(),
-  /** The user that is responsible for the model. */
+  /** Id of the user that is responsible for the model. */
   ownerId: text('owner_id'),
   /** Ids of keys, users and projects, and groups (`group:…`), that may see and use the model; NULL: everyone. */
   access: text('access', { mode: 'json' }).$type<string[]>(),
   alwaysOn: integer('always_on', { mode: 'boolean' }).notNull().default(false),
   deprecatedAt: integer('deprecated_at'),
-  /** From this time on requests get 404. */
+  /** When the model is retired: from this time on, requests for it get 404. Milliseconds since the epoch. */
   sunsetAt: integer('sunset_at'),
   successor: text('successor'),
   updatedAt: integer('updated_at').notNull(),
 });
 
-/** What a model reads or writes. */
+/** Kinds of content that a model reads or writes. */
 export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
 type Modality = (typeof MODALITIES)[number];
 

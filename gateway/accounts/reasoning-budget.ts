@@ -1,4 +1,6 @@
-/** Bounds the reasoning tokens of a response: the request's own bound, and the maximum of its key, user and project. */
+/**
+ * Limits the reasoning tokens of a response, by the request's own bound and by the limits of its key, user and project.
+ */
 
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';

@@ -24,7 +24,7 @@ export interface ReceiptIdentity {
 
 export interface Receipt extends ReceiptIdentity {
   model: string;
-  /** Undefined: the request had no sampling parameters. */
+  /** The request's sampling parameters; undefined: it had none. */
   sampling: Sampling | undefined;
   /** The request's kind, as predicted when it arrived; undefined: the model has no kinds. */
   kind: string | undefined;

@@ -2,7 +2,7 @@ import type { Account } from '../accounts/account.ts';
 import { authenticateUncached } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
 
-/** The caller of a route. */
+/** The caller of an admin route. */
 export interface AdminCaller {
   account: Account;
   /**

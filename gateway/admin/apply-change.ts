@@ -15,7 +15,7 @@ import type { AdminCall } from './admin-route.ts';
 type AnyCall = AdminCall<unknown, unknown>;
 
 interface AuditedChange {
-  /** For example `key.create`. */
+  /** What is done, for example `key.create`. */
   action: string;
   /** Id of the changed object. */
   object: string;
@@ -64,7 +64,7 @@ function auditLine(call: AnyCall, { action, object, before = null, after = null 
   return database(call.env).insert(auditLog).values(row);
 }
 
-/** How long a request with an idempotency key can be repeated. */
+/** How long a request with an idempotency key can be repeated with the same result. */
 const IDEMPOTENT_MS = 24 * 60 * 60_000;
 /**
  * Allowed idempotency keys: at most 255 characters, like Stripe's, and only characters that a header may have (RFC 9110
@@ -114,7 +114,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
   try {
     await queryOrUnavailable(db.batch(nonEmpty([...once, ...creation.statements, auditLine(call, creation)])));
   } catch (error) {
-    // Two requests were concurrent, and the other one was first.
+    // The idempotency key is in use: a concurrent request with the same key was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
     await creation.check?.();

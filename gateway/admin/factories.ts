@@ -31,7 +31,7 @@ const factorySchema = z.object({
   clusters: z.array(clusterReport),
   /** The latest decisions, newest last. */
   decisions: z.array(decisionReport),
-  /** One point per five minutes, oldest first. */
+  /** Points of the last day, one per five minutes, oldest first. */
   day: z.array(dayPoint),
   /** Demand at this gateway for each of the autoscaler's models. */
   demand: z.array(modelDemand),

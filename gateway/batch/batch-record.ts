@@ -27,7 +27,7 @@ const GIVE_UP_LINES = 3;
 interface CommitResult {
   /** True if the lease is still valid. */
   leased: boolean;
-  /** Lines that failed in the engine and are to be retried. */
+  /** Lines that failed in the engine and must be run again. */
   again: number[];
   /**
    * Number of failed lines that another node should try. The node returns its lease when it has done its other lines.

@@ -32,7 +32,7 @@ interface Unbilled {
   seq: number;
   node: string;
   provider: string;
-  /** Milliseconds since the epoch. */
+  /** When the results were stored; milliseconds since the epoch. */
   at: number;
 }
 

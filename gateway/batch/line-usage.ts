@@ -56,7 +56,7 @@ interface BilledLine {
   result: LineResult;
   ref: Pick<LeaseRef, 'node' | 'chunk'>;
   provider: string;
-  /** Milliseconds since the epoch. */
+  /** When the line was committed; milliseconds since the epoch. */
   at: number;
   model: string;
   /** Upper bound of the line's length. */

@@ -44,7 +44,7 @@ interface ModelStats {
   reasoningTokens: number;
   /** The model's share of all tokens in this trace. */
   share: number;
-  /** Output tokens per input token. */
+  /** Output tokens divided by input tokens. */
   outputRatio: number;
   input: Lengths;
   output: Lengths;

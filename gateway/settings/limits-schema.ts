@@ -8,7 +8,7 @@ const counted = {
   requests_per_minute: count,
   tokens_per_minute: count,
   concurrent_requests: count,
-  /** Prompt and completion tokens, by calendar month, UTC. */
+  /** Prompt and completion tokens per calendar month (UTC). */
   tokens_per_month: count,
 };
 
@@ -23,7 +23,7 @@ export const limitsSchema = z.strictObject({
   gpu_seconds_per_month: count,
   /** Maximum reasoning tokens of one response; see reasoning-budget.ts. */
   reasoning_tokens_per_request: count,
-  /** Limits of one model, in addition to those above; `*`: of each model that is not named. */
+  /** Limits of one model, in addition to those above. The name `*` stands for each model that is not named. */
   models: boundedRecord(z.string().min(1).max(256), z.strictObject(counted), MODELS_MAX).optional(),
 });
 

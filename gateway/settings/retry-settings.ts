@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { RETRY_SHARE } from '../../shared/routing/retry-budget.ts';
 import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
 
-/** Attempts after the first; 0: no retries. */
+/** Maximum attempts after the first; 0: no retries. */
 export const maxRetriesSchema = z.int().min(0).max(10);
 
 /** Maximum retries of an isolate, as a share of its requests. */

@@ -11,11 +11,11 @@ interface TokenClaim {
   maxTokens: number | undefined;
 }
 
-/** A time, by two clocks. */
+/** A time by two clocks. */
 export interface MeterTime {
   /** Milliseconds of a clock that is never set back. */
   ms: number;
-  /** Calendar month in UTC such as `2026-11`. */
+  /** Calendar month in UTC, for example `2026-11`. */
   month: string;
 }
 
@@ -180,7 +180,7 @@ export class LimitMeter {
     return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
 
-  /** True if a new meter would have the same state. */
+  /** True if the counts are those of a new meter, so that this one can be dropped. */
   idle(now: MeterTime): boolean {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
     return empty && this.running === 0 && this.#unbooked === 0;
@@ -211,7 +211,7 @@ export const LIMIT_NAMES = [
   'gpu_seconds_per_month',
 ] as const;
 
-/** The usage of one limit. Running requests count with their reservation. */
+/** The usage of one limit. Running requests count with their reservations. */
 export interface LimitUse {
   limit: (typeof LIMIT_NAMES)[number];
   allowed: number;
@@ -246,7 +246,7 @@ export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, str
   return headers;
 }
 
-/** `6m0s` or `1s`, in OpenAI's format. */
+/** Formats seconds as OpenAI does: `6m0s` or `1s`. */
 function duration(seconds: number): string {
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
 }

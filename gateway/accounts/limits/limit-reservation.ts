@@ -101,7 +101,7 @@ export class LimitReservation implements Reservation {
     this.concurrent = limitsConcurrency([limits.key, limits.user, limits.project]);
   }
 
-  /** @throws ApiError 429, 503 */
+  /** Resolves when the request is granted. @throws ApiError 429 if a limit is reached, 503 */
   async granted(): Promise<void> {
     const verdict = await this.#verdict.catch((cause: unknown) => {
       const message = 'The limits of this key cannot be asked. Try again shortly.';

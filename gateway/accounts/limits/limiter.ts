@@ -74,7 +74,7 @@ export interface AttemptUse extends UsedTokens {
 }
 
 export interface SettledUse extends AttemptUse, LimitSubject {
-  /** GPU time in milliseconds. */
+  /** GPU time of the attempt in milliseconds. */
   gpuMs: number;
   /** Usage of an earlier settlement of the same attempt, which was an estimate. */
   before?: UsedTokens | undefined;

@@ -10,7 +10,7 @@ import type { UsedTokens } from './token-estimator.ts';
 
 /** The usage of one attempt, as the tunnel object of its node, or the object of its batch, settles it. */
 export interface AttemptSettlement extends AttemptUse, LimitSubject {
-  /** GPU time in milliseconds; absent: unknown. */
+  /** GPU time of the attempt in milliseconds; absent: unknown. */
   gpuMs?: number | undefined;
   /** When the attempt ended; milliseconds since the epoch. */
   at: number;

@@ -20,7 +20,7 @@ type MinuteState = [age: number, count: number][];
  * passed in, as milliseconds of one clock that is never set back.
  */
 export class MinuteWindow {
-  /** Oldest first. */
+  /** Slots of the window, oldest first. */
   readonly #slots: Slot[] = [];
   #sum = 0;
 
@@ -72,7 +72,7 @@ export class MinuteWindow {
     return MINUTE_MS;
   }
 
-  /** Milliseconds until the window is empty. */
+  /** Returns milliseconds until the window is empty. */
   emptyIn(now: number): number {
     this.#expire(now);
     const newest = this.#slots.findLast(({ count }) => count > 0);

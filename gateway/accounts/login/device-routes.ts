@@ -42,7 +42,7 @@ const SCOPES: readonly AccountScope[] = ['inference', 'registry', 'usage'];
  * long.
  */
 const KEY_MS = 30 * 24 * 60 * 60_000;
-/** Bounds the polls that this isolate remembers to detect clients that poll too often. */
+/** Maximum polls that this isolate remembers, to detect clients that poll too often. */
 const POLLS_MAX = 10_000;
 const SOON_MS = (INTERVAL_S - 1) * 1_000;
 
@@ -95,7 +95,7 @@ deviceRoutes.post('/login/device/token', async (c) => {
   const approval = await approvalOf(c.env, login.userCode, now);
   if (approval === undefined) return refused(c, 'authorization_pending');
   const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);
-  // Of two concurrent polls only one gets the result.
+  // Of two concurrent polls only one gets the key.
   if (key === undefined && (await end(c.env, approval)) === 0) return refused(c, 'authorization_pending');
   if (key === undefined) return refused(c, 'access_denied');
   remember(answered, sha256Hex(code), { at: now, key }, ANSWERED_MAX);

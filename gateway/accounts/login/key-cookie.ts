@@ -1,6 +1,6 @@
 /**
- * Sessions of browsers that logged in with an API key. The session's cookie contains the encrypted key, and no script
- * can read it.
+ * Browser sessions that began with an API key. The session's cookie contains the encrypted key, and no script can read
+ * it.
  */
 
 import * as z from 'zod';
@@ -11,7 +11,7 @@ import { installationSecret } from '../installation-secret.ts';
 import { requireSameOrigin, SESSION_MS, sessionCookieOf } from './login-session.ts';
 
 const PREFIX = 'key.';
-/** The longest encrypted key has about 500 characters. */
+/** Maximum characters of the cookie. The longest encrypted key has about 500 characters. */
 const COOKIE_MAX_CHARS = 1024;
 
 const sealedSchema = z.object({ key: z.string(), until: z.number() });

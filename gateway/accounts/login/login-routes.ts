@@ -77,7 +77,7 @@ loginRoutes.post('/logout', async (c) => {
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
 });
 
-/** `GET /login?issuer=…&return_to=/…` */
+/** Handles `GET /login?issuer=…&return_to=/…`: sends the browser to the identity provider. */
 async function begin(c: LoginContext): Promise<Response> {
   const now = Date.now();
   const { oidc, publicUrl } = await readGatewaySettings(c.env, now);

@@ -7,9 +7,9 @@ import { verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { findOrCreateUser } from './sign-in.ts';
 
-/** Three parts of base64url. API keys have no dots. */
+/** Matches a JWT: three parts of base64url. API keys have no dots. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
-/** Tokens with many groups are long, but no server accepts headers above 16 KiB. */
+/** Maximum characters of a token. Tokens with many groups are long, but servers do not accept headers above 16 KiB. */
 const TOKEN_MAX_CHARS = 12_000;
 
 export function isToken(key: string): boolean {
@@ -33,7 +33,7 @@ export async function tokenAccount(
     const { account } = await findOrCreateUser(env, config, claims, now);
     return { ...account, expiresAt: (claims.exp ?? 0) * 1000 };
   } catch (error) {
-    // For an API, the credentials of a user that is not admitted are invalid.
+    // The API reports a user that is not admitted as invalid credentials.
     if (error instanceof ApiError && error.code === 'permission_denied') throw unauthorized(error.message);
     throw error;
   }

@@ -35,7 +35,10 @@ const issuerSchema = z.strictObject({
    * is mapped below. `known`: those that already exist at this gateway.
    */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
-  /** The claim that decides about roles, e.g. `groups` or `realm_access.roles`; null: operators assign roles. */
+  /**
+   * The claim that decides roles and projects, for example `groups` or `realm_access.roles`; null: operators assign
+   * roles.
+   */
   role_claim: text.nullable().default(null),
   roles: boundedRecord(
     text,
@@ -44,11 +47,11 @@ const issuerSchema = z.strictObject({
   ).default({}),
   project_claim: text.nullable().default(null),
   /**
-   * From values of that claim to projects. The first match is the user's home project; in the others the user is a
+   * Maps values of that claim to projects. The first match is the user's home project; in the others the user is a
    * member.
    */
   projects: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
-  /** From values of that claim to projects that the user leads. */
+  /** Maps values of that claim to projects that the user leads. */
   leads: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
   /**
    * A user's keys stop working if the provider has not confirmed the user for this many days, until the next login;
@@ -57,7 +60,7 @@ const issuerSchema = z.strictObject({
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
   /** The claim that contains groups for the access lists of models. */
   group_claim: text.nullable().default(null),
-  /** From values of that claim to names of groups. */
+  /** Maps values of that claim to names of groups. */
   groups: boundedRecord(text, groupSchema, VALUES_MAX).default({}),
 });
 

@@ -19,9 +19,9 @@ const line = z.string().trim().max(120).regex(CONTROL_FREE, 'must not contain co
 
 /** A PUT replaces the whole card: an absent field becomes empty. */
 const putSchema = z.strictObject({
-  /** Markdown. */
+  /** Description in Markdown. */
   description: z.string().max(DESCRIPTION_MAX_CHARS).default(''),
-  /** For example "Apache-2.0". */
+  /** Name of the license, for example "Apache-2.0". */
   license: line.default(''),
   /** Number of parameters, for example "8B" or "235B, 22B active". */
   size: line.default(''),

@@ -46,7 +46,7 @@ const storySchema = z.object({
   /** The request's internal id, which `/admin/usage`, the trace and nodes' errors contain. */
   usage_id: z.string(),
   steps: z.array(stepSchema),
-  /** Facts that were not recorded anywhere. */
+  /** Facts about the request that were not recorded anywhere. */
   not_known: z.array(z.string()),
 });
 
