@@ -264,7 +264,7 @@ export function settingsIndex(given: GatewaySettings): SettingsIndex {
   return made;
 }
 
-/** True if something that `account` depends on (a key, the user, the project, the settings) changed after it was read. */
+/** True if something that `account` depends on (a key, user, project or setting) changed after it was read. */
 export function isAccountStale(
   given: GatewaySettings,
   { keyId, grantedBy, userId, projectId, seen }: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>,

@@ -1,4 +1,4 @@
-/** `POST /factory/exchange`: an autoscaler sends its report and gets the demand. */
+/** `POST /factory/exchange`: an autoscaler sends its report and receives the demand. */
 import { Hono } from 'hono';
 import {
   EXCHANGE_MAX_BYTES,

@@ -7,7 +7,7 @@ const MODELS_MAX = 32;
 export const TIMELINE_SLOTS = 240;
 const TIMELINE = 'timeline/';
 
-/** One slot of a model with a deployment that follows a forecast, as `otela-plan watch --forecast` reports it. */
+/** One slot of a model whose deployment follows a forecast, as `otela-plan watch --forecast` reports it. */
 interface TimelineSlot {
   /** Start of the counted slot; milliseconds since the epoch. */
   at: number;

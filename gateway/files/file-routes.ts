@@ -1,4 +1,4 @@
-/** OpenAI's `/v1/files`. */
+/** Routes of OpenAI's `/v1/files`. */
 import { and, eq, gt, isNull, or, sql } from 'drizzle-orm';
 import { Hono } from 'hono';
 import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';

@@ -1,7 +1,7 @@
 /** A file in the store. The database may or may not have a row for it. */
 export interface StoredFile {
   id: string;
-  /** Milliseconds since the epoch. */
+  /** Time of the last write; milliseconds since the epoch. */
   modifiedMs: number;
 }
 

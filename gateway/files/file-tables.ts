@@ -7,7 +7,7 @@ export const files = sqliteTable(
   'files',
   {
     id: text('id').primaryKey(),
-    /** The owner: `project:…`, `user:…` or `key:…`. */
+    /** Owner of the file: `project:…`, `user:…` or `key:…`. */
     owner: text('owner').notNull(),
     /** Id of the key or user that created the file. */
     createdBy: text('created_by').notNull(),

@@ -256,7 +256,7 @@ async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
       () => ids.push(id),
       () => {},
     );
-  // D1 binds at most 100 values.
+  // D1 binds at most 100 values, so ids are sent in groups.
   for (let at = 0; at < ids.length; at += 90)
     await queryOrUnavailable(
       database(env)

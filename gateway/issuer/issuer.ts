@@ -31,7 +31,7 @@ import { newSeed, workerdCrypto, workerdSigner } from './ed25519.ts';
 
 /** A gateway's key and its certificate in base64url: the form in the environment, in files and in storage. */
 export interface GatewayKey {
-  /** 32 secret bytes. */
+  /** The private key: 32 secret bytes. */
   key: string;
   certificate: string;
 }

@@ -10,7 +10,7 @@ const REPORT_DELAY_MS = 1_000;
 /** After this time, another request sends the report: a canceled request may have taken the timer with it. */
 const REPORT_STUCK_MS = 3_000;
 
-/** The counts of one source since its last report. */
+/** What one source counted since its last report. */
 export interface MetricsReport {
   /** Random id of the source while it lives. Its reports are numbered. */
   source: string;

@@ -16,7 +16,7 @@ import { hostClock } from './gateway-host.ts';
 import { listModels, retrieveModel } from './list-models.ts';
 import { resolveModelRoute } from './resolve-route.ts';
 
-/** `GET /v1/otela/seal`: the nodes to which a client may seal a request. */
+/** `GET /v1/otela/seal`: returns the nodes to which a client may seal a request. */
 async function answerSeal(c: ReadContext): Promise<Response> {
   const { view, account } = await readModels(c);
   const parsed = sealCandidatesRequest(c.req.query('model'));

@@ -63,7 +63,7 @@ export interface KeyValue {
 
 /** An object's end of a WebSocket. */
 export interface ObjectSocket {
-  /** 1: open (the states of the browser's WebSocket). */
+  /** State as in the browser's WebSocket; 1: open. */
   readonly readyState: number;
   send(message: string | Uint8Array): void;
   close(code?: number, reason?: string): void;

@@ -41,7 +41,7 @@ function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
 
 /** The policies of one isolate. Each remembers earlier requests separately. */
 export class Policies {
-  /** The newest settings that a request had. */
+  /** The newest settings with which a request came. */
   #settings: GatewaySettings | undefined;
   readonly #affinity = prefixAffinity();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));

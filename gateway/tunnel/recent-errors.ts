@@ -5,7 +5,7 @@ const ERRORS_MAX = 20;
 
 /** An attempt that failed at a node: in transit (`code`), or in its engine (`status`). */
 export interface NodeError {
-  /** Milliseconds since the epoch. */
+  /** When the attempt failed; milliseconds since the epoch. */
   at: number;
   code: AttemptFailure | 'engine_status';
   /** HTTP status of the engine; 0 if none arrived. */

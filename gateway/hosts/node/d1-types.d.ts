@@ -29,5 +29,5 @@ interface D1Database {
   exec(query: string): Promise<{ count: number; duration: number }>;
 }
 
-/** R2 exists only on Cloudflare. */
+/** R2 exists only on Cloudflare, so no bucket exists here. */
 type R2Bucket = never;

@@ -15,7 +15,7 @@ interface Result {
   meta: Meta;
 }
 
-/** SQLite's result codes, in D1's spelling. */
+/** Names of SQLite's result codes as D1 writes them. */
 const CODES: Readonly<Record<number, string>> = {
   1: 'SQLITE_ERROR',
   5: 'SQLITE_BUSY',

@@ -59,7 +59,7 @@ const TLS_LIMITS = {
   // does not end such a connection.
   secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
 } as const;
-/** Time limit for a request's head. Bodies have their own stall limit. */
+/** Maximum time for a request's head to arrive. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
 /** Interval at which the limit is checked. */
 const HEADERS_POLL_MS = 5_000;

@@ -1,7 +1,7 @@
 /** Maps names of objects to file names. Two objects of a class never share a file. */
 import { createHash } from 'node:crypto';
 
-/** Longer names are hashed: a file name has at most 255 bytes. */
+/** Maximum characters of a readable file name. Longer names are hashed, because a file name has at most 255 bytes. */
 const FILE_NAME_MAX = 150;
 const END = '.sqlite';
 const HASHED_END = '.hash.sqlite';

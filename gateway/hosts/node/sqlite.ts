@@ -12,7 +12,7 @@ const STATEMENTS_MAX = 128;
  */
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** SQLITE_CORRUPT and SQLITE_NOTADB, without their extended codes. */
+/** Result codes SQLITE_CORRUPT and SQLITE_NOTADB, without their extended codes. */
 const DAMAGED: readonly number[] = [11, 26];
 const PRIMARY_CODE = 0xff;
 

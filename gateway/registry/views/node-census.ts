@@ -14,7 +14,7 @@ const VERSIONS_MAX = 20;
 
 type NodeState = 'ready' | 'suspected' | 'loading';
 
-/** The registry in numbers, at one moment. */
+/** Numbers of sessions and models in the registry at one moment. */
 export interface NodeCensus {
   states: Record<string, number>;
   suspected: number;

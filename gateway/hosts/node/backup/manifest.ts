@@ -39,7 +39,7 @@ export function manifestForm(stated: unknown): number | undefined {
   return z.object({ otela_backup: z.number() }).safeParse(stated).data?.otela_backup;
 }
 
-/** Hex SHA-256 of a file. */
+/** Computes the SHA-256 of a file in hex. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256');
   for await (const chunk of createReadStream(file)) hash.update(chunk);

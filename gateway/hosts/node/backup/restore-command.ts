@@ -144,7 +144,7 @@ async function refuseUsed(data: string): Promise<void> {
 async function unpack(file: string, to: string, known: readonly string[]): Promise<BackupManifest> {
   const source = createReadStream(file);
   const plain = source.pipe(createGunzip());
-  // pipe() does not forward errors.
+  // pipe() does not forward errors, so they are forwarded here.
   source.once('error', (error) => plain.destroy(error));
   try {
     let manifest: BackupManifest | undefined;

@@ -1,4 +1,4 @@
-/** Tar archives of plain files in POSIX.1-1988 format (ustar); `tar tf` reads them. Only plain files are unpacked. */
+/** Writes and reads tar archives of plain files in POSIX.1-1988 format (ustar), which `tar tf` can read. */
 import { createReadStream } from 'node:fs';
 import { CommandError } from '../../../command-error.ts';
 

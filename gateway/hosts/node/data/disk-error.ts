@@ -1,4 +1,4 @@
-/** Error messages for a start that fails because of the disk. */
+/** Turns disk errors at the start into messages for the operator. */
 
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command-error.ts';

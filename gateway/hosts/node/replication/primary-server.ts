@@ -50,7 +50,7 @@ const READING_MAX = 8;
  */
 const UNPROVEN = '';
 const UNPROVEN_MAX = 2;
-/** Time limit for a body. */
+/** Maximum time for a body to arrive. */
 const READING_MS = 60_000;
 /** How long nonces are remembered: signatures are valid for an hour before and after this gateway's clock. */
 const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;

@@ -1,4 +1,4 @@
-/** Stores files as objects of a bucket. */
+/** A file store that uses the objects of a bucket. */
 
 import { xmlTag, xmlTags } from '../../../../shared/text/xml-tags.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';

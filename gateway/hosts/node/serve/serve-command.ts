@@ -126,7 +126,7 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     );
   };
   stop = () => {
-    // A second signal ends the process immediately.
+    // The second signal ends the process immediately.
     stop = () => process.exit(EXIT_DONE);
     gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE), stopped.reject);
   };
