@@ -18,11 +18,19 @@ export function announcedModels(command: readonly string[] | undefined): ServedM
   const engine = engineName(words);
   if (engine === undefined) return [];
   const served = namesBehind(words, NAMES);
-  const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
+  const path = modelPath(words);
   const names = served.length > 0 ? served : path === undefined ? [] : [path];
   const models = names.map((id): ServedModel => ({ id: unquoted(id), state: 'loading' }));
   // Shell variables are not resolved here, so names with `$` are unknown.
   return models.filter((model) => !model.id.includes('$') && modelSchema.safeParse(model).success);
+}
+
+/** The checkpoint's directory or name on the hub, from the words of a known engine's command line. */
+export function modelPath(words: readonly string[]): string | undefined {
+  const engine = engineName(words);
+  if (engine === undefined) return undefined;
+  const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
+  return path === undefined ? undefined : unquoted(path);
 }
 
 function namesBehind(words: readonly string[], flag: string): string[] {

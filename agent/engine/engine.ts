@@ -1,6 +1,9 @@
 /** The engine from the agent's view: a child process, a process that another program started, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
+import type { ServedModel } from '../../shared/lattice/node-record.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import { checkpointPrecision } from './checkpoint.ts';
 import type { EngineTarget } from './engine-address.ts';
 import { type EngineHealth, UNKNOWN_HEALTH } from './engine-health.ts';
 import { EngineProbe, type EngineProbeResult } from './engine-probe.ts';
@@ -31,9 +34,12 @@ export class Engine {
   readonly #prefillProbe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
   #loggedUnnameable = false;
+  /** How the checkpoint stores its weights; undefined: not known. */
+  #precision: string | undefined;
+  #readingPrecision = false;
 
   constructor(options: EngineOptions) {
-    const { command, target, log } = options;
+    const { command, target, env, log } = options;
     this.#target = target;
     this.#child = command ? new EngineChild({ ...options, command }) : undefined;
     this.exited = this.#child?.exited ?? new Promise(() => {});
@@ -44,8 +50,10 @@ export class Engine {
     this.#watch = new EngineWatch({
       look: async () => {
         const result = await this.#probeEngine(probe);
-        if (result.kind === 'models') this.#logUnnameable(result.unnameable, log);
-        return result;
+        if (result.kind !== 'models') return result;
+        this.#logUnnameable(result.unnameable, log);
+        this.#readPrecision(command, env);
+        return { ...result, models: result.models.map((model) => this.#withPrecision(model)) };
       },
       onChange: (health) => {
         const engine = health.models.find((model) => model.engine !== undefined)?.engine;
@@ -60,6 +68,22 @@ export class Engine {
       now: options.now,
     });
     this.#watch.open();
+  }
+
+  /** Beside the probes, because a shared file system may hang. An engine that is ready has its checkpoint on disk. */
+  #readPrecision(command: EngineOptions['command'], env: EngineOptions['env']): void {
+    if (this.#readingPrecision) return;
+    this.#readingPrecision = true;
+    neverRejects(
+      checkpointPrecision(command, env).then((precision) => {
+        this.#precision = precision;
+        if (precision !== undefined) this.lookSoon();
+      }),
+    );
+  }
+
+  #withPrecision(model: ServedModel): ServedModel {
+    return this.#precision === undefined ? model : { ...model, quantization: this.#precision };
   }
 
   /** A disaggregated pair serves only while both of its engines answer. */

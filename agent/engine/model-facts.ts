@@ -1,4 +1,4 @@
-/** Facts about models that the engine does not report: from `--fact`, and from the engine's command line. */
+/** Facts about models that the engine does not report: from `--fact`, the engine's command line, and their names. */
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
 import { commandWords, engineName, flagValue } from './engine-command.ts';
 
@@ -52,7 +52,7 @@ export function commandFacts(command: readonly string[] | undefined): ModelFact[
 }
 
 /**
- * Later facts take precedence. The order is: facts from the command line, then flags without a model, then flags that
+ * Later facts take precedence. The order is: the name, facts from the command line, flags without a model, flags that
  * name a model.
  */
 export function applyFacts(
@@ -66,11 +66,22 @@ export function applyFacts(
     // What the engine reports takes precedence over its command line, and what the user states over both.
     let told = model;
     for (const fact of command) told = { ...applied(told, fact), ...model };
+    const named = told.quantization === undefined ? namedPrecision(model.id) : undefined;
+    if (named !== undefined) told = { ...told, quantization: named };
     for (const fact of [...general, ...particular]) {
       if (fact.model === undefined || fact.model === model.id) told = applied(told, fact);
     }
     return told;
   });
+}
+
+/** Names of quantized checkpoints end like `-FP8-dynamic`, `-AWQ`, `-GPTQ-Int4`, `.w4a16`. */
+const NAMED = /[-_.](fp8|awq|int[48]|nvfp4|mxfp4|w[48]a(?:4|8|16))(?=$|[-_.])/gi;
+
+/** The precision in a model's name; undefined if it names none or several. */
+function namedPrecision(id: string): string | undefined {
+  const named = new Set([...id.matchAll(NAMED)].map(([, name = '']) => name.toLowerCase()));
+  return named.size === 1 ? [...named][0] : undefined;
 }
 
 function applied(model: ServedModel, { key, value }: ModelFact): ServedModel {

@@ -5,12 +5,19 @@ import type { Requirement, RequirementKey } from './requirements.ts';
 /** Maximum number of listed kinds of nodes, because an error message is not a list of all nodes. */
 const OFFERS_MAX = 8;
 
-/** A name that no kind has. */
-const NOTHING = '';
+/** How a provider publishes what its agent cannot find out. */
+const PUBLISHED_BY: Partial<Record<RequirementKey, string>> = {
+  quantization: '--fact quantization=bf16',
+  context: '--fact context=32768',
+  engine: '--fact engine=vllm',
+  region: '--region NAME',
+  reasoning_budget: '--label reasoning-budget=NAME',
+};
 
 /**
  * What nodes offer of the required facts, if no node meets the requirement: `with gpu=A100 context=32768 by 3 nodes`,
- * the most frequent first. A fact that a node does not publish is left out.
+ * the most frequent first. A fact that a node does not publish is unknown, which is neither more nor less than what was
+ * required; the text says how a provider publishes it.
  */
 export function describeOffers(
   entries: readonly RegistryEntry[],
@@ -20,33 +27,29 @@ export function describeOffers(
 ): string {
   const keys = [...new Set(required.map(({ key }) => key))];
   const kinds = new Map<string, number>();
+  const unknown = new Set<RequirementKey>();
   for (const entry of entries) {
     const served = entry.models.find(({ id }) => id === model);
     const facts = { ...nodeFacts(entry, now), ...(served === undefined ? {} : modelFacts(served)) };
-    const kind = keys.flatMap((key) => shown(key, facts[key])).join(' ');
+    for (const key of keys) if (!facts[key]?.length) unknown.add(key);
+    const kind = keys.map((key) => shown(key, facts[key])).join(' ');
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   const sorted = [...kinds].sort((a, b) => b[1] - a[1]);
-  const listed = sorted
-    .slice(0, OFFERS_MAX)
-    .map(([kind, count]) => (kind === NOTHING ? silent(count, keys) : `with ${kind} by ${nodes(count)}`));
-  return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '');
-}
-
-/** The part about nodes that may have it but do not publish it. */
-function silent(count: number, keys: readonly RequirementKey[]): string {
-  const which = count === 1 ? 'that does' : 'that do';
-  return `by ${nodes(count)} ${which} not publish ${keys.join(' or ')}`;
+  const listed = sorted.slice(0, OFFERS_MAX).map(([kind, count]) => `with ${kind} by ${nodes(count)}`);
+  const remedies = keys.flatMap((key) => (unknown.has(key) && PUBLISHED_BY[key]) || []);
+  const remedy = remedies.length === 0 ? '' : ` (a provider publishes what is unknown: ${remedies.join(' ')})`;
+  return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '') + remedy;
 }
 
 function nodes(count: number): string {
   return `${count} ${count === 1 ? 'node' : 'nodes'}`;
 }
 
-function shown(key: RequirementKey, values: readonly (string | number)[] | undefined): string[] {
+function shown(key: RequirementKey, values: readonly (string | number)[] | undefined): string {
   const distinct = [...new Set(values)];
-  if (distinct.length === 0) return [];
-  return [`${key}=${distinct.map((value) => (key === 'time_left' ? duration(value) : String(value))).join('+')}`];
+  if (distinct.length === 0) return `${key}=unknown`;
+  return `${key}=${distinct.map((value) => (key === 'time_left' ? duration(value) : String(value))).join('+')}`;
 }
 
 function duration(value: string | number): string {

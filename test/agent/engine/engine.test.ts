@@ -301,4 +301,19 @@ describe('facts', () => {
     expect(model).toEqual({ id: 'N', state: 'ready', engine: 'vllm', quantization: 'awq', revision: 'def' });
     expect(commandFacts(words('other --quantization awq'))).toEqual([]);
   });
+
+  it.each([
+    ['Qwen/Qwen3-8B-FP8', 'fp8'],
+    ['RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic', 'fp8'],
+    ['Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8', 'int8'],
+    ['neuralmagic/Meta-Llama-3.1-8B-quantized.w4a16', 'w4a16'],
+    ['org/M-W4A16-KV-FP8', undefined],
+    ['Qwen/Qwen3-8B', undefined],
+    ['org/m-BF16', undefined], // a flag may quantize it
+    ['org/fp80', undefined],
+  ])('are read from the name %s, below everything else', (id, quantization) => {
+    expect(applyFacts([{ id, state: 'ready' }], [], [])[0]?.quantization).toBe(quantization);
+    const command = commandFacts(words(`vllm serve ${id} --quantization awq`));
+    expect(applyFacts([{ id, state: 'ready' }], command, [])[0]?.quantization).toBe('awq');
+  });
 });

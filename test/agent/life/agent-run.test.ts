@@ -1,6 +1,6 @@
 /** An agent from its first record to its last: what it publishes on the way, and what may end it. */
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -13,6 +13,7 @@ import {
   AGAIN_MS,
   engineCommand,
   FOR_EVER,
+  fakeTool,
   processRuns,
   scratch,
   scriptedEngine,
@@ -175,6 +176,19 @@ describe('what is published', () => {
     await run.state('SERVING');
     expect(run.tunnel.latest?.models).toMatchObject([{ id: 'org/m:8b', quantization: 'awq', context_length: 32_768 }]);
     expect(run.stderr.text).toContain('--fact names org/n, which this engine does not serve');
+  });
+
+  it('carries the precision of a plain `vllm serve`, from its checkpoint in the hub’s cache', async () => {
+    const directory = scratch();
+    const snapshot = join(directory, 'home', '.cache', 'huggingface', 'hub', 'models--org--m', 'snapshots', 'abc');
+    mkdirSync(snapshot, { recursive: true });
+    writeFileSync(join(snapshot, 'config.json'), JSON.stringify({ torch_dtype: 'bfloat16' }));
+    const [node, main, ...flags] = engineCommand(await freePort(), '--model', 'org/m');
+    fakeTool(directory, 'vllm', `shift 2; exec ${node} ${main} "$@"`);
+    const run = startAgent(directory, ['--', 'vllm', 'serve', 'org/m', ...flags]);
+    await run.state('SERVING');
+    await run.until(() => run.tunnel.latest?.models[0]?.quantization !== undefined);
+    expect(run.tunnel.latest?.models).toMatchObject([{ id: 'org/m', state: 'ready', quantization: 'bfloat16' }]);
   });
 
   it('is repeated neither when nothing has changed nor by looking again', async () => {

@@ -172,7 +172,7 @@ it.each([
   ['metadata for requirements', {}, { metadata: { otela_require: 'gpu=GH200' } }],
 ])('%s that no node meets are told what there is instead, and the prompt goes nowhere', async (_, init, more) => {
   const { envelope } = await refused({ ...chatBody(), ...more }, 412, 'requirement_not_met', init);
-  expect(envelope.message).toMatch(new RegExp(`'${MODEL}'.*gpu`));
+  expect(envelope.message).toMatch(new RegExp(`'${MODEL}'.*gpu=unknown`));
 });
 
 it.each([

@@ -95,7 +95,7 @@ test('if no node meets the requirement, the message lists what nodes have', () =
   );
   const asked = question({ demand: demand({ require: 'gpu=H100; region=ch' }) });
   expect(unmetRequirements(index, asked)).toBe(
-    "'m' is served with gpu=A100 by 2 nodes, with gpu=L4 region=ch by 1 node, by 1 node that does not publish gpu or region",
+    "'m' is served with gpu=A100 region=unknown by 2 nodes, with gpu=L4 region=ch by 1 node, with gpu=unknown region=unknown by 1 node (a provider publishes what is unknown: --region NAME)",
   );
   expect(unmetRequirements(index, question({ demand: demand({ require: 'gpu=L4' }) }))).toBeUndefined();
   expect(unmetRequirements(indexOf(), asked)).toBeUndefined();

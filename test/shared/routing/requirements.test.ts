@@ -92,6 +92,7 @@ test('facts of two models are not put together', () => {
 
 test.each([
   ['bf16', 16],
+  ['bfloat16', 16],
   ['fp16', 16],
   ['float16', 16],
   ['int8', 8],

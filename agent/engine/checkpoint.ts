@@ -1,0 +1,133 @@
+/** The precision of an engine's weights: from its command line, and the checkpoint's config.json on this machine. */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { isAbsolute, join } from 'node:path';
+import { z } from 'zod';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { modelPath } from './announced-models.ts';
+import { commandWords, flagValue } from './engine-command.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Some list each layer that is not quantized: DeepSeek's and modelopt's are below 1 MiB. */
+const CONFIG_MAX_BYTES = 4 * 1024 * 1024;
+/** Revisions of one repository in a cache. */
+const SNAPSHOTS_MAX = 16;
+
+/** With one of these, the engine may hold its weights in another precision than the checkpoint does. */
+const CHANGES_PRECISION = /^(-q|--(quantization|config|hf-overrides|load-format|torchao-config|model-loader.*)\b.*)$/;
+
+/**
+ * The precision of the checkpoint, such as `bfloat16` or `fp8`, in which vLLM and SGLang hold the weights unless a flag
+ * says otherwise. Undefined if it cannot be told for certain: a requirement is a promise to the client. Never rejects.
+ */
+export async function checkpointPrecision(
+  command: readonly string[] | undefined,
+  env: Env,
+): Promise<string | undefined> {
+  const words = commandWords(command ?? []);
+  const path = modelPath(words);
+  // A variable may hold further flags.
+  if (path === undefined || words.some((word) => word.includes('$') || CHANGES_PRECISION.test(word))) return undefined;
+  const told = await Promise.all((await foldersOf(path, words, env)).map(folderPrecision));
+  // The engine may have loaded any of the revisions.
+  return told.every((precision) => precision === told[0]) ? told[0] : undefined;
+}
+
+/** The folders that may hold the checkpoint: the path itself, or the snapshots in the hub's cache. */
+async function foldersOf(path: string, words: readonly string[], env: Env): Promise<string[]> {
+  if (isAbsolute(path)) return [path];
+  if (!/^[\w-][\w.-]*\/[\w-][\w.-]*$/.test(path)) return [];
+  const caches = env.XDG_CACHE_HOME || join(env.HOME ?? homedir(), '.cache');
+  const cache =
+    flagValue(words, '--download-dir') ?? (env.HF_HUB_CACHE || join(env.HF_HOME || join(caches, 'huggingface'), 'hub'));
+  const snapshots = join(cache, `models--${path.replace('/', '--')}`, 'snapshots');
+  const names = await readdir(snapshots).catch(() => []);
+  return names.length > SNAPSHOTS_MAX ? [] : names.map((name) => join(snapshots, name));
+}
+
+async function folderPrecision(folder: string): Promise<string | undefined> {
+  const config = configSchema.safeParse(await readJson(join(folder, 'config.json'))).data;
+  if (config === undefined) return undefined;
+  // modelopt's earlier form is a file beside it.
+  const beside = besideSchema.safeParse(await readJson(join(folder, 'hf_quant_config.json'))).data;
+  return configPrecision(config, beside?.quantization);
+}
+
+/** The content of a `config.json` as far as it says how the weights are stored. */
+export type CheckpointConfig = z.infer<typeof configSchema>;
+
+/** `beside`: what a file beside it says. Undefined: the form is not known. */
+export function configPrecision(config: CheckpointConfig, beside?: Quantization): string | undefined {
+  const { text_config: text } = config;
+  const quantization =
+    config.quantization_config ??
+    config.compression_config ??
+    text?.quantization_config ??
+    config.quantization ??
+    beside;
+  if (quantization) return quantizedPrecision(quantization);
+  return config.torch_dtype ?? config.dtype ?? text?.torch_dtype ?? text?.dtype ?? undefined;
+}
+
+function quantizedPrecision(form: Quantization): string | undefined {
+  const method = form.quant_method?.toLowerCase() ?? '';
+  const algorithm = form.quant_algo?.toLowerCase() ?? '';
+  const named = /mxfp4|nvfp4|fp8/.exec(`${algorithm} ${method}`)?.[0];
+  if (named !== undefined) return named;
+  const groups = Object.values(form.config_groups ?? {}).flatMap(({ weights }) => weights ?? []);
+  if (groups.length > 0) {
+    const least = groups.reduce((a, b) => (b.num_bits < a.num_bits ? b : a));
+    return `${least.type === 'float' ? 'fp' : 'int'}${least.num_bits}`;
+  }
+  if (method === 'bitsandbytes') return form.load_in_8bit === true ? 'int8' : 'nf4';
+  const bits = form.bits ?? form.w_bit ?? (method === 'awq' ? 4 : undefined);
+  return bits === undefined ? undefined : `int${bits}`;
+}
+
+const bitsSchema = z.number().int().min(1).max(64);
+
+const quantizationSchema = z.object({
+  quant_method: z.string().nullish(),
+  /** modelopt. */
+  quant_algo: z.string().nullish(),
+  /** GPTQ, AWQ. */
+  bits: bitsSchema.nullish(),
+  w_bit: bitsSchema.nullish(),
+  load_in_8bit: z.boolean().nullish(),
+  /** compressed-tensors. */
+  config_groups: z
+    .record(z.string(), z.object({ weights: z.object({ type: z.string().nullish(), num_bits: bitsSchema }).nullish() }))
+    .nullish(),
+});
+type Quantization = z.infer<typeof quantizationSchema>;
+
+/**
+ * The type in which weights without quantization are stored; transformers 5 calls it `dtype`. Engines do not keep
+ * `float32` unless a flag says so.
+ */
+const dtypeSchema = z.enum(['bfloat16', 'float16']).nullish().catch(undefined);
+
+const partSchema = z.object({
+  dtype: dtypeSchema,
+  torch_dtype: dtypeSchema,
+  quantization_config: quantizationSchema.nullish(),
+});
+
+const configSchema = partSchema.extend({
+  text_config: partSchema.nullish(),
+  compression_config: quantizationSchema.nullish(),
+  quantization: quantizationSchema.nullish(),
+});
+
+const besideSchema = z.object({ quantization: quantizationSchema });
+
+/** Undefined if there is no such file, or no JSON in it. */
+async function readJson(path: string): Promise<unknown> {
+  try {
+    const { size } = await stat(path);
+    return size > CONFIG_MAX_BYTES ? undefined : tryParseJson(await readFile(path, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
