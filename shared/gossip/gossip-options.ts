@@ -86,11 +86,11 @@ export interface GossipOptions {
   freezeWindowMs: number;
   freezeMs: number;
   /**
-   * A session that is suspected again within 2 × `flapMaxMs` is trusted again after `flapMs`, then after twice that, at
-   * most after `flapMaxMs`.
+   * A session that is suspected again within `flapWindowMs` is held back for `flapMs` after it answered, so that the
+   * routing does not change with each loss. Much shorter than requests wait, because it may be the only node of a model.
    */
   flapMs: number;
-  flapMaxMs: number;
+  flapWindowMs: number;
   /** Minimum time between two suspicions by one observer of one target. */
   accuseMs: number;
   /**
@@ -188,7 +188,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   freezeWindowMs: 30_000,
   freezeMs: 600_000,
   flapMs: 10_000,
-  flapMaxMs: 60_000,
+  flapWindowMs: 120_000,
   accuseMs: 5000,
   delegates: 3,
   gatewayPaceMs: 6000,

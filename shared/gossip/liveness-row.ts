@@ -18,8 +18,9 @@ export interface LivenessRow {
   detour: boolean;
   /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** Number of suspicions in quick succession, and the time of the last one. */
-  flaps: number;
+  /** The last suspicion came soon after the one before. */
+  flapped: boolean;
+  /** When it was last suspected. */
   suspectedAt: number;
   /** The session refuted, but is not routed to before this time. */
   heldUntil: number;
@@ -36,7 +37,7 @@ export function newLivenessRow(): LivenessRow {
     unreachable: false,
     detour: false,
     accusers: new Map(),
-    flaps: 0,
+    flapped: false,
     suspectedAt: Number.NEGATIVE_INFINITY,
     heldUntil: Number.NEGATIVE_INFINITY,
     announced: 'alive',

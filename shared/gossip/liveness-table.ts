@@ -4,7 +4,6 @@
  * the target can sign (SWIM, Das et al. 2002, with signatures).
  */
 
-import { backoffMs } from '../timing/backoff.ts';
 import type { GossipContext } from './gossip-context.ts';
 import { memberEntry } from './gossip-context.ts';
 import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
@@ -166,7 +165,7 @@ export class LivenessTable {
       row.suspicions.clear();
     }
     if (row.suspicions.size >= OBSERVERS_MAX) return;
-    if (row.suspicions.size === 0 && !row.judged) this.#countFlap(row);
+    if (row.suspicions.size === 0 && !row.judged) this.#noteFlap(row);
     row.suspicions.set(observer, suspicion);
     this.#noteAccuser(row, observer);
     this.#changed(target);
@@ -189,7 +188,7 @@ export class LivenessTable {
   /** Suspects a session by this gateway's own judgment, without a signature. */
   judge(session: string): void {
     const row = this.#row(session);
-    if (!isSuspected(row)) this.#countFlap(row);
+    if (!isSuspected(row)) this.#noteFlap(row);
     row.judged = true;
     this.#changed(session);
   }
@@ -247,17 +246,16 @@ export class LivenessTable {
     row.judged = false;
     // A link that flaps would change the routing each time. From the second flap on, the session is not routed to for a
     // while.
-    if (was && row.flaps > 1) {
-      const hold = backoffMs(row.flaps - 2, { minMs: options.flapMs, maxMs: options.flapMaxMs });
-      row.heldUntil = now + hold;
+    if (was && row.flapped) {
+      row.heldUntil = now + options.flapMs;
       timerQueue.set(`hold:${session}`, row.heldUntil, () => this.#announce(session, row));
     }
     this.#changed(session);
   }
 
-  #countFlap(row: LivenessRow): void {
+  #noteFlap(row: LivenessRow): void {
     const { now, options } = this.#context;
-    row.flaps = now - row.suspectedAt < 2 * options.flapMaxMs ? Math.min(row.flaps + 1, 16) : 1;
+    row.flapped = now - row.suspectedAt < options.flapWindowMs;
     row.suspectedAt = now;
   }
 

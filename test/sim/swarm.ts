@@ -9,10 +9,7 @@ import { fork, pick, type Rng, seeded } from './random.ts';
 import { type Agent, World, type WorldOptions } from './world.ts';
 
 const FAULTS_MS = 40_000;
-/**
- * Time until equality after the last fault, and until trust after that: holds of flapping nodes last up to a minute,
- * freezes ten.
- */
+/** Time until equality after the last fault, and until trust after that: freezes last ten minutes. */
 const EQUAL_MS = 5000;
 const PEACE_MS = 90_000;
 const NODES_MAX = 40;
