@@ -98,3 +98,30 @@ it('pages call one gateway by one name', () => {
   expect(names.length).toBeGreaterThan(20);
   expect(names.filter((name) => !known.test(name))).toEqual([]);
 });
+
+it('pages say that an agent listens and how to disable it, and promise no hole through a NAT', () => {
+  const text = (page: string) => read(page).replaceAll(/\s+/g, ' ');
+  expect(read('docs/reference/otela-agent.md')).toMatch(/`--mesh HOST[^\n]*all addresses, a free port/);
+  for (const page of ['README.md', 'packaging/npm/opentela.md', 'docs/quickstart-provider.md']) {
+    expect(text(page), page).toMatch(/listens on a random port/);
+    expect(text(page), page).toMatch(/`--mesh off`|`OTELA_MESH=off`/);
+  }
+  for (const page of [...markdownFiles(), 'packaging/npm/opentela.md'])
+    expect(text(page), page).not.toMatch(/nothing listens for|agent opens no port/i);
+  expect(text('docs/agent.md')).toMatch(/behind NATs meet at [^.]*relay[^.]*\. They punch no hole/);
+});
+
+it('otela-gateway trace plot promises no figures by the numbers of a paper', () => {
+  expect(read('docs/reference/otela-gateway.md')).toContain('otela-gateway trace plot');
+  for (const page of ['docs/reference/otela-gateway.md', 'docs/usage.md'])
+    expect(read(page), page).not.toMatch(/\bFig(?:ure|\.)s? \d/);
+});
+
+it('examples that write a secret into a file let no other user read it', () => {
+  const written = /^.*\b(?:keys (?:create|rotate)|tokens create|issuer delegate)\b[^|#]*> .*$/gm;
+  const lines = markdownFiles().flatMap((file) =>
+    [...read(file).matchAll(written)].map(([line]) => `${file}: ${line}`),
+  );
+  expect(lines.length).toBeGreaterThan(10);
+  expect(lines.filter((line) => !line.includes('umask 077;'))).toEqual([]);
+});
