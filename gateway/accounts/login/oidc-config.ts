@@ -156,7 +156,7 @@ export function displayName(text: string): string {
     .replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
     // Invisible characters, and characters that change the direction of text, can make one name look like another.
     // Joiners are part of letters in some scripts, so they stay.
-    .replace(/(?![\u200c\u200d])\p{Cf}/gu, '')
+    .replace(/(?!\u200c|\u200d|\ufe0f)[\p{Cf}\p{DI}\u2800]/gu, '')
     .trim()
     .slice(0, NAME_MAX);
   return plain === '' ? 'somebody' : plain;

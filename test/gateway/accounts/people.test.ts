@@ -44,6 +44,8 @@ test('a token that says nothing of name and address changes neither; one that do
 test('a user without another name is called by the subject, on one line', async () => {
   expect(await arrived({ sub: 'bob\u0007' })).toEqual({ name: 'bob', email: null });
   expect(await arrived({ sub: '\u0007' })).toEqual({ name: 'somebody', email: null });
+  expect(await arrived({ sub: 'x', name: 'Ada\u3164\u200b\u{e0061}' })).toEqual({ name: 'Ada', email: null });
+  expect(await arrived({ sub: 'y', name: '\u3164' })).toEqual({ name: 'somebody', email: null });
 });
 
 const GROUPS = {

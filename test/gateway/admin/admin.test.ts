@@ -142,6 +142,24 @@ test.each(['', 'login.example.org', 'http://login.example.org', 'https://', 'htt
   },
 );
 
+test.each([
+  'a\u200bda',
+  'ada\u202e',
+  'ada\u3164',
+  '\u115fada',
+  'ad\u2800a',
+  'ada\u034f',
+  'ada\u{e0061}',
+  'a\nda',
+  'ada\u001b[2J',
+])('the name %j, which looks like another, is refused', async (name) => {
+  await expectError(await call('POST', '/projects', { name }), 422, 'unprocessable_content');
+  const good = await call('POST', '/projects', {
+    name: `Zoë ${name.codePointAt(1)} \u0915\u094d\u200d\u0937 \u{1f468}\u200d\u{1f4bb}`,
+  });
+  expect(good.status).toBe(201);
+});
+
 test('a body above 64 KiB is 413 even without a content-length', async () => {
   const large = JSON.stringify({ name: 'a', x: 'y'.repeat(70_000) });
   await expectError(await call('POST', '/keys', large), 413, 'request_too_large');
