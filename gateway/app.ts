@@ -1,7 +1,7 @@
 /** The app, which only mounts routes. The additions of each host are in `hosts/`. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../shared/openai/api-errors.ts';
-import { quoteForMessage } from '../shared/openai/quote-for-message.ts';
+import { pathNotFound } from '../shared/openai/endpoints.ts';
 import { errorResponse } from '../shared/proxy/error-response.ts';
 import { deviceRoutes } from './accounts/login/device-routes.ts';
 import { loginRoutes } from './accounts/login/login-routes.ts';
@@ -57,8 +57,7 @@ for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
   });
 app.notFound((c) => {
-  const error = new ApiError('not_found', `There is no ${quoteForMessage(c.req.path)} here.`);
-  return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
+  return responseOf(errorResponse(pathNotFound(c.req.path), requestIdOf(c.req.raw)));
 });
 app.onError(async (error, c) => {
   // The rest of the body is discarded, except for a stalled one, which has nothing to discard.

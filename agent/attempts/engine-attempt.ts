@@ -13,6 +13,7 @@ import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from '.
 import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
 import { EngineRequestBody } from './engine-request-body.ts';
+import { relabelStream } from './mislabeled-stream.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { UsageCall, type UsageOptions } from './stream-options-retry.ts';
 
@@ -178,12 +179,13 @@ export class EngineAttempt {
     if (this.#call !== undefined || this.finished) return;
     this.#startedAt = this.#host.now();
     this.#progressAt = this.#host.patientNow();
-    this.#call = this.#ask(client, {
+    const events: EngineEvents = {
       onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
       onData: (chunk) => this.#onData(chunk),
       onEnd: () => this.#finish({ kind: 'end' }),
       onError: (code, message) => this.#finish({ kind: 'reset', code, message }),
-    });
+    };
+    this.#call = this.#ask(client, this.open.streaming ? relabelStream(events) : events);
   }
 
   #ask(client: EngineClient, events: EngineEvents): EngineCall {

@@ -5,8 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
-import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
-import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
+import { type Endpoint, findEndpoint, pathNotFound } from '../../shared/openai/endpoints.ts';
 import { clientRequestId } from '../../shared/proxy/client-request-id.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { errorResponse } from '../../shared/proxy/error-response.ts';
@@ -93,7 +92,7 @@ export async function handleIngressRequest(
   try {
     services.key.require(message.headers); // first, so that nothing is disclosed without a key
     services.unauthenticated.greet(message.socket);
-    if (url === null) throw new ApiError('not_found', `There is no ${quoteForMessage(message.url ?? '')} here.`);
+    if (url === null) throw pathNotFound(message.url ?? '');
     if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
     if (url.pathname === SEAL_PATH) {
       const answer = answerSeal(request, url.searchParams, services.host, requestIdOf(request));

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
-import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
+import { pathNotFound } from '../../shared/openai/endpoints.ts';
 import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
 import {
   dependsOnTime,
@@ -40,7 +40,7 @@ export function answerView(request: IncomingMessage, response: ServerResponse, u
   }
   if (!path.startsWith(REGISTRY)) return sendJson(request, response, showing, modelsBody(path, showing));
   const name = REGISTRY_VIEWS.find((known) => [known, `${known}/stream`].includes(path.slice(REGISTRY.length + 1)));
-  if (name === undefined) throw new ApiError('not_found', `There is no ${quoteForMessage(path)} here.`);
+  if (name === undefined) throw pathNotFound(path);
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;

@@ -1,7 +1,9 @@
 /**
  * The table of endpoints. Everything that differs between them is a field here, so no endpoint needs its own handler.
  */
+import { ApiError } from './api-errors.ts';
 import { encodeUtf8 } from './byte-search.ts';
+import { quoteForMessage } from './quote-for-message.ts';
 import type { LengthKey } from './sampling-parameters.ts';
 
 /** How a complete SSE stream marks its end. */
@@ -140,6 +142,24 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
   const endpoint = byPath.get(path);
   if (endpoint === undefined) return READ_ONLY.test(path) ? { methodNotAllowed: ['GET', 'HEAD'] } : undefined;
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
+}
+
+/**
+ * The path that a client means which joined it wrongly to its base address, as `/v1//models`, `/v1/models/`,
+ * `/v1/v1/models` and `/models`; undefined if there is none.
+ */
+function intendedPath(path: string): string | undefined {
+  const meant = `/v1/${path
+    .split('/')
+    .filter((part) => part !== '' && part !== 'v1')
+    .join('/')}`;
+  return meant !== path && (byPath.has(meant) || READ_ONLY.test(meant)) ? meant : undefined;
+}
+
+export function pathNotFound(path: string): ApiError {
+  const meant = intendedPath(path);
+  const hint = meant === undefined ? '' : `; there is ${quoteForMessage(meant)}: correct the client's base address`;
+  return new ApiError('not_found', `There is no ${quoteForMessage(path)} here${hint}.`);
 }
 
 /** @param engine kind of the engine, if known */

@@ -7,7 +7,7 @@ import { InBandErrorDetector } from '../attempts/in-band-error-detector.ts';
 import { isRepeatable, type ParsedRequest } from '../attempts/parsed-request.ts';
 import { timesOut } from '../collections/start-timer.ts';
 import { ApiError, methodNotAllowed } from '../openai/api-errors.ts';
-import { type Endpoint, endpointById, findEndpoint } from '../openai/endpoints.ts';
+import { type Endpoint, endpointById, findEndpoint, pathNotFound } from '../openai/endpoints.ts';
 import { headersToEngine } from '../openai/forwarded-headers.ts';
 import { quoteForMessage } from '../openai/quote-for-message.ts';
 import { StageTimer } from '../openai/request-stage-timer.ts';
@@ -153,7 +153,7 @@ function engineHeaders(request: ProxyRequest, { name, requestId }: RequestInfo):
 function requireEndpoint(request: ProxyRequest): Endpoint {
   const { method, path } = request;
   const endpoint = findEndpoint(method, path);
-  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoteForMessage(path)} here.`);
+  if (endpoint === undefined) throw pathNotFound(path);
   if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
     throw new ApiError('upgrade_required', `${quoteForMessage(path)} takes no WebSocket; use POST.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ENDPOINTS, endpointById, findEndpoint } from '../../../shared/openai/endpoints.ts';
+import { ENDPOINTS, endpointById, findEndpoint, pathNotFound } from '../../../shared/openai/endpoints.ts';
 
 describe('the table of endpoints', () => {
   it('never renumbers: these ids are on the wire', () => {
@@ -21,6 +21,21 @@ describe('the table of endpoints', () => {
       15: '/v1/otela/evidence',
     });
   });
+
+  it.each([
+    ['/v1//chat/completions', '/v1/chat/completions'],
+    ['//v1/models/', '/v1/models'],
+    ['/v1/v1/embeddings', '/v1/embeddings'],
+    ['/audio/speech', '/v1/audio/speech'],
+    ['/models/org/m', '/v1/models/org/m'],
+  ])('names the path that a client means by %s', (path, meant) => {
+    expect(pathNotFound(path).message).toContain(`there is ${meant}: correct the client's base address`);
+  });
+
+  it.each(['/', '/v1/', '/v1', '/v2/models', '/v1/nothing', '/v1/files/', '/'.repeat(9_000)])(
+    'has no guess for %s',
+    (path) => expect(pathNotFound(path).message).toMatch(/^There is no \S{1,129} here\.$/),
+  );
 
   it('finds each endpoint by method and path, and by id', () => {
     for (const endpoint of ENDPOINTS) {
