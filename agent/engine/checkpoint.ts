@@ -15,7 +15,8 @@ const CONFIG_MAX_BYTES = 4 * 1024 * 1024;
 const SNAPSHOTS_MAX = 16;
 
 /** With one of these, the engine may hold its weights in another precision than the checkpoint does. */
-const CHANGES_PRECISION = /^(-q|--(quantization|config|hf-overrides|load-format|torchao-config|model-loader.*)\b.*)$/;
+const CHANGES_PRECISION =
+  /^(-q|--(quanti|config|hf-(?!token)|load-format|torchao|model-loader|modelopt|json-model).*)$/;
 
 /**
  * The precision of the checkpoint, such as `bfloat16` or `fp8`, in which vLLM and SGLang hold the weights unless a flag

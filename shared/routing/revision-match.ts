@@ -1,9 +1,13 @@
 import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
 import type { ModelNodes } from './node-index.ts';
+import { quantizationBits } from './requirement-facts.ts';
+
+const UNQUANTIZED = 'bf16';
 
 /**
  * Sessions that serve `model` in another revision or quantization than `first`; their tokens would not continue the
- * answer of `first`. If neither node publishes it, they count as equal.
+ * answer of `first`. If neither node publishes its quantization, or one publishes 16 bits and the other none, they count
+ * as equal.
  */
 export function* incompatibleSessions(
   nodes: ModelNodes | undefined,
@@ -31,7 +35,13 @@ export function hasCompatible(
 
 function isAlike({ models }: RegistryEntry, model: string, first: ServedModel | undefined): boolean {
   const served = models.find(({ id }) => id === model);
-  return served?.revision === first?.revision && served?.quantization === first?.quantization;
+  return served?.revision === first?.revision && isSamePrecision(served?.quantization, first?.quantization);
+}
+
+/** Agents of earlier versions publish no precision for weights that are not quantized. */
+function isSamePrecision(a: string | undefined, b: string | undefined): boolean {
+  if (a === undefined || b === undefined) return quantizationBits(a ?? b ?? UNQUANTIZED) === 16;
+  return a === b;
 }
 
 /** What every node that continues the answer must have besides, as a part of a scope's name. */

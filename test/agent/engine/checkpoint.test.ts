@@ -76,12 +76,14 @@ describe('the precision of a checkpoint', () => {
     '--hf-overrides {}',
     '--config vllm.yaml',
     '--load-format gguf',
+    '--hf-config-path other',
+    '--modelopt-quant fp8',
     '--torchao-config int4wo-128',
     '$FLAGS',
     '--port $PORT',
   ])('is unknown where the command line may change it: %s', async (flags) => {
     const folder = checkpoint(scratch(), { 'config.json': BF16 });
-    expect(await told(`vllm serve ${folder} --dtype half`)).toBe('bfloat16');
+    expect(await told(`vllm serve ${folder} --dtype half --hf-token x`)).toBe('bfloat16');
     expect(await told(`vllm serve ${folder} ${flags}`)).toBeUndefined();
   });
 
