@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { hasCompatible } from '../../../shared/routing/revision-match.ts';
 import { entry } from './support.ts';
 
