@@ -117,6 +117,11 @@ test.each([
   ['no name', {}, 'invalid_request'],
   ['a blank name', { name: '  ' }, 'invalid_request'],
   ['a name that moves the cursor', { name: 'a\u001b[2Jb' }, 'invalid_request'],
+  ['a name that turns around what follows', { name: 'ada\u202e' }, 'invalid_request'],
+  ['a name with a filler', { name: 'ada\u3164' }, 'invalid_request'],
+  ['a name with a combining character that shows nothing', { name: 'ada\u034f' }, 'invalid_request'],
+  ['a name with a blank of Braille', { name: 'ad\u2800a' }, 'invalid_request'],
+  ['a name with tags', { name: 'ada\u{e0061}' }, 'invalid_request'],
   ['a role that does not exist', { name: 'a', role: 'root' }, 'invalid_request'],
   ['a field that does not exist', { name: 'a', scope: [] }, 'invalid_request'],
   ['a scope that does not exist', { name: 'a', scopes: ['root'] }, 'invalid_request'],
@@ -142,22 +147,9 @@ test.each(['', 'login.example.org', 'http://login.example.org', 'https://', 'htt
   },
 );
 
-test.each([
-  'a\u200bda',
-  'ada\u202e',
-  'ada\u3164',
-  '\u115fada',
-  'ad\u2800a',
-  'ada\u034f',
-  'ada\u{e0061}',
-  'a\nda',
-  'ada\u001b[2J',
-])('the name %j, which looks like another, is refused', async (name) => {
-  await expectError(await call('POST', '/projects', { name }), 422, 'unprocessable_content');
-  const good = await call('POST', '/projects', {
-    name: `Zoë ${name.codePointAt(1)} \u0915\u094d\u200d\u0937 \u{1f468}\u200d\u{1f4bb}`,
-  });
-  expect(good.status).toBe(201);
+test('a name may have letters of any script, and joined ones', async () => {
+  const name = 'Zoë \u0915\u094d\u200d\u0937 \u{1f468}\u200d\u{1f4bb} \u2764\ufe0f';
+  expect((await call('POST', '/projects', { name })).status).toBe(201);
 });
 
 test('a body above 64 KiB is 413 even without a content-length', async () => {
