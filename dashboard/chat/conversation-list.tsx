@@ -7,9 +7,11 @@ import { saveAsFile } from '../parts/download.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Confirm, Dialog } from '../ui/dialog.tsx';
+import { Failure } from '../ui/feedback.tsx';
 import { Field, Input } from '../ui/field.tsx';
 import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
 import { Menu, MenuItem, MenuRule } from '../ui/menu.tsx';
+import { useAction } from '../ui/use-action.ts';
 import type { ConversationStore, Summary } from './conversation-store.ts';
 import { asJson, asMarkdown, exportFileName } from './export-conversation.ts';
 
@@ -28,7 +30,7 @@ interface ConversationListProps {
   open: string | undefined;
   /** Begins a new conversation. */
   begin: () => void;
-  rename: (id: string, title: string) => void;
+  rename: (id: string, title: string) => Promise<void>;
   remove: (id: string) => Promise<void>;
   search: Ref<HTMLInputElement>;
 }
@@ -209,15 +211,15 @@ function ConversationRow({ summary, store, open, rename, remove }: ConversationL
 
 interface RenameDialogProps {
   title: string;
-  rename: (title: string) => void;
+  rename: (title: string) => Promise<void>;
   close: () => void;
 }
 
 function RenameDialog({ title, rename, close }: RenameDialogProps) {
+  const { act, error } = useAction(close);
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    rename(String(new FormData(event.currentTarget).get('title') ?? '').trim());
-    close();
+    act(rename(String(new FormData(event.currentTarget).get('title') ?? '').trim()));
   };
   return (
     <Dialog title={texts.rename} size="small" close={close}>
@@ -225,6 +227,7 @@ function RenameDialog({ title, rename, close }: RenameDialogProps) {
         <Field label={texts.newTitle}>
           {(id) => <Input id={id} name="title" defaultValue={title} maxLength={200} required />}
         </Field>
+        {error !== undefined && <Failure error={error} />}
         <div className="flex justify-end">
           <Button type="submit" kind="primary">
             {t.common.save}

@@ -132,6 +132,7 @@ export class ConversationStore {
     return (await this.#opening).getAll('presets');
   }
 
+  /** @throws DOMException QuotaExceededError if the browser's storage is full */
   async savePreset(preset: Preset): Promise<void> {
     await (await this.#opening).put('presets', preset);
   }

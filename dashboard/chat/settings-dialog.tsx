@@ -1,11 +1,12 @@
 import { type ChangeEvent, type FormEvent, useEffect, useState } from 'react';
-import { neverRejects } from '../../shared/timing/in-background.ts';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
+import { Failure } from '../ui/feedback.tsx';
 import { Field, Input, Textarea } from '../ui/field.tsx';
 import { Trash2 } from '../ui/icons.ts';
+import { useAction } from '../ui/use-action.ts';
 import { type ChatSettings, linkQuery, SEALED } from './chat-settings.ts';
 import type { ConversationStore, Preset } from './conversation-store.ts';
 
@@ -81,17 +82,13 @@ function Presets({ settings, model, store, apply }: PresetsProps) {
   const [presets, setPresets] = useState<readonly Preset[]>([]);
   const load = () => void store.presets().then(setPresets, () => setPresets([]));
   useEffect(load, [store]);
+  const { act, error } = useAction(load);
   const save = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
     const name = String(new FormData(form).get('name') ?? '').trim();
     if (name === '') return;
-    neverRejects(
-      store.savePreset({ name, model, settings }).then(() => {
-        form.reset();
-        load();
-      }),
-    );
+    act(store.savePreset({ name, model, settings }).then(() => form.reset()));
   };
   return (
     <section className="flex flex-col gap-3 border-line border-t pt-4" aria-label={texts.presets}>
@@ -109,15 +106,13 @@ function Presets({ settings, model, store, apply }: PresetsProps) {
               <span className="font-medium text-sm">{preset.name}</span>
               <span className="min-w-0 truncate text-muted text-xs">{preset.settings.system || preset.model}</span>
             </button>
-            <IconButton
-              label={texts.deletePreset(preset.name)}
-              onClick={() => neverRejects(store.deletePreset(preset.name).then(load))}
-            >
+            <IconButton label={texts.deletePreset(preset.name)} onClick={() => act(store.deletePreset(preset.name))}>
               <Trash2 />
             </IconButton>
           </li>
         ))}
       </ul>
+      {error !== undefined && <Failure error={error} />}
       <form onSubmit={save} className="flex items-end gap-2">
         <Field label={texts.presetName} className="flex-1">
           {(id) => <Input id={id} name="name" maxLength={80} required />}

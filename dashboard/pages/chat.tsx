@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useRef } from 'react';
 import { useLocation, useRoute, useSearch } from 'wouter';
-import { neverRejects } from '../../shared/timing/in-background.ts';
 import { ConversationList } from '../chat/conversation-list.tsx';
 import { ConversationStore } from '../chat/conversation-store.ts';
 import { ConversationView } from '../chat/conversation-view.tsx';
@@ -30,9 +29,10 @@ export default function ChatPage() {
     await store.delete(id);
     load();
   };
-  const rename = (id: string, title: string) => {
+  const rename = async (id: string, title: string) => {
     if (model?.conversation.id === id) model.setTitle(title);
-    neverRejects(store.rename(id, title).then(load));
+    await store.rename(id, title);
+    load();
   };
   return (
     <>

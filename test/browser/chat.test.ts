@@ -357,6 +357,20 @@ it('a link brings model and settings along, which is told before anything is sen
   expect(await page.getByLabel('System prompt').inputValue()).toBe('Answer in French');
 });
 
+it('a preset that the browser has no room for is reported, and does not look saved', async () => {
+  const { page } = await visitors.enter(visitors.house.key);
+  await page.goto(`${visitors.house.gateway.url}/#/chat`);
+  await page.getByRole('button', { name: 'Settings of this chat' }).click();
+  await page.evaluate(`IDBObjectStore.prototype.put = () => {
+    throw new DOMException('no room is left', 'QuotaExceededError');
+  }`);
+  await page.getByLabel('Name of a new preset').fill('French');
+  await page.getByRole('button', { name: 'Save as preset' }).click();
+  await page.getByRole('dialog').getByText('no room is left').waitFor();
+  expect(await page.getByLabel('Name of a new preset').inputValue()).toBe('French');
+  expect(await page.getByRole('button', { name: 'Use French' }).count()).toBe(0);
+});
+
 it('the page follows a long answer, and lets go when one scrolls up', async () => {
   visitors.house.engine.control({ tokens: 100_000, tokensPerSecond: 300 });
   const { page } = await visitors.enter(visitors.house.key);
