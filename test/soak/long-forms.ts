@@ -95,7 +95,7 @@ export const LONG_FORMS: readonly LongForm[] = [
   {
     name: 'limits',
     what: 'a million random histories of requests, limits, restarts and clock steps: the limiter agrees with plain arithmetic',
-    minutes: 5,
+    minutes: 25,
     argv: ['test/soak/limit-histories.ts'],
   },
   {

@@ -201,8 +201,9 @@ export class Limiter {
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
       // The request is unknown: the object lost it, or it had ended. Its tokens count at the time when the attempt
-      // ended.
-      if (hold === undefined && isReserved && ageMs < MINUTE_MS)
+      // ended. A correction downwards gives no room in this minute: what it corrects was counted in another slot, and the
+      // tokens in this one are of other requests.
+      if (hold === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);
       meter.bookGpu(gpuMs, month, now);

@@ -371,7 +371,7 @@ class History {
     this.#limiter.settle({ ...use, keyId, gpuMs: 0, isReserved: true, ageMs: 0, month }, this.#now);
     this.#reference.book(keyId, tokens - booked, month);
     if (wasGone) {
-      this.#reference.addTokens(keyId, tokens - booked, this.#ms, this.#ms);
+      if (tokens > booked) this.#reference.addTokens(keyId, tokens - booked, this.#ms, this.#ms);
       request.uses.set(attempt, { tokens, booked: tokens });
     } else this.#reference.correct(request, { attempt, prompt, completion, isComplete, isBooked: true }, this.#ms);
   }
@@ -387,7 +387,7 @@ class History {
 
 /** For any limits and any steps, the limiter and the list agree after each step. `seen` is told each history. */
 export function agrees(seen: (steps: readonly Step[]) => void = () => {}) {
-  return fc.property(limitsOf, limitsOf, fc.array(step, { maxLength: 120 }), (key, project, steps) => {
+  return fc.property(limitsOf, limitsOf, fc.array(step, { maxLength: 120, size: 'max' }), (key, project, steps) => {
     seen(steps);
     const history = new History(key, project);
     for (const one of steps) history.run(one);

@@ -37,6 +37,21 @@ test('grants exactly what a list of all events grants, for any events in any ord
   fc.assert(agrees(), { numRuns: 1_000 });
 });
 
+test('a count that is corrected downwards after its request has ended gives others no room in the current minute', () => {
+  const limiter = open();
+  const project = { tokens_per_minute: 1_000 };
+  const use = (name: string, tokens: number, now: MeterTime, more: Partial<SettledUse> = {}) =>
+    limiter.settle(settled(name, 0, tokens, now, more), now);
+  limiter.reserve(asked('estimated', { project, maxTokens: 600 }), at(START));
+  use('estimated', 600, at(START));
+  limiter.release('estimated', 1, at(START));
+  const later = at(START + 60_000);
+  limiter.reserve(asked('running', { project, maxTokens: 900 }), later);
+  use('running', 900, later);
+  use('estimated', 100, later, { before: { prompt: 0, completion: 600 } });
+  expect(limiter.reserve(asked('next', { project, maxTokens: 500 }), later).granted).toBe(false);
+});
+
 const asked = (name: string, more: Partial<Reservation>): Reservation => ({
   name,
   keyId: 'k',
