@@ -14,9 +14,10 @@ interface AdminApiOptions {
 /** @throws FactoryError `config` if the key's file is missing, readable by others, or not a key */
 export function adminApi({ gateway, keyFile, caFile }: AdminApiOptions): GatewayClient {
   const dispatcher = new Agent(caFile === undefined ? {} : { connect: { ca: readFileSync(caFile) } });
+  readKey(keyFile); // A key that is missing is an error of the configuration, at the start.
   return new GatewayClient({
     url: gateway,
-    key: readKey(keyFile),
+    key: () => readKey(keyFile),
     fetch: (url, init) => fetch(url, { ...init, dispatcher }),
   });
 }

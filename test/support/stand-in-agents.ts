@@ -41,8 +41,11 @@ export class StandInAgents {
   url = '';
   down = false;
   #sessions = 0;
+  /** Values of the header `authorization`. */
+  readonly keys = new Set<string>();
   readonly #server: Server = createServer((request, response) => {
     let text = '';
+    this.keys.add(request.headers.authorization ?? '');
     request.on('data', (chunk: Buffer) => (text += chunk.toString()));
     request.on('end', () => {
       const [status, body] = this.#answer(request.method ?? '', request.url ?? '', text);

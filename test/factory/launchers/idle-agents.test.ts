@@ -135,6 +135,14 @@ describe('idle agents', () => {
     ]);
   });
 
+  it('are listed with the key that is in its file now', async () => {
+    await rounds(1);
+    writeFileSync(keyFile, 'another-key', { mode: 0o600 });
+    await rounds(1);
+    writeFileSync(keyFile, 'operator-key', { mode: 0o600 });
+    expect([...house.keys]).toEqual(['Bearer operator-key', 'Bearer another-key']);
+  });
+
   it('that obey while the answer is lost are not asked twice', async () => {
     house.idle(QWEN).deaf = true;
     house.idle(QWEN);
