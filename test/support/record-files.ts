@@ -5,6 +5,7 @@
 import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { join } from 'node:path';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 
 const POLL_MS = 20;
 
@@ -18,7 +19,7 @@ let round = 0;
 setInterval(() => {
   if (!existsSync(join(directory, `take-${round}`))) return;
   const path = join(directory, `${round++}-${process.pid}.json`);
-  void write(path);
+  neverRejects(write(path));
 }, POLL_MS).unref();
 
 async function write(path: string): Promise<void> {
