@@ -70,7 +70,7 @@ export async function canaryCommand(options: CanaryOptions, out: Output): Promis
   for (const node of nodes) await askNode(node, options, { sum, prompts, complain });
   for (const [prompt, counts] of prompts) {
     if (new Set(counts.values()).size < 2) continue;
-    complain(`"${prompt}" has other lengths at other nodes: ${[...counts].map((pair) => pair.join(' ')).join(', ')}`);
+    complain(`nodes count different tokens for "${prompt}": ${[...counts].map((pair) => pair.join(' ')).join(', ')}`);
   }
   const after = await settled(options, before, sum.requests);
   const got: Sum = {
@@ -81,7 +81,7 @@ export async function canaryCommand(options: CanaryOptions, out: Output): Promis
   const text = ({ requests, prompt, completion }: Sum) => `${requests} requests, ${prompt} + ${completion} tokens`;
   out.print(`${nodes.length} nodes said ${text(sum)}; booked ${text(got)}`);
   const differs = complaints.length > 0 || text(got) !== text(sum);
-  if (differs) out.complain('what was said and what was booked differ, or nodes do');
+  if (differs) out.complain('the reported and the recorded usage differ, or the nodes differ');
   return differs || nodes.length === 0 ? EXIT_DIFFERS : 0;
 }
 
@@ -91,7 +91,7 @@ async function listNodes({ gateway, model, key, pins }: CanaryOptions): Promise<
   const headers = { authorization: `Bearer ${key}` };
   const listed = await fetchOrExplain(`${gateway}/v1/otela/seal?${query}`, { headers });
   if (!listed.ok)
-    throw new Error(`the gateway lists no nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
+    throw new Error(`the gateway returned no list of nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
   return listSchema.parse(await listed.json()).data;
 }
 
@@ -117,7 +117,7 @@ async function askNode({ session, provider }: ListedNode, options: CanaryOptions
     reports.sum.completion += usage.completion;
     const known = reports.prompts.get(prompt) ?? new Map<string, number>();
     reports.prompts.set(prompt, known.set(session, usage.prompt));
-    if (usage.completion > ANSWER_TOKENS) complain(`${usage.completion} tokens where ${ANSWER_TOKENS} were asked for`);
+    if (usage.completion > ANSWER_TOKENS) complain(`${usage.completion} tokens, but ${ANSWER_TOKENS} were requested`);
   }
 }
 

@@ -51,7 +51,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   const started = startedSchema.safeParse(
     await patiently(post(`${gateway}/login/device`, { client_id }), gateway, out),
   ).data;
-  if (started === undefined) throw noGateway(gateway, 'its answer is not that of a login');
+  if (started === undefined) throw noGateway(gateway, 'its response is not the start of a login');
   const { verification_uri: page, user_code } = started;
   out.print(printable(`Open ${page} in a browser and enter ${user_code}`));
   const { access_token: key } = await granted(gateway, started);
@@ -65,7 +65,7 @@ export async function loginCommand({ gateway, file }: { gateway: string; file: s
   );
   const name = meSchema.safeParse(me).data?.name;
   out.print(
-    `Logged in${name == null ? '' : ` as ${printable(name)}`}. The key is in ${file}; programs take it from OPENAI_API_KEY:`,
+    `Logged in${name == null ? '' : ` as ${printable(name)}`}. The key is in ${file}; programs read it from OPENAI_API_KEY:`,
   );
   out.print(`export OPENAI_BASE_URL=${gateway}/v1 OPENAI_API_KEY="$(cat ${quotedPath(file)})"`);
 }
@@ -116,9 +116,9 @@ async function granted(
     if (error === 'slow_down') intervalS += SLOWER_S;
     else if (error === 'access_denied') throw new UsageError('the login was refused');
     else if (error !== 'authorization_pending')
-      throw new UsageError(printable(`the login ended: ${error ?? 'no answer that is known'}`));
+      throw new UsageError(printable(`the login ended: ${error ?? 'unknown response'}`));
   }
-  throw new UsageError('the code was not entered in time: begin again');
+  throw new UsageError('the code was not entered in time: start again');
 }
 
 /**
@@ -142,7 +142,7 @@ async function post(url: string, form: Record<string, string>, withinMs = ANSWER
 }
 
 function noGateway(url: string, why: string): UsageError {
-  return new UsageError(`${url} is no gateway: ${why}`);
+  return new UsageError(`${url} is not a gateway: ${why}`);
 }
 
 function quotedPath(path: string): string {

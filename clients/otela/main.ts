@@ -50,7 +50,7 @@ API key for the gateway is sent as usual.
   flags: FLAGS,
   run: async (args, out) => {
     const { values } = parseLine(args, FLAGS);
-    if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
+    if (values.gateway === undefined) throw new UsageError('a gateway is missing: give --gateway URL');
     const gateway = gatewayOf(values.gateway);
     const [pins, port, verifier] = [pinsOf(values.pin ?? []), portOf(values.port), verifierOf(values.verifier, out)];
     await sealCommand({ gateway, pins, port, aliases: values.aliases, verifier }, out);
@@ -70,17 +70,19 @@ const CANARY: Command<Output> = {
   examples: `--gateway URL --model MODEL [--pin PROVIDER=KEY]… [--times N]
 
 Sends known prompts to each node of a model. It compares the token counts in the encrypted responses with each other, and with the usage
-that the gateway recorded for the key in OTELA_KEY. Do not use this key for other requests meanwhile. Exit code 1 if they differ.
-  OTELA_KEY=sk-… otela canary --gateway https://gw.example.org --model org/name --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
+that the gateway recorded for the key in OTELA_API_KEY. Do not use this key for other requests meanwhile. Exit code 1 if they differ.
+  OTELA_API_KEY=sk-… otela canary --gateway https://gw.example.org --model org/name --pin eth=6r2MeC42FZ8n4x8wn3o5fqa_g3zicQ-wbql-CSdWzkM`,
   flags: CANARY_FLAGS,
   run: async (args, out) => {
     const { values } = parseLine(args, CANARY_FLAGS);
-    const { OTELA_KEY: key } = process.env;
+    const { OTELA_API_KEY, OTELA_KEY } = process.env;
+    const key = OTELA_API_KEY || OTELA_KEY; // The second is its earlier name.
     if (values.gateway === undefined || values.model === undefined)
-      throw new UsageError('which gateway and model? say --gateway URL --model MODEL');
-    if (!key) throw new UsageError('set OTELA_KEY to a key of the gateway: on the command line others would see it');
+      throw new UsageError('the gateway or the model is missing: give --gateway URL --model MODEL');
+    if (!key)
+      throw new UsageError('set OTELA_API_KEY to a key of the gateway; on the command line other users could see it');
     const times = Number(values.times);
-    if (!Number.isInteger(times) || times < 1 || times > 100) throw new UsageError('--times: from 1 to 100');
+    if (!Number.isInteger(times) || times < 1 || times > 100) throw new UsageError('--times must be from 1 to 100');
     const { model } = values;
     const pins = pinsOf(values.pin ?? []);
     return await canaryCommand({ gateway: gatewayOf(values.gateway), pins, key, model, times }, out);
@@ -102,7 +104,7 @@ Prints a code. Log in to the dashboard of the gateway and enter the code, but on
   flags: LOGIN_FLAGS,
   run: async (args, out) => {
     const { values } = parseLine(args, LOGIN_FLAGS);
-    if (values.gateway === undefined) throw new UsageError('which gateway? say --gateway URL');
+    if (values.gateway === undefined) throw new UsageError('a gateway is missing: give --gateway URL');
     const gateway = gatewayOf(values.gateway);
     if (!values.insecure) requirePrivate(gateway);
     await loginCommand({ gateway, file: keyFile(values['key-file']) }, out);
@@ -132,7 +134,7 @@ export function main(argv: readonly string[], out: Output): Promise<number> {
 
 function gatewayOf(text: string): string {
   const url = URL.parse(text);
-  if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${text}" is no http URL`);
+  if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${text}" is not an http URL`);
   return url.href.replace(/\/(?:v1\/?)?$/, '');
 }
 
@@ -143,7 +145,9 @@ function gatewayOf(text: string): string {
 function requirePrivate(gateway: string): void {
   const { protocol, hostname } = new URL(gateway);
   if (protocol === 'https:' || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return;
-  throw new UsageError(`${gateway} is not encrypted: the key could be read on its way. Say https://, or --insecure`);
+  throw new UsageError(
+    `${gateway} is not encrypted: others in the network could read the key. Use https://, or --insecure`,
+  );
 }
 
 function pinsOf(given: readonly string[]): Record<string, string> | undefined {
@@ -152,7 +156,7 @@ function pinsOf(given: readonly string[]): Record<string, string> | undefined {
     given.map((text) => {
       const [, provider, key] = /^([a-z0-9][a-z0-9@-]{0,126})=([A-Za-z0-9_-]{43})$/.exec(text) ?? [];
       if (provider === undefined || key === undefined)
-        throw new UsageError(`--pin: "${text}" is not PROVIDER=KEY, as otela-agent vouch prints it`);
+        throw new UsageError(`--pin: "${text}" is not PROVIDER=KEY as otela-agent vouch prints it`);
       return [provider, key];
     }),
   );
@@ -163,14 +167,14 @@ function verifierOf(file: string | undefined, { print }: Output): VerifierComman
   try {
     accessSync(file, constants.X_OK);
   } catch {
-    throw new UsageError(`--verifier: "${file}" is no program that can be run`);
+    throw new UsageError(`--verifier: "${file}" is not an executable program`);
   }
   return new VerifierCommand({ file: resolve(file), print });
 }
 
 function portOf(text: string): number {
   const port = Number(text);
-  if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`--port: "${text}" is no port`);
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new UsageError(`--port: "${text}" is not a port`);
   return port;
 }
 

@@ -71,15 +71,17 @@ export async function sealCommand(
   const address = server.address();
   const listens = typeof address === 'object' && address !== null ? address.port : port;
   if (pins === undefined)
-    out.complain('warning: no --pin: the gateway says which keys are the nodes’, and one that lies is believed');
-  out.print(`a chat is at http://127.0.0.1:${listens}/`);
+    out.complain(
+      'warning: without --pin, the keys of nodes come from the gateway, and a lying gateway is not detected',
+    );
+  out.print(`chat page: http://127.0.0.1:${listens}/`);
   out.print(`otela seal ready http://127.0.0.1:${listens}/v1`);
   return { port: listens, close: () => server.close() };
 }
 
 const KEY_ORIGINS = {
-  pinned: 'its provider’s root, which you pinned, vouches for it',
-  registry: 'by the gateway’s word alone',
+  pinned: 'signed by the pinned root key of its provider',
+  registry: 'not verified, only claimed by the gateway',
 } as const;
 
 async function serve(
@@ -93,10 +95,10 @@ async function serve(
     // Pages of other sites in the user's browser must not use this endpoint.
     const { host, origin } = request.headers;
     if (!isLoopback(host) || (origin !== undefined && origin !== `http://${host}`))
-      return refuse(response, 403, 'not for pages of other sites');
+      return refuse(response, 403, 'pages of other sites may not use this address');
     if (request.method === 'GET' && request.url === '/') return void response.writeHead(200, PAGE_HEADERS).end(html);
     const body = await bodyOf(request);
-    if (body === undefined) return refuse(response, 413, `a body of more than ${BODY_MAX_BYTES} bytes`);
+    if (body === undefined) return refuse(response, 413, `the body is larger than ${BODY_MAX_BYTES} bytes`);
     const answer = await fetch(gateway + (request.url ?? '/'), {
       method: request.method ?? 'GET',
       headers: headersOf(request),

@@ -80,8 +80,8 @@ const escaped = (text: string) => text.replace(/[&<>"]/g, (sign) => `&#${sign.ch
 export function pageText(gateway: string, providers: readonly string[] | undefined): string {
   const trust =
     providers === undefined
-      ? 'No provider is pinned: a gateway that lies about keys can read along.'
-      : `Only nodes of ${providers.join(', ')} are sealed to; their roots are pinned.`;
+      ? 'No provider is pinned: a gateway that lies about keys can read the chat.'
+      : `Only nodes of ${providers.join(', ')} can decrypt the chat; their root keys are pinned.`;
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>otela seal</title><style>${STYLE}</style></head>
 <body><h1>Sealed chat</h1>
 <p>What you write goes sealed through ${escaped(gateway)}. ${escaped(trust)} <small>The node that answers reads it. The gateway sees your key, the model, sizes and times. Nothing is kept here: a reload forgets it.</small></p>

@@ -37,8 +37,8 @@ export class VerifierCommand implements EvidenceVerifier {
     const { node, kinds } = evidence;
     const { code, said } = await this.#run(evidence);
     const failed = code === undefined;
-    const refused = failed ? 'the verifier failed' : 'the verifier refused its evidence';
-    const verdict = code === 0 ? 'the verifier took its evidence' : `left out: ${refused}`;
+    const refused = failed ? 'the verifier failed' : 'the verifier rejected its evidence';
+    const verdict = code === 0 ? 'the verifier accepted its evidence' : `not used: ${refused}`;
     const named = printable(`${node.session} of ${node.provider} (${kinds.join(', ')})`);
     this.#options.print(`${named}: ${verdict}${said && `: ${said}`}`);
     if (failed) throw new Error(`the verifier failed${said && `: ${said}`}`);

@@ -67,7 +67,7 @@ export class AnswerOpener {
       if (opened !== undefined) return opened;
       if (this.#failed !== undefined) throw this.#failed;
       const { done, value } = await this.#reader.read();
-      if (done) throw new SealClientError('cut', 'The answer ended before its last chunk.');
+      if (done) throw new SealClientError('cut', 'The response ended before its last chunk.');
       await this.#take(value);
     }
   }
@@ -99,7 +99,7 @@ export class AnswerOpener {
         await this.#other({ type, payload });
       }
     } catch (cause) {
-      this.#failed = new SealClientError('not_opened', 'The answer is not what a node sealed.', { cause });
+      this.#failed = new SealClientError('not_opened', 'The response was not sealed by a node.', { cause });
     }
     flush();
   }
@@ -124,9 +124,9 @@ export class AnswerOpener {
     const before = this.#part;
     const isOdd = before !== undefined && (!this.#resume || this.#ended || before.chunks === 0);
     if (isOdd || secret === undefined || nonce.length !== RESPONSE_NONCE_BYTES || this.#answered.has(kid))
-      throw new SealError('malformed', 'a part of no node that was asked');
+      throw new SealError('malformed', 'a part from a node that did not receive the request');
     if (before !== undefined && this.#bytes - frameBytes(payload.length) > CONTINUED_MAX_BYTES)
-      throw new SealError('too_large', 'no node goes on behind so long an answer');
+      throw new SealError('too_large', 'the response is too long to be continued by another node');
     this.#answered.add(kid);
     this.#before = before && { segment: before.segment, chunks: before.chunks };
     const base = await subtle.importKey('raw', new Uint8Array(secret.secret), 'HKDF', false, ['deriveBits']);
@@ -158,7 +158,7 @@ export class AnswerOpener {
     const { body, ...head } = readAnswerContent(content);
     const { continues } = head;
     if (continues?.segment !== this.#before?.segment || continues?.chunks !== this.#before?.chunks)
-      throw new SealError('malformed', 'a part that goes on elsewhere');
+      throw new SealError('malformed', 'a part that does not continue at this position');
     const kind = this.#before === undefined ? 'head' : 'continued';
     this.#opened.push(kind === 'head' ? { kind, head, node: part.node } : { kind, node: part.node });
     return body;

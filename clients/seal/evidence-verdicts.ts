@@ -42,7 +42,7 @@ const FAILED_MS = 10_000;
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const EVIDENCE_TIMEOUT_MS = 45_000;
 
-const UNPROVEN = 'The verifier took the evidence of no node that serves the model; nothing was sent.';
+const UNPROVEN = 'The verifier rejected the evidence of all nodes that serve the model. Nothing was sent.';
 
 type Verdict = { kind: 'good' | 'refused' } | { kind: 'failed'; cause: unknown };
 
@@ -148,10 +148,14 @@ export class VerdictCache {
     });
     if (!isSealedType(response.headers.get('content-type')) || response.body === null) {
       await response.body?.cancel();
-      throw new SealClientError('no_candidate', `The node ${node.session} gave no evidence: HTTP ${response.status}.`);
+      throw new SealClientError(
+        'no_candidate',
+        `The node ${node.session} returned no evidence: HTTP ${response.status}.`,
+      );
     }
     const answer = readEvidenceAnswer(JSON.parse(await wholeOf(new AnswerOpener(response.body, sealed))));
-    if (answer === undefined) throw new SealClientError('no_candidate', `The node ${node.session} gave no evidence.`);
+    if (answer === undefined)
+      throw new SealClientError('no_candidate', `The node ${node.session} returned no evidence.`);
     const reportData = new Uint8Array(
       await globalThis.crypto.subtle.digest('SHA-512', evidenceMessage(node.key, nonce)),
     );

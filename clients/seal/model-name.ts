@@ -8,11 +8,12 @@ import type { ClearRequest } from './seal-request.ts';
 /** @param believes true if the caller allows aliases @throws SealClientError alias, not_sealable; nothing was sent */
 export function withModelName(clear: ClearRequest, model: string, believes: boolean): ClearRequest {
   if (model === clear.model) return clear;
-  const says = `'${clear.model}' is another name of '${model}', says the gateway, and no one signed that`;
+  const says = `The gateway claims, without a signature, that '${clear.model}' is an alias of '${model}'`;
   if (!believes)
     throw new SealClientError('alias', `${says}: name the model itself, or allow aliases. Nothing was sent.`);
   const { model: at } = scanJson(clear.body);
-  if (at === undefined) throw new SealClientError('not_sealable', `${says}; this form cannot be given that name.`);
+  if (at === undefined)
+    throw new SealClientError('not_sealable', `${says}; that name cannot be written into this form.`);
   const edited = new EditedBody([modelNameEdit(at, model)]);
   return { ...clear, model, body: concatBytes(...edited.push(clear.body), ...edited.end()) };
 }

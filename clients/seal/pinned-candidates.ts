@@ -78,7 +78,7 @@ export class Candidates {
   constructor(options: CandidatesOptions) {
     for (const [provider, pin] of Object.entries(options.pins ?? {}))
       if (fromBase64url(pin, SEAL_KEY_BYTES)?.length !== SEAL_KEY_BYTES)
-        throw new RangeError(`pins: '${provider}' has no key as otela-agent vouch prints it`);
+        throw new RangeError(`pins: '${provider}' has no key in the format of otela-agent vouch`);
     this.#options = options;
   }
 
@@ -117,7 +117,7 @@ export class Candidates {
     const listed = readSealCandidates(answer);
     const model = isRecord(answer) ? answer.model : undefined;
     if (listed === undefined || typeof model !== 'string')
-      throw new SealClientError('no_discovery', 'The gateway names no nodes to seal to.');
+      throw new SealClientError('no_discovery', 'The gateway returned no nodes to seal to.');
     const believed = await Promise.all(listed.map((one) => verifyCandidate(one, pins, now() / 1000)));
     const nodes = believed.filter((node) => node !== undefined).slice(0, count);
     if (nodes.length === 0) throw new SealClientError('no_candidate', whyNone(model, listed, pins));
@@ -141,7 +141,7 @@ async function refusalOf(response: Response): Promise<SealClientError | Response
   const text = await textWithin(response);
   return text.includes('model_not_found')
     ? Response.json(tryParseJson(text), { status: response.status })
-    : new SealClientError('no_discovery', 'This gateway does not know sealed requests; nothing was sent.');
+    : new SealClientError('no_discovery', 'This gateway does not support sealed requests. Nothing was sent.');
 }
 
 async function textWithin({ body }: Response): Promise<string> {
@@ -161,10 +161,10 @@ async function textWithin({ body }: Response): Promise<string> {
 }
 
 function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | undefined): string {
-  if (listed.length === 0) return `No node that serves '${model}' opens sealed requests.`;
+  if (listed.length === 0) return `No node that serves '${model}' can decrypt sealed requests.`;
   const providers = [...new Set(listed.map(({ provider }) => provider))].join(', ');
   const pinned = Object.keys(pins ?? {}).join(', ');
-  return `No node that serves '${model}' is vouched for by a pinned provider (${pinned}); there are nodes of ${providers}.`;
+  return `No node that serves '${model}' has a key signed by a pinned provider (${pinned}); the nodes belong to ${providers}.`;
 }
 
 /** Undefined if the node is not trusted. */

@@ -78,7 +78,7 @@ export const UNAUTHENTICATED_HEADER = 'x-otela-unauthenticated';
 export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch {
   const { pins, candidates = CANDIDATES_DEFAULT, fetch = globalThis.fetch, now = Date.now } = options;
   if (!Number.isInteger(candidates) || candidates < 1 || candidates > CANDIDATES_MAX)
-    throw new RangeError(`candidates: a whole number from 1 to ${CANDIDATES_MAX}`);
+    throw new RangeError(`candidates must be a whole number from 1 to ${CANDIDATES_MAX}`);
   const { verifier } = options;
   const judged = verifier && new VerdictCache(verifier, fetch, now);
   const known = new Candidates({ pins, count: judged === undefined ? candidates : CANDIDATES_MAX, fetch, now });
@@ -149,13 +149,13 @@ async function readClear(request: Request, resumes: boolean): Promise<ReadReques
   const at = pathname.lastIndexOf('/v1/');
   const endpoint = SEALABLE.get(pathname.slice(at));
   if (at < 0 || endpoint === undefined || request.method !== 'POST')
-    throw new SealClientError('not_sealable', `${request.method} ${pathname} cannot be sealed; nothing was sent.`);
+    throw new SealClientError('not_sealable', `${request.method} ${pathname} cannot be sealed. Nothing was sent.`);
   const body = new Uint8Array(await request.arrayBuffer());
   const type = request.headers.get('content-type') ?? '';
   const fields = endpoint.body === 'multipart' ? await formFields(body, type) : jsonFields(body);
   const { model, stream } = fields;
   if (typeof model !== 'string' || model === '')
-    throw new SealClientError('not_sealable', 'The request names no model; nothing was sent.');
+    throw new SealClientError('not_sealable', 'The request names no model. Nothing was sent.');
   const streams = endpoint.streams && (stream === true || stream === 'true');
   const resume = resumes || request.headers.get(RESUME_HEADER) === '1';
   const headers = INSIDE.flatMap((name): [string, string][] => {
@@ -181,7 +181,7 @@ function routed(headers: Headers, metadata: unknown): Headers {
     if (typeof value !== 'string' || all.has(header) || !PRINTABLE.test(value))
       throw new SealClientError(
         'not_sealable',
-        `metadata.${name} is no text, or not that of ${header}; nothing was sent.`,
+        `metadata.${name} is not a string, or differs from ${header}. Nothing was sent.`,
       );
     all.set(header, value);
   }
@@ -195,7 +195,7 @@ function jsonFields(body: Uint8Array): Record<string, unknown> {
   } catch {
     // the error below is thrown
   }
-  throw new SealClientError('not_sealable', 'The request is no JSON object; nothing was sent.');
+  throw new SealClientError('not_sealable', 'The request is not a JSON object. Nothing was sent.');
 }
 
 async function formFields(body: Uint8Array<ArrayBuffer>, type: string): Promise<Record<string, unknown>> {
@@ -219,13 +219,13 @@ async function opened(response: Response, sealed: SealedRequest, options: SealOp
   if (!isSealedType(response.headers.get('content-type'))) {
     if (!response.ok) return unauthenticated(response);
     await response.body?.cancel();
-    throw new SealClientError('plain_answer', 'The gateway answered in clear what no node sealed; it is not believed.');
+    throw new SealClientError('plain_answer', 'The gateway sent an unsealed response. It is not trusted.');
   }
-  if (response.body === null) throw new SealClientError('cut', 'The answer ended before its last chunk.');
+  if (response.body === null) throw new SealClientError('cut', 'The response ended before its last chunk.');
   const opener = new AnswerOpener(response.body, sealed);
   const first = await opener.next();
   if (first.kind === 'note') return toldLate(first.text, opener);
-  if (first.kind !== 'head') throw new SealClientError('not_opened', 'The answer is not what a node sealed.');
+  if (first.kind !== 'head') throw new SealClientError('not_opened', 'The response was not sealed by a node.');
   const { head, node } = first;
   options.onAnswer?.(node);
   const headers = new Headers([...response.headers].filter(([name]) => FROM_GATEWAY.test(name)));
@@ -282,6 +282,6 @@ function bodyOf(opener: AnswerOpener, { reader, continued, said }: BodyEvents): 
 }
 
 function brokenBy(next: OpenedPart): SealClientError {
-  if (next.kind !== 'note') return new SealClientError('not_opened', 'The answer is not what a node sealed.');
-  return new SealClientError('gateway', `The gateway says, and no one signed: ${next.text.slice(0, 500)}`);
+  if (next.kind !== 'note') return new SealClientError('not_opened', 'The response was not sealed by a node.');
+  return new SealClientError('gateway', `The gateway reports, without a signature: ${next.text.slice(0, 500)}`);
 }

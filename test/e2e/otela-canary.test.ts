@@ -7,6 +7,7 @@ import { providerRoot } from '../support/provider-root.ts';
 import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(async () => {
+  delete process.env.OTELA_API_KEY;
   delete process.env.OTELA_KEY;
   await endAll();
 });
@@ -21,16 +22,16 @@ async function canary(gateway: string, pin: string): Promise<{ code: number; sai
 it('finds no difference where both count alike, and one where something else is booked', async () => {
   const root = await providerRoot('lab');
   const cluster = await openTestCluster({ nodes: 2, agentArgs: ['--delegate-file', root.delegateFile] });
-  process.env.OTELA_KEY = await cluster.gateway.createKey('canary');
+  process.env.OTELA_API_KEY = await cluster.gateway.createKey('canary');
   const alike = await canary(cluster.gateway.url, `lab=${root.pin}`);
-  expect(alike.said).toMatch(/^2 nodes said 4 requests, (\d+ \+ \d+ tokens); booked 4 requests, \1$/);
+  expect(alike.said).toMatch(/^2 nodes reported 4 requests, (\d+ \+ \d+ tokens); recorded 4 requests, \1$/);
   expect(alike.code).toBe(0);
   // Like a gateway that records more than nodes reported: another request under the same key.
   const padding = cluster.ask(
     '/v1/chat/completions',
     { model: MODEL, messages: [{ role: 'user', content: 'x' }] },
     {
-      headers: { authorization: `Bearer ${process.env.OTELA_KEY}` },
+      headers: { authorization: `Bearer ${process.env.OTELA_API_KEY}` },
     },
   );
   const [more] = await Promise.all([canary(cluster.gateway.url, `lab=${root.pin}`), padding.then((one) => one.text())]);
@@ -40,6 +41,7 @@ it('finds no difference where both count alike, and one where something else is 
 it('leaves nodes of other providers alone, and names one that no delegate vouches for', async () => {
   const root = await providerRoot('lab');
   const cluster = await openTestCluster({ agentArgs: ['--delegate-file', root.delegateFile] });
+  // The earlier name of the variable still works.
   process.env.OTELA_KEY = await cluster.gateway.createKey('canary');
   const [other, own] = [await cluster.gateway.createJoinToken('psi', 'merlin'), cluster.token];
   const start = (token: string) =>
@@ -47,12 +49,12 @@ it('leaves nodes of other providers alone, and names one that no delegate vouche
   await start(other);
   await cluster.gateway.serving(2);
   const alone = await canary(cluster.gateway.url, `lab=${root.pin}`);
-  expect([alone.code, alone.said]).toEqual([0, expect.stringMatching(/^1 nodes said 2 requests/)]);
+  expect([alone.code, alone.said]).toEqual([0, expect.stringMatching(/^1 nodes reported 2 requests/)]);
   await start(own);
   await cluster.gateway.serving(3);
   const bare = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect([bare.code, bare.said]).toEqual([
     1,
-    expect.stringMatching(/^\w+ of lab: No node .*\n2 nodes said 2 requests/),
+    expect.stringMatching(/^\w+ of lab: No node .*\n2 nodes reported 2 requests/),
   ]);
 });

@@ -43,7 +43,7 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
   expect(await whole.text()).toContain('"choices"');
   const streamed = await ask('/chat/completions', chatBody({ tokens: 3 }, { stream: true }));
   expect((await streamed.text()).trim().endsWith('data: [DONE]')).toBe(true);
-  await proxy.line(/sealed to \S+ of lab, key \S+: its provider’s root, which you pinned, vouches for it/, 5_000);
+  await proxy.line(/sealed to \S+ of lab, key \S+: signed by the pinned root key of its provider/, 5_000);
   const models = await fetch(`${url}/models`, { headers: { authorization: `Bearer ${cluster.key}` } });
   expect(await models.text()).toContain(MODEL);
   expect((await ask('/batches', {})).status).toBe(400);
@@ -55,7 +55,7 @@ it('seals what it gets on loopback, says who vouches, and is for no page of anot
     200,
     true,
   ]);
-  expect(await page.text()).toContain('Only nodes of lab are sealed to');
+  expect(await page.text()).toContain('Only nodes of lab can decrypt the chat');
 });
 
 it('seals to nodes alone whose evidence the user’s own program takes, and says what that said', async () => {
@@ -96,20 +96,20 @@ process.exit(report === 'stand-in report over ' + report_data ? 0 : 1);
     const text = await answer.text();
     if (name === 'takes') {
       expect(answer.status, text).toBe(200);
-      await proxy.line(/\S+ of lab \(tdx, nvidia\): the verifier took its evidence: \[31mmeasured 41c7/, 5_000);
+      await proxy.line(/\S+ of lab \(tdx, nvidia\): the verifier accepted its evidence: \[31mmeasured 41c7/, 5_000);
     } else {
       expect([answer.status, text]).toEqual([
         400,
-        expect.stringContaining('The verifier took the evidence of no node'),
+        expect.stringContaining('The verifier rejected the evidence of all nodes'),
       ]);
-      await proxy.line(/left out: the verifier refused its evidence: an old firmware/, 5_000);
+      await proxy.line(/not used: the verifier rejected its evidence: an old firmware/, 5_000);
     }
   }
   expect(cluster.engine.requests.filter(({ url }) => url.endsWith('/completions')).length).toBe(1);
   const complaints: string[] = [];
   const out = { print: () => {}, complain: (line: string) => void complaints.push(line) };
   expect(await otela(['seal', '--gateway', cluster.gateway.url, '--verifier', join(directory, 'none')], out)).toBe(2);
-  expect(complaints.join()).toContain('is no program that can be run');
+  expect(complaints.join()).toContain('is not an executable program');
 });
 
 it('what a gateway answers is no page here: its script would read what is written in ours', async () => {

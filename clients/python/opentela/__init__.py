@@ -79,7 +79,7 @@ class Function:
         """The results of all inputs, in order. Raises the first FunctionError; with `return_exceptions` each is returned as a result."""
         source = inspect.getsourcefile(self.infer)
         if source is None or not os.path.exists(source):
-            raise OtelaError("the function must be in a file: nodes import it")
+            raise OtelaError("the function must be defined in a file, because nodes import it")
         client = client or Client()
         with open(source, "rb") as file:
             code = client.upload(os.path.basename(source), file.read(), "user_data")
@@ -111,11 +111,11 @@ class Client:
         # A key file ends with a newline.
         self.api_key = (api_key or os.environ.get("OTELA_API_KEY") or "").strip()
         if not gateway or not self.api_key:
-            raise OtelaError("say which gateway and key: OTELA_GATEWAY, OTELA_API_KEY, or Client(gateway, api_key)")
+            raise OtelaError("the gateway or the key is missing: set OTELA_GATEWAY and OTELA_API_KEY, or use Client(gateway, api_key)")
         if not gateway.startswith(("https://", "http://")):
-            raise OtelaError("a gateway is an address that begins with https:// (or http://)")
+            raise OtelaError("the gateway must be a URL that begins with https:// or http://")
         if not self.api_key.isascii() or not self.api_key.isprintable():
-            raise OtelaError("the key has characters that no key has")
+            raise OtelaError("the key has characters that are not allowed in a key")
         gateway = gateway.rstrip("/")
         self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
 
@@ -196,7 +196,7 @@ class Client:
                 pass
             raise
         except OtelaError as error:
-            raise OtelaError(f"{error}; {batch['id']} goes on at the gateway", error.status) from error
+            raise OtelaError(f"{error}; {batch['id']} continues at the gateway", error.status) from error
         if batch["status"] == "failed":
             errors = (batch["errors"] or {}).get("data") or [{}]
             raise OtelaError(errors[0].get("message") or "the batch failed")

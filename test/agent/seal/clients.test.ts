@@ -56,7 +56,7 @@ it('the model’s own name is written where the body names another, and nothing 
     'org/m',
     '{"n":12345678901234567890,"model" : "org/m","messages":[{"content":"\\"model\\":\\"fast\\""}]}',
   ]);
-  expect(() => withModelName(clear, 'org/m', false)).toThrow('no one signed that');
+  expect(() => withModelName(clear, 'org/m', false)).toThrow('without a signature');
   expect(withModelName(clear, 'fast', false)).toBe(clear);
 });
 

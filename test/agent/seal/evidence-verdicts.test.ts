@@ -52,7 +52,7 @@ const judging = (verify: EvidenceVerifier['verify']) => new VerdictCache({ verif
 it('a node that the verifier refused is not asked again before five minutes are over, by any caller', async () => {
   const nodes = judging(() => false);
   for (let n = 0; n < 3; n++)
-    await expect(nodes.among([node], 3, asking('good'))).rejects.toThrow('took the evidence of no node');
+    await expect(nodes.among([node], 3, asking('good'))).rejects.toThrow('rejected the evidence of all nodes');
   await expect(nodes.among([node], 3, asking('other'))).rejects.toThrow();
   expect(passed).toBe(1);
   now += 5 * 60_000;

@@ -29,11 +29,11 @@ async function judged(script: string, timeoutMs = 20_000) {
 const named = `${node.session} of lab (tdx): `;
 
 it.each([
-  ['takes', 'cat > /dev/null', 20_000, true, 'the verifier took its evidence'],
-  ['refuses', 'exit 1', 20_000, false, 'left out: the verifier refused its evidence'],
+  ['takes', 'cat > /dev/null', 20_000, true, 'the verifier accepted its evidence'],
+  ['refuses', 'exit 1', 20_000, false, 'not used: the verifier rejected its evidence'],
   // Without a verdict the node is asked again seconds later, not minutes.
-  ['is ended by a signal', 'kill -9 $$', 20_000, 'the verifier failed', 'left out: the verifier failed'],
-  ['hangs', 'exec sleep 60', 2_000, 'the verifier failed', 'left out: the verifier failed'],
+  ['is ended by a signal', 'kill -9 $$', 20_000, 'the verifier failed', 'not used: the verifier failed'],
+  ['hangs', 'exec sleep 60', 2_000, 'the verifier failed', 'not used: the verifier failed'],
 ])('one that %s', async (_, script, timeoutMs, took, verdict) => {
   expect(await judged(script, timeoutMs)).toEqual([took, named + verdict]);
 });

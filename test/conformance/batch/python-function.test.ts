@@ -166,8 +166,8 @@ it('a result with a line’s end of Unicode in it is one result', async () => {
 
 it.each([
   ['an address without its scheme', 'gw.example.org', 'sk', 'begins with https://'],
-  ['a key with what no header has', 'http://127.0.0.1:9', 'sk-secret\u2026', 'characters that no key has'],
-  ['a key in two lines', 'http://127.0.0.1:9', 'sk-secret\nsk-other', 'characters that no key has'],
+  ['a key with what no header has', 'http://127.0.0.1:9', 'sk-secret\u2026', 'characters that are not allowed'],
+  ['a key in two lines', 'http://127.0.0.1:9', 'sk-secret\nsk-other', 'characters that are not allowed'],
 ])('%s is refused at once, and no key is told', async (_, gateway, key, said) => {
   const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).request("GET", "/files", away_s=5)`;
   const asked = promisify(execFile)('python3', ['-c', ask, gateway, key], {
