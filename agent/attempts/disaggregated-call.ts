@@ -60,7 +60,7 @@ export class PairState {
   /** Logs the first failure after the prefill engine last worked. */
   failed(why: string): void {
     if (!this.#failing)
-      this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine computes prompts itself`);
+      this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine processes the prompts instead`);
     this.#failing = true;
   }
 
@@ -117,7 +117,7 @@ export class DisaggregatedCall implements EngineCall {
       return false;
     }
     if (!this.#options.pair.hold(bytes)) {
-      this.#fail('overloaded', 'the bodies of this pair of engines fill its memory');
+      this.#fail('overloaded', 'the request bodies for this pair of engines use all of their memory budget');
       return false;
     }
     this.#heldBytes += bytes;
@@ -142,7 +142,7 @@ export class DisaggregatedCall implements EngineCall {
       const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
       // After a 4xx the decode engine refuses the request as well, with its own message.
       if (params !== undefined) pair.works();
-      else if (status < 400 || status >= 500) pair.failed(why ?? 'its answer has no kv_transfer_params');
+      else if (status < 400 || status >= 500) pair.failed(why ?? 'its response has no kv_transfer_params');
       this.#ask(decodeRequest(body, params ?? null));
     };
     this.#send(pair.prefill, prefillRequest(body), {
@@ -154,7 +154,7 @@ export class DisaggregatedCall implements EngineCall {
         if (bytes <= ANSWER_MAX_BYTES) answer.push(Buffer.from(chunk));
       },
       onEnd: () => {
-        const long = bytes > ANSWER_MAX_BYTES ? `its answer is longer than ${ANSWER_MAX_BYTES} bytes` : undefined;
+        const long = bytes > ANSWER_MAX_BYTES ? `its response is longer than ${ANSWER_MAX_BYTES} bytes` : undefined;
         decode(status === 200 ? long : `status ${status}`);
       },
       onError: (_code, message) => decode(message),
@@ -222,7 +222,7 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   #tooLong(): void {
-    const message = `a pair of prefill and decode engines takes bodies of at most ${BODY_MAX_BYTES} bytes`;
+    const message = `a pair of prefill and decode engines accepts bodies of at most ${BODY_MAX_BYTES} bytes`;
     const error = { message, type: 'invalid_request_error', param: null, code: 'request_too_large' };
     const headers: HeaderList = [['content-type', 'application/json']];
     const { events } = this.#options;

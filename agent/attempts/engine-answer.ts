@@ -109,5 +109,7 @@ function contentTypeOf(headers: HeaderList): string | undefined {
  * proxy, both ends look the same, so the response does not count as complete.
  */
 function unlessWhole(ending: EngineAnswerEnd): EngineAnswerEnd {
-  return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;
+  return ending.kind === 'end'
+    ? { kind: 'reset', code: 'engine_closed', message: 'the engine ended its response early' }
+    : ending;
 }

@@ -358,14 +358,19 @@ export class EngineAttempt {
     if (!this.finished || this.#reported) return;
     const link = this.#link;
     link?.detach(this.#stream);
-    link?.put({ type: 'reset', stream: this.#stream, code: 'engine_closed', message: 'the answer is kept no more' });
+    link?.put({
+      type: 'reset',
+      stream: this.#stream,
+      code: 'engine_closed',
+      message: 'the agent no longer stores the response',
+    });
   }
 
   /** Call when the agent ends: the gateway gets no more of the response. */
   giveUp(): void {
     if (this.finished) return;
     this.#call?.abort();
-    this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent is shutting down' });
   }
 
   /**
@@ -383,7 +388,7 @@ export class EngineAttempt {
     if (limit === 0 || now - this.#progressAt < limit) return;
     this.#call.abort();
     const code = this.#started ? 'stall_timeout' : 'first_byte_timeout';
-    this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
+    this.#finish({ kind: 'reset', code, message: `the engine sent nothing for ${limit} ms` });
   }
 
   /** True if the attempt is finished and no gateway claimed it in time, so that it may be dropped. */

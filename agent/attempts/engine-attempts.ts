@@ -129,7 +129,7 @@ export class EngineAttempts {
         for (const stream of frame.streams) this.#settle(stream);
         return;
       default:
-        throw new WireError('bad_frame', `a gateway sends no ${frame.type}`);
+        throw new WireError('bad_frame', `a gateway must not send ${frame.type}`);
     }
   }
 
@@ -143,15 +143,15 @@ export class EngineAttempts {
         return;
       }
       this.#forget(known); // the gateway asks for a part of the response that is no longer in memory
-      return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
+      return this.#refuse(link, frame.stream, 'unknown', 'that part of the response is no longer stored');
     }
-    if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
+    if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'this agent does not know the attempt');
     if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
     const endpoint = EngineAttempt.endpointOf(frame);
     if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
     if (isSealed(frame) && this.#host.seals === undefined)
-      return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
-    if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
+      return this.#refuse(link, frame.stream, 'seal_refused', 'this node does not open sealed requests');
+    if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'the engine is not ready');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
     // Checked before the body is read, so that another node, or the gateway's queue, can still take the request.
     const full = endpoint.batched ? this.#load?.full : undefined;
@@ -274,7 +274,9 @@ export class EngineAttempts {
     for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
       if (!isFull()) return;
       bytes -= request.kept;
-      this.#log(`answer of ${request.name} dropped: it was not ${request.said ? 'acknowledged' : 'read to its end'}`);
+      this.#log(
+        `dropped the response of ${request.name}: the gateway did not ${request.said ? 'acknowledge it' : 'read all of it'}`,
+      );
       request.dropAnswer();
       this.#forget(request);
     }

@@ -36,7 +36,7 @@ export class PendingReports {
     const oldest = this.#pending.size > PENDING_MAX ? this.#pending.keys().next().value : undefined;
     if (oldest === undefined) return;
     this.#pending.delete(oldest);
-    this.#log(`usage report dropped: the gateway has acknowledged none of ${PENDING_MAX}`);
+    this.#log(`dropped a usage report: the gateway has not acknowledged any of the last ${PENDING_MAX}`);
   }
 
   settled(stream: number): void {

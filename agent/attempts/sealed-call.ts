@@ -123,7 +123,7 @@ export class SealedCall implements EngineCall {
     const nonce = nonceOf(body);
     const report = await evidence.report(hash('sha512', evidenceMessage(key, nonce), 'buffer'));
     if (this.#finished) return;
-    if (report === undefined) throw new ApiError('server_is_overloaded', 'This node has no evidence now.');
+    if (report === undefined) throw new ApiError('server_is_overloaded', 'This node has no evidence at the moment.');
     const answer: EvidenceAnswer = {
       object: 'otela.evidence',
       kinds: [...evidence.kinds],
@@ -174,7 +174,7 @@ export class SealedCall implements EngineCall {
     // The fields `model` and `stream` may be at the end of a body, so the whole body is held in memory.
     const fits = this.#heldBytes + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
     if (fits) this.#heldBytes += chunk.length;
-    else this.#fail('overloaded', 'too many sealed bodies are held here');
+    else this.#fail('overloaded', 'this node already stores too many sealed bodies');
     return fits;
   }
 
@@ -184,7 +184,7 @@ export class SealedCall implements EngineCall {
    */
   #requireAsSaid(opened: OpenedRequest, known: RequestFields): void {
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
-    const message = 'The sealed body asks for another model or stream than the request says in clear.';
+    const message = 'The model or the stream flag of the sealed body differs from those in the headers.';
     throw new ApiError('invalid_request', message);
   }
 

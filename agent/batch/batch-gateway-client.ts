@@ -89,7 +89,7 @@ export class BatchGateway {
   /** Downloads the bytes of the leased chunk. @throws Error */
   async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     const bytes = await this.#post('chunk', refOf(lease), signal);
-    if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of another length');
+    if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of the wrong length');
     return bytes;
   }
 
@@ -126,7 +126,7 @@ export class BatchGateway {
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
     const credentials = this.#credentials();
-    if (credentials === undefined) throw new Error('no session speaks for this agent');
+    if (credentials === undefined) throw new Error('this agent has no session to sign the request with');
     const { ticket, key } = credentials;
     const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
     const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
@@ -147,7 +147,7 @@ export class BatchGateway {
     const clockMs = clockOf(response.headers[CLOCK_HEADER]);
     if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
     const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
-    if (bytes === undefined) throw new Error('the gateway sends more than a chunk');
+    if (bytes === undefined) throw new Error('the gateway sent more bytes than one chunk');
     return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
   }
 }
@@ -166,6 +166,6 @@ function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.i
   try {
     return schema.parse(parseJson(String(answer)));
   } catch (cause) {
-    throw new Error('the gateway answered a request for work in a form that this agent does not know', { cause });
+    throw new Error('this agent cannot parse the gateway’s response to a request for lines', { cause });
   }
 }

@@ -198,7 +198,7 @@ export class LeaseWork {
     } catch (error) {
       if (isRefusal(error)) {
         // The gateway would refuse every retry: the batch has ended, or another gateway now has its data.
-        this.#events.log(`results of ${results.length} lines are refused: ${String(error)}`);
+        this.#events.log(`the gateway rejected the results of ${results.length} lines: ${String(error)}`);
         this.#waitingBytes -= bytesOf(results);
         this.#isValid = false;
         this.#remaining -= results.length;
@@ -254,7 +254,7 @@ export class LeaseWork {
 }
 
 function unread(line: number): LineResult {
-  const why = 'The node could not read this line in what the gateway sent.';
+  const why = 'The node could not parse this line as the gateway sent it.';
   return { line, status_code: 0, request_id: '', body: '', error: 'engine_failed', why };
 }
 

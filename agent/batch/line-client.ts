@@ -54,7 +54,8 @@ export class LineClient {
   /** @param body the request as JSON @param path path of the endpoint, such as `/v1/chat/completions` */
   async run(path: string, body: string, requestId: string, signal: AbortSignal): Promise<LineAnswer> {
     const endpoint = findEndpoint('POST', path);
-    if (endpoint === undefined || 'methodNotAllowed' in endpoint) return { kind: 'failed', why: `no endpoint ${path}` };
+    if (endpoint === undefined || 'methodNotAllowed' in endpoint)
+      return { kind: 'failed', why: `there is no endpoint ${path}` };
     const { pathPrefix, engine, key } = this.target;
     const lost = new AbortController();
     const stop = this.#watch(() => lost.abort());
@@ -72,14 +73,14 @@ export class LineClient {
         signal: AbortSignal.any([signal, lost.signal]),
       });
       const text = await readTextAtMost(response.body, RESULT_MAX_BYTES);
-      if (text === undefined) return { kind: 'failed', why: `the answer has more than ${RESULT_MAX_BYTES} bytes` };
+      if (text === undefined) return { kind: 'failed', why: `the response is larger than ${RESULT_MAX_BYTES} bytes` };
       const answer = response.statusCode < 400 ? tryParseJson(text) : {};
-      if (answer === undefined) return { kind: 'failed', why: 'the answer is no JSON, or is nested too deeply' };
-      if (isAborted(answer)) return { kind: 'failed', why: 'the engine gave the answer up' };
+      if (answer === undefined) return { kind: 'failed', why: 'the response is not JSON, or is nested too deeply' };
+      if (isAborted(answer)) return { kind: 'failed', why: 'the engine aborted the response' };
       return { kind: 'answered', status: response.statusCode, body: text };
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
-      if (lost.signal.aborted) return { kind: 'failed', why: 'the engine has given no sign of computing it' };
+      if (lost.signal.aborted) return { kind: 'failed', why: 'the engine has shown no progress on it' };
       const why = errorText(error);
       return isFailure(error) ? { kind: 'failed', why } : { kind: 'gone', why };
     } finally {

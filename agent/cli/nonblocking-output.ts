@@ -39,7 +39,7 @@ class TerminalOutput extends Writable {
       return;
     }
     if (this.#lostBytes > 0) {
-      this.#terminal.write(`\n[otela-agent: ${this.#lostBytes} bytes are not shown: the terminal took none]\n`);
+      this.#terminal.write(`\n[otela-agent: ${this.#lostBytes} bytes are not shown: the terminal did not read them]\n`);
       this.#lostBytes = 0;
     }
     this.#terminal.write(chunk);

@@ -6,8 +6,8 @@ const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 /** For example `[######……] 25 %  1.2 GB of 4.8 GB  hub:org/name@main`, with the origin of the bytes. */
 export function progressBar({ source, bytes, total, state, from_source, from_peers, trouble }: PullStatus): string {
   if (state === 'failed') return `${source}  failed: ${trouble}`;
-  if (state === 'listing') return `${source}  asking which files it has`;
-  if (state === 'unpacking') return `${source}  ${bytesText(total)} are here, unpacking`;
+  if (state === 'listing') return `${source}  listing its files`;
+  if (state === 'unpacking') return `${source}  ${bytesText(total)} copied, unpacking`;
   const part = total === 0 ? 1 : Math.min(1, bytes / total);
   const full = Math.floor(part * CELLS);
   const from = `${bytesText(from_source)} from the source, ${bytesText(from_peers)} from other nodes`;

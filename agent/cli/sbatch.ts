@@ -100,17 +100,17 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
     env,
   ).values;
   const gateways = settings.get(GATEWAY_SETTINGS.gateways.env)?.values ?? [];
-  if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
+  if (gateways.length === 0) throw new UsageError('a gateway is missing: give --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
   const model = one('model');
-  if (!model) throw new UsageError('which model? say --model NAME');
-  if (model.startsWith('-')) throw new UsageError(`--model: the engine would take "${model}" for a flag`);
+  if (!model) throw new UsageError('a model is missing: give --model NAME');
+  if (model.startsWith('-')) throw new UsageError(`--model: the engine would read "${model}" as a flag`);
   const gpus = gpuRequest(one('gpus') ?? '1');
   if (gpus === undefined)
-    throw new UsageError(`--gpus: "${one('gpus')}" is no number of GPUs on one node, such as 4 or a100:4`);
+    throw new UsageError(`--gpus: "${one('gpus')}" is not a number of GPUs on one node such as 4 or a100:4`);
   const time = one('time') ?? '04:00:00';
   if (!/^(\d{1,5}-)?\d{1,7}(:\d{1,2}){0,2}$/.test(time))
-    throw new UsageError(`--time: "${time}" is no time limit such as 04:00:00 or 1-12:00:00`);
+    throw new UsageError(`--time: "${time}" is not a time limit such as 04:00:00 or 1-12:00:00`);
   const container = among('container', one('container'), JOB_CONTAINERS);
   const image = one('image') ?? '';
   if (image !== '' && container === 'none')
@@ -158,7 +158,8 @@ function place(one: (name: PlaceFlag) => string | undefined) {
 
 /** Each option is one word such as `reservation=maint`, with or without leading dashes. @throws UsageError */
 function sbatchOptions(given: readonly string[]): string[] {
-  if (given.length > SBATCH_OPTIONS_MAX) throw new UsageError(`--sbatch-option: more than ${SBATCH_OPTIONS_MAX}`);
+  if (given.length > SBATCH_OPTIONS_MAX)
+    throw new UsageError(`--sbatch-option: at most ${SBATCH_OPTIONS_MAX} are allowed`);
   return given.map((text) => {
     const word = text.trim().replace(/^-+/, '');
     if (!/^[a-z]/.test(word) || directiveExpression(word) !== word)
@@ -170,10 +171,10 @@ function sbatchOptions(given: readonly string[]): string[] {
 /** The words after `--`, which go to the engine. @throws UsageError */
 function engineArguments(words: readonly string[]): string[] {
   if (words.length > ENGINE_ARGUMENTS_MAX)
-    throw new UsageError(`more than ${ENGINE_ARGUMENTS_MAX} words for the engine`);
+    throw new UsageError(`at most ${ENGINE_ARGUMENTS_MAX} arguments for the engine are allowed`);
   if (words[0] !== undefined && !words[0].startsWith('-'))
     throw new UsageError(
-      `sbatch writes the engine's command itself; after -- stand the engine's flags, not "${words[0]}"`,
+      `sbatch writes the engine's command itself: after --, give only flags of the engine, not "${words[0]}"`,
     );
   return words.map(oneLine('--'));
 }
@@ -188,7 +189,8 @@ function fromAnywhere(path: string): string {
 function oneLine(flag: string): (text: string) => string {
   return (text) => {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are refused
-    if (/[\u0000-\u001f\u007f]/.test(text)) throw new UsageError(`${flag}: a line break or another control character`);
+    if (/[\u0000-\u001f\u007f]/.test(text))
+      throw new UsageError(`${flag}: control characters such as line breaks are not allowed`);
     return text;
   };
 }
@@ -196,7 +198,7 @@ function oneLine(flag: string): (text: string) => string {
 function among<T extends string>(flag: string, text: string | undefined, names: readonly [T, ...T[]]): T {
   const [first] = names;
   const found = text === undefined ? first : names.find((name) => name === text);
-  if (found === undefined) throw new UsageError(`--${flag}: "${text}" is none of ${names.join(', ')}`);
+  if (found === undefined) throw new UsageError(`--${flag}: "${text}" is not one of ${names.join(', ')}`);
   return found;
 }
 

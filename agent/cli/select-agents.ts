@@ -20,7 +20,7 @@ In a running Slurm job:
 } as const;
 /** Usage hint of commands with SESSION_FLAG. */
 export const SESSION_HINT = {
-  hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
+  hint: ([word]: readonly string[]) => `; to select an agent, write --session ${word}`,
 };
 
 /**
@@ -32,7 +32,9 @@ export async function selectAgents(prefix: string | undefined, env: Env): Promis
   const meant = agents.filter(({ session }) => session.startsWith(prefix ?? ''));
   if (agents.length > 0 && meant.length === 0) {
     const names = agents.map(({ session }) => session).join(', ');
-    throw new UsageError(`no session of an agent here begins with "${prefix}"; there are ${names}`);
+    throw new UsageError(
+      `no agent on this machine has a session that begins with "${prefix}"; the sessions are ${names}`,
+    );
   }
   return meant;
 }
@@ -47,10 +49,12 @@ export async function selectOneAgent(prefix: string | undefined, env: Env): Prom
   const [agent] = agents;
   if (!agent) throw new UsageError(NO_AGENT);
   if (agents.length > 1) {
-    throw new UsageError(`several agents run here, say --session: ${agents.map(({ session }) => session).join(', ')}`);
+    throw new UsageError(
+      `several agents run here; select one with --session: ${agents.map(({ session }) => session).join(', ')}`,
+    );
   }
   return agent;
 }
 
 export const NO_AGENT =
-  'no agent of yours answers on this machine; in a Slurm job ask on its node: srun --jobid J --overlap otela-agent status';
+  'none of your agents answers on this machine; for a Slurm job, run the command on its node: srun --jobid J --overlap otela-agent status';

@@ -64,7 +64,8 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Comma
   const hint = (words: readonly string[]) =>
     `; the engine's command comes after --, as in: otela-agent start -- ${words.join(' ')}`;
   const { given, command } = parseLine(argv, START_FLAGS, { hint });
-  if (command?.length === 0) throw new UsageError('no command after -- (leave the -- out to join without an engine)');
+  if (command?.length === 0)
+    throw new UsageError('there is no command after -- (omit the -- to join without an engine)');
   const config = startConfig(readSettingValues(given, env), command, env);
   for (const warning of config.warnings) io.log(`warning: ${warning}`);
   const lifecycle = new Lifecycle({
@@ -80,6 +81,6 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Comma
   if (!lifecycle.restarts) return code;
   await Promise.all([waitForFlush(io.stdout), waitForFlush(io.stderr)]);
   const why = reexecInstalled(env);
-  io.log(`could not begin anew: ${why.message}`);
+  io.log(`could not start again: ${why.message}`);
   return EXIT_ENGINE;
 }

@@ -55,8 +55,8 @@ function describe(status: AgentStatus, now: number): string[] {
   if (status.mesh) {
     const { addresses, channels, relayed, relaying, reserved } = status.mesh;
     const through = relayed > 0 ? ` (${relayed} relayed)` : '';
-    const others = reserved > 0 ? `, relay of ${reserved} agents, ${relaying} in use` : '';
-    lines.push(`  mesh      ${addresses.join(', ') || 'listens nowhere'}, ${channels} channels${through}${others}`);
+    const others = reserved > 0 ? `, relay for ${reserved} agents, ${relaying} in use` : '';
+    lines.push(`  mesh      ${addresses.join(', ') || 'not listening'}, ${channels} channels${through}${others}`);
   }
   if (status.ingress) lines.push(`  ingress   ${status.ingress.url}, key in ${status.ingress.key_file}`);
   if (status.engine) {

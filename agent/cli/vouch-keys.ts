@@ -51,12 +51,15 @@ function vouchCommand(argv: readonly string[], io: AgentIo): number {
   const { values } = parseLine(argv, FLAGS);
   const one = (name: Exclude<keyof typeof FLAGS, 'json'>) => values[name]?.trim();
   const provider = one('provider') ?? '';
-  if (!ID_PATTERN.test(provider)) throw new UsageError('whose key? say --provider NAME, as the gateway calls it');
+  if (!ID_PATTERN.test(provider))
+    throw new UsageError('a provider is missing: give --provider NAME, the name at the gateway');
   const [made, root, out] = [one('new-root'), one('root'), one('out')];
   if ((made === undefined) === (root === undefined))
-    throw new UsageError('say --new-root FILE to make a root key, or --root FILE --out FILE to make a delegate');
+    throw new UsageError(
+      'give --new-root FILE to create a root key, or --root FILE --out FILE to create a delegate key',
+    );
   if (made !== undefined) return tell({ pin: newRoot(made), provider, file: made }, values.json === true, io);
-  if (out === undefined) throw new UsageError('where to? say --out FILE');
+  if (out === undefined) throw new UsageError('the output file is missing: give --out FILE');
   const signer = nodeSigner(readRoot(root ?? ''));
   const life = daysOf(one('days')) * DAY_S;
   const now = Math.floor(Date.now() / 1000);
@@ -73,7 +76,9 @@ function tell(
   const { pin, provider, file, until } = made;
   if (json) io.out(JSON.stringify(made));
   else {
-    io.out(`${file}: ${until === undefined ? 'the root key; move it offline' : `a delegate, good until ${until}`}`);
+    io.out(
+      `${file}: ${until === undefined ? 'the root key; move it offline' : `a delegate key, valid until ${until}`}`,
+    );
     io.out(`clients pin: ${provider}=${pin}`);
   }
   return EXIT_DONE;
@@ -101,12 +106,12 @@ function readRoot(file: string): Uint8Array {
   } catch (error) {
     throw new UsageError(`--root: ${errorText(error)}`);
   }
-  throw new UsageError(`--root: ${file} is no key of otela-agent vouch --new-root`);
+  throw new UsageError(`--root: ${file} is not a key that otela-agent vouch --new-root created`);
 }
 
 function daysOf(text = String(DAYS_MAX)): number {
   const days = Number(text);
   if (!Number.isInteger(days) || days < 1 || days > DAYS_MAX)
-    throw new UsageError(`--days: a whole number from 1 to ${DAYS_MAX}`);
+    throw new UsageError(`--days must be a whole number from 1 to ${DAYS_MAX}`);
   return days;
 }

@@ -76,14 +76,15 @@ async function weightsCommand(argv: readonly string[], context: CommandContext):
   const agent = () => keeper(values.session, context);
   switch (verb) {
     case 'pull':
-      if (source === undefined) throw new UsageError('of what? as in: otela-agent weights pull Qwen/Qwen3-8B');
+      if (source === undefined)
+        throw new UsageError('a model is missing, for example: otela-agent weights pull Qwen/Qwen3-8B');
       return pull(await agent(), source, json, context);
     case 'ls':
       return list(await agent(), json, context);
     case 'gc':
       return collect(await agent(), source, json, context);
     default:
-      throw new UsageError(`otela-agent weights ${VERBS.join('|')}`);
+      throw new UsageError(`the command is otela-agent weights ${VERBS.join('|')}`);
   }
 }
 
@@ -98,19 +99,19 @@ function serve(argv: readonly string[], context: CommandContext): Promise<number
   const sources = words.slice(1).flatMap((name) => ['--weights', sourceOf(name, from)]);
   const { OTELA_WEIGHTS: more, OTELA_WEIGHTS_DIR: directory } = context.env;
   if (sources.length === 0 && !given.has('weights-dir') && !more && !directory)
-    throw new UsageError('serve what? say a model, or --weights-dir DIR for what others ask of this node');
+    throw new UsageError('give a model, or --weights-dir DIR to serve all weights in it');
   return START_COMMAND.run([...flags, ...sources], context);
 }
 
 /** Converts a source to the form that `parseSource` reads. @throws UsageError */
 function sourceOf(name: string, kind: string | undefined): string {
   if (kind !== undefined && !KINDS.some((one) => one === kind))
-    throw new UsageError(`--from: "${kind}" is none of ${KINDS.join(', ')}`);
+    throw new UsageError(`--from: "${kind}" is not one of ${KINDS.join(', ')}`);
   const written = parseSource(name);
   const guessed = kind ?? (name.startsWith('/') ? 'dir' : 'hub');
   const source = written ?? parseSource(guessed === 's3' ? `s3://${name}` : `${guessed}:${name}`);
   if (source === undefined)
-    throw new UsageError(`"${name}" is none of ORG/NAME[@REVISION] (hub), /PATH (dir), BUCKET/PREFIX (s3)`);
+    throw new UsageError(`"${name}" is not ORG/NAME[@REVISION] (hub), /PATH (dir) or BUCKET/PREFIX (s3)`);
   return sourceText(source);
 }
 
@@ -119,13 +120,13 @@ async function keeper(prefix: string | undefined, { env }: CommandContext): Prom
   const agents = await selectAgents(prefix, env);
   const [first, second] = agents.filter(({ status }) => status.weights !== undefined);
   if (first === undefined)
-    throw new UsageError('no agent of yours on this machine keeps weights: otela-agent start … --weights-dir DIR');
+    throw new UsageError('none of your agents on this machine stores weights: start one with --weights-dir DIR');
   if (
     second !== undefined &&
     prefix === undefined &&
     first.status.weights?.directory !== second.status.weights?.directory
   )
-    throw new UsageError('several agents here keep weights, say --session PREFIX');
+    throw new UsageError('several agents here store weights; select one with --session PREFIX');
   return first;
 }
 
@@ -145,7 +146,7 @@ async function pull({ directory }: LocalAgent, source: string, json: boolean, { 
     if (isTerminal && !json) io.stderr.write('\n');
   }
   if (last === undefined || last.state !== 'done') {
-    io.stderr.write(`${source}: ${last?.trouble ?? 'the agent has gone'}\n`);
+    io.stderr.write(`${source}: ${last?.trouble ?? 'the agent has exited'}\n`);
     return EXIT_ENGINE;
   }
   io.out(json ? JSON.stringify(last, null, 2) : `${last.path}`);
@@ -160,7 +161,7 @@ async function list({ session, directory }: LocalAgent, json: boolean, { io }: C
   let report: WeightsReport | undefined;
   for await (const answer of ask(directory, { op: 'weights' }, ANSWER_MS))
     if ('ok' in answer && answer.ok) report = answer.weights;
-  if (report === undefined) throw new Error('the agent does not say');
+  if (report === undefined) throw new Error('the agent gave no reason');
   if (json) io.out(JSON.stringify(report, null, 2));
   else io.out(table(report, session).join('\n'));
   return EXIT_DONE;

@@ -18,7 +18,7 @@ export const DEPLOYMENT_SETTINGS = {
 /** Templates of deployments that operators of gateways may start here; undefined if none may. @throws UsageError */
 export function templatesConfig(reader: SettingReader, span: EngineSpan): Templates | undefined {
   if (reader.has(DEPLOYMENT_SETTINGS.templates) && (span.role !== 'register' || span.nodes > 1))
-    throw new UsageError('--accept-deployments is for engines on one node');
+    throw new UsageError('--accept-deployments does not support engines that span several nodes');
   return reader.read(DEPLOYMENT_SETTINGS).templates;
 }
 

@@ -54,6 +54,6 @@ function parseEnd(text: string): Date {
   const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(text)
     ? Date.parse(text)
     : Number.NaN;
-  if (Number.isNaN(time)) throw new UsageError(`ends-at: "${text}" is no time such as 2027-01-31T18:00:00Z or +2h`);
+  if (Number.isNaN(time)) throw new UsageError(`ends-at: "${text}" is not a time such as 2027-01-31T18:00:00Z or +2h`);
   return new Date(time);
 }

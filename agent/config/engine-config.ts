@@ -87,7 +87,7 @@ export function checkCommand(command: string[] | undefined): void {
   if (file.trim() === '') throw new UsageError('the command is empty: is a variable in the script not set?');
   if (/\s/.test(file.trim()) && rest.length > 0) {
     throw new UsageError(
-      `"${file}" is one argument with spaces followed by others: give the command as separate words, ` +
+      `"${file}" is one argument with spaces followed by others: write the command as separate words, ` +
         'or as one quoted argument with all flags of otela-agent before it',
     );
   }

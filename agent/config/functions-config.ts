@@ -66,7 +66,7 @@ export function functionsConfig(reader: SettingReader): FunctionsConfig | undefi
   const { owners: allowed, ...details } = FUNCTION_SETTINGS;
   if (!reader.has(allowed)) {
     if (!reader.has(...Object.values(details))) return undefined;
-    throw new UsageError('--functions-… is of no use without --allow-functions');
+    throw new UsageError('--functions-… has no effect without --allow-functions');
   }
   const { owners, python, loadedMax, memoryBytes, callMs } = reader.read(FUNCTION_SETTINGS);
   return { owners, loadedMax, limits: { python, loadMs: callMs, callMs, memoryBytes } };
@@ -81,7 +81,8 @@ function parseTimeout(text: string): number {
 /** Undefined: all users. */
 function parseOwners(texts: readonly string[]): string[] | undefined {
   if (texts.includes('all')) return undefined;
-  if (texts.length > OWNERS_MAX) throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects`);
+  if (texts.length > OWNERS_MAX)
+    throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects are allowed are allowed`);
   return texts.map((text) => {
     if (!OWNER.test(text))
       throw new UsageError(`--allow-functions: "${text}" is not a project's id, user:ID, key:ID or the word all`);

@@ -45,18 +45,19 @@ export const TOKEN_SETTINGS = {
 /** @throws UsageError */
 export function gatewaysConfig(reader: SettingReader): URL[] {
   const { gateways } = reader.read(GATEWAY_SETTINGS);
-  if (gateways.length === 0) throw new UsageError('no gateway: say --gateway https://… or set OTELA_GATEWAY');
+  if (gateways.length === 0)
+    throw new UsageError('a gateway is missing: give --gateway https://… or set OTELA_GATEWAY');
   return gateways;
 }
 
 function parseGateways(texts: readonly string[], { env, warn }: ParseContext): URL[] {
-  if (texts.length > GATEWAYS_MAX) throw new UsageError(`at most ${GATEWAYS_MAX} gateways`);
+  if (texts.length > GATEWAYS_MAX) throw new UsageError(`--gateway: at most ${GATEWAYS_MAX} gateways are allowed`);
   const urls = new Map<string, URL>();
   for (const text of texts) {
     const url = gatewayUrl(text);
     toUsageError(() => proxyFor(url, env));
     if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
-      warn(`${url.href} is not encrypted: the token and every prompt travel in clear`);
+      warn(`${url.href} is not encrypted: the token and all prompts are sent in clear`);
     }
     urls.set(url.href, url);
   }
@@ -87,10 +88,10 @@ function isLoopback(hostname: string): boolean {
 export function joinToken(reader: SettingReader): string {
   const { token: direct, tokenFile: file } = reader.read(TOKEN_SETTINGS);
   if (direct?.source === '--token')
-    reader.warn('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
+    reader.warn('all users of this machine can see --token in ps: use --token-file or OTELA_TOKEN');
   // The source with the higher precedence counts: a flag with a file overrides a variable with a token.
   const useFile = file && (!direct || sourcePrecedence(file.source) > sourcePrecedence(direct.source));
-  if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
+  if (!useFile && !direct) throw new UsageError('a join token is missing: give --token-file FILE or set OTELA_TOKEN');
   const token = useFile ? readSecretFile('--token-file', file.text, reader) : (direct?.text ?? '');
   return requireHeaderWord('the token', token);
 }

@@ -69,7 +69,7 @@ function policyNamed(text: string): ShippedPolicy | Policy {
   if (isShippedPolicy(text)) return text;
   if (!/[/\\]|\.[cm]?[jt]s$/.test(text))
     throw new UsageError(
-      `--policy: "${text}" is none of ${SHIPPED_POLICIES.join(', ')}, and no file such as ./policy.ts`,
+      `--policy: "${text}" is neither one of ${SHIPPED_POLICIES.join(', ')} nor a file such as ./policy.ts`,
     );
   try {
     const [policy] = readPolicyFile(resolve(text), createRequire(import.meta.url));
@@ -77,7 +77,7 @@ function policyNamed(text: string): ShippedPolicy | Policy {
   } catch (error) {
     throw new UsageError(`--policy ${errorText(error)}`);
   }
-  throw new UsageError(`--policy ${text}: it has none`);
+  throw new UsageError(`--policy ${text}: the file exports no policy`);
 }
 
 /** Undefined if the flag is not given. */
@@ -85,8 +85,10 @@ function providers(flag: string, texts: readonly string[]): string[] | undefined
   if (texts.length === 0) return undefined;
   const ids = texts.flatMap((text) => text.split(',')).map((id) => id.trim());
   for (const id of ids) {
-    if (!PROVIDER_ID_PATTERN.test(id)) throw new UsageError(`${flag}: "${id}" is no provider such as eth or eth@peer`);
+    if (!PROVIDER_ID_PATTERN.test(id))
+      throw new UsageError(`${flag}: "${id}" is not a provider such as eth or eth@peer`);
   }
-  if (ids.length > PROVIDER_LIST_MAX) throw new UsageError(`${flag}: at most ${PROVIDER_LIST_MAX} providers`);
+  if (ids.length > PROVIDER_LIST_MAX)
+    throw new UsageError(`${flag}: at most ${PROVIDER_LIST_MAX} providers are allowed`);
   return [...new Set(ids)];
 }

@@ -75,12 +75,12 @@ export function meshConfig(reader: SettingReader): MeshConfig {
     throw new UsageError('--oldest-peer needs --peer-release-keys: only a signed release has a version');
   const { peerReleaseKeys: keys, oldestPeer: oldest, ...config } = reader.read(MESH_SETTINGS);
   if (config.offerRelay && config.listen === undefined)
-    throw new UsageError('--offer-relay needs a place to listen: not --mesh off');
+    throw new UsageError('--offer-relay needs an address to listen on: remove --mesh off');
   return { ...config, peerReleases: keys && { keys, oldest } };
 }
 
 function parsePeers(texts: readonly string[]): string[] {
-  if (texts.length > SEEDS_MAX) throw new UsageError(`at most ${SEEDS_MAX} peers`);
+  if (texts.length > SEEDS_MAX) throw new UsageError(`--peer: at most ${SEEDS_MAX} peers are allowed`);
   return texts.map((text) => checked('--peer', text));
 }
 

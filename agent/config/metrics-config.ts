@@ -48,6 +48,6 @@ function readToken(file: string): string {
     throw new UsageError(`--metrics-token-file: ${errorText(error)}`);
   }
   if (token.length < TOKEN_MIN_CHARS || token.length > 256 || /\s/.test(token))
-    throw new UsageError(`--metrics-token-file: ${file} holds no word of ${TOKEN_MIN_CHARS} to 256 characters`);
+    throw new UsageError(`--metrics-token-file: ${file} must contain one word of ${TOKEN_MIN_CHARS} to 256 characters`);
   return token;
 }

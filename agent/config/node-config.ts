@@ -68,7 +68,7 @@ function parseLabels(texts: readonly string[]): Record<string, string> {
     const at = text.indexOf('=');
     const [key, value] = [text.slice(0, at), text.slice(at + 1)];
     if (key.startsWith(RESERVED_PREFIX))
-      throw new UsageError(`--label: labels that begin with ${RESERVED_PREFIX} are the agent's own`);
+      throw new UsageError(`--label: the prefix ${RESERVED_PREFIX} is reserved for the agent`);
     if (at < 1 || !/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/.test(key)) {
       throw new UsageError(`--label: "${text}" is not KEY=VALUE (letters, digits, . _ / - in the key, at most 63)`);
     }
@@ -77,7 +77,7 @@ function parseLabels(texts: readonly string[]): Record<string, string> {
   }
   checkLabelCount(read, LABELS_MAX);
   if (Buffer.byteLength(JSON.stringify(read)) > LABELS_MAX_BYTES)
-    throw new UsageError('the labels are longer than 1 KiB together');
+    throw new UsageError('--label: the labels together are longer than 1 KiB');
   return { ...read };
 }
 
@@ -87,5 +87,5 @@ export function checkLabelsOfDeployments(labels: Readonly<Record<string, string>
 }
 
 function checkLabelCount(labels: Readonly<Record<string, string>>, max: number): void {
-  if (Object.keys(labels).length > max) throw new UsageError(`at most ${max} labels`);
+  if (Object.keys(labels).length > max) throw new UsageError(`--label: at most ${max} labels are allowed`);
 }

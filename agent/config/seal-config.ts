@@ -41,7 +41,7 @@ export interface SealConfig {
 export function sealConfig(reader: SettingReader): SealConfig {
   const { evidenceCommand: program, evidenceKinds: listed } = SEAL_SETTINGS;
   if (reader.has(program) !== reader.has(listed))
-    throw new UsageError('--evidence-command and --evidence-kinds belong together');
+    throw new UsageError('--evidence-command and --evidence-kinds must be given together');
   const { delegate, evidenceCommand: file, evidenceKinds: kinds } = reader.read(SEAL_SETTINGS);
   if (kinds === undefined || file === undefined) return { delegate, evidence: undefined };
   toUsageError(() => accessSync(file, constants.X_OK));
@@ -51,5 +51,5 @@ export function sealConfig(reader: SettingReader): SealConfig {
 function parseKinds(text: string): string[] {
   const kinds = text.split(',').map((kind) => kind.trim());
   if (kinds.length <= EVIDENCE_KINDS_MAX && kinds.every((kind) => EVIDENCE_KIND.test(kind))) return kinds;
-  throw new UsageError(`--evidence-kinds: up to ${EVIDENCE_KINDS_MAX} words like tdx,nvidia`);
+  throw new UsageError(`--evidence-kinds must be 1 to ${EVIDENCE_KINDS_MAX} words such as tdx,nvidia`);
 }

@@ -19,14 +19,15 @@ export function readSecretFile(name: string, path: string, { env, warn }: Pick<P
   const full = expandHome(path, env);
   const secret = readBounded(full, SECRET_FILE_MAX_BYTES).trim();
   if (secret === '') throw new UsageError(`${name}: ${full} is empty`);
-  if (readableByOthers(full)) warn(`${full} can be read by others: chmod 600 ${full}`);
+  if (readableByOthers(full)) warn(`${full} can be read by other users: chmod 600 ${full}`);
   return secret;
 }
 
 export function expandHome(path: string, env: Env): string {
   if (!path.startsWith('~/')) return path;
   const home = homeOf(env);
-  if (home === undefined) throw new UsageError(`${path}: this user has no home here: set HOME, or give the whole path`);
+  if (home === undefined)
+    throw new UsageError(`${path}: this user has no home directory here: set HOME, or give the absolute path`);
   return join(home, path.slice(2));
 }
 

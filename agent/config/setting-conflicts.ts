@@ -29,14 +29,14 @@ export function resolveConflicts(given: GivenSettings, command: readonly string[
   const other = command === undefined ? engine : { said: 'a command', rank: COMMAND_RANK };
   if (accept !== undefined && other !== undefined) {
     if (accept.rank === other.rank)
-      throw new UsageError(`--accept-deployments and ${other.said} both say what runs here: give one`);
+      throw new UsageError(`--accept-deployments and ${other.said} both set which engine runs here: give only one`);
     const overruled = accept.rank < other.rank ? [templates] : [engineUrl, enginePort];
     for (const { env } of overruled) values.delete(env);
   }
   const [first, second] = ranked(engineUrl, enginePort);
   if (first !== undefined && second !== undefined) {
     if (first.rank === second.rank)
-      throw new UsageError(`${first.source} and ${second.source} both say where the engine is: give one`);
+      throw new UsageError(`${first.source} and ${second.source} both set the engine's address: give only one`);
     values.delete(second.setting.env);
   }
   return values;

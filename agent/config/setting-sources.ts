@@ -73,7 +73,7 @@ function readConfigFile(
   const text = named === undefined ? readOptional(path, warnings) : readBounded(path, CONFIG_FILE_MAX_BYTES);
   const values = text === undefined ? new Map<string, SourcedTexts>() : parseConfig(text, path);
   if (values.has(TOKEN_SETTINGS.token.env) && readableByOthers(path)) {
-    warnings.push(`${path} holds a token and others may read it: chmod 600 ${path}`);
+    warnings.push(`${path} contains a token, and other users can read it: chmod 600 ${path}`);
   }
   return values;
 }

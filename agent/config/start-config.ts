@@ -58,7 +58,7 @@ export function startConfig(given: SettingValues, command: string[] | undefined,
   const span = engineSpan(command, env, reader.read(SPAN_SETTINGS).spanNodes);
   if (reader.has(WEIGHTS_SETTINGS.environment) && reader.has(DEPLOYMENT_SETTINGS.templates))
     throw new UsageError(
-      '--environment is for the engine of one agent: programs of --accept-deployments do not run in it',
+      '--environment does not apply to programs that --accept-deployments starts: remove one of the two',
     );
   const weights = weightsConfig(reader);
   const registers = span.role === 'register';

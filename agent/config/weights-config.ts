@@ -81,26 +81,26 @@ export function weightsConfig(reader: SettingReader): NodeWeightsConfig | undefi
   const { sources: weights, environment: packed, directory: stored, ...limits } = WEIGHTS_SETTINGS;
   if (!reader.has(weights, packed, stored)) {
     if (!reader.has(...Object.values(limits))) return undefined;
-    throw new UsageError('--weights-… is of no use without --weights, --environment or --weights-dir');
+    throw new UsageError('--weights-… has no effect without --weights, --environment or --weights-dir');
   }
   const config = reader.read(WEIGHTS_SETTINGS);
   return { ...config, limitBytes: config.limitBytes ?? shareOf(config.directory) };
 }
 
 function parseSources(texts: readonly string[]): string[] {
-  if (texts.length > SOURCES_MAX) throw new UsageError(`--weights: at most ${SOURCES_MAX}`);
+  if (texts.length > SOURCES_MAX) throw new UsageError(`--weights: at most ${SOURCES_MAX} are allowed`);
   return texts.map((text) => sourceNamed('--weights', text));
 }
 
 function parseClusters(texts: readonly string[]): readonly string[] {
-  if (texts.length > CLUSTERS_MAX) throw new UsageError(`--weights-clusters: at most ${CLUSTERS_MAX}`);
+  if (texts.length > CLUSTERS_MAX) throw new UsageError(`--weights-clusters: at most ${CLUSTERS_MAX} are allowed`);
   return texts;
 }
 
 function sourceNamed(flag: string, text: string): string {
   const source = parseSource(text);
   if (source === undefined)
-    throw new UsageError(`${flag}: "${text}" is none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX`);
+    throw new UsageError(`${flag}: "${text}" is not hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX`);
   return sourceText(source);
 }
 

@@ -86,8 +86,8 @@ export class Deployments {
   async #start(request: StartRequest): Promise<OrderOutcome> {
     const { templates, keeper } = this.#options;
     const before = this.#deployment;
-    if (this.#deciding) throw new DeploymentError('busy', 'another deployment begins at this moment');
-    if (before?.state === 'stopping') throw new DeploymentError('busy', `deployment ${before.id} still ends here`);
+    if (this.#deciding) throw new DeploymentError('busy', 'another deployment is starting');
+    if (before?.state === 'stopping') throw new DeploymentError('busy', `deployment ${before.id} is still ending here`);
     if (before !== undefined && before.state !== 'failed')
       throw new DeploymentError('busy', `deployment ${before.id} runs here: end it first`);
     const template = templates.find(request.template);
@@ -112,11 +112,12 @@ export class Deployments {
   #stop({ id, drain_ms }: StopRequest): OrderOutcome {
     const one = this.#deployment;
     if (one === undefined || one.state === 'failed')
-      throw new DeploymentError('nothing_deployed', 'nothing was deployed here');
-    if (one.id !== id) throw new DeploymentError('nothing_deployed', `deployment ${id} is not here: ${one.id} is`);
+      throw new DeploymentError('nothing_deployed', 'no deployment runs here');
+    if (one.id !== id)
+      throw new DeploymentError('nothing_deployed', `deployment ${id} does not run here; ${one.id} does`);
     if (one.state === 'stopping') return { answer: { kind: 'accepted', deployment: one } };
     const deployment = this.#set({ ...one, state: 'stopping' });
-    const act = () => neverRejects(this.#end('it was ended by an order', drain_ms, undefined));
+    const act = () => neverRejects(this.#end('an order ended it', drain_ms, undefined));
     return { answer: { kind: 'accepted', deployment }, act };
   }
 
@@ -137,7 +138,7 @@ export class Deployments {
   async #end(why: string, drainMs: number, failure: string | undefined): Promise<void> {
     const { keeper, log } = this.#options;
     const one = this.#deployment;
-    log(`deployment ${one?.id} ends: ${why}`);
+    log(`deployment ${one?.id} is ending: ${why}`);
     await keeper.end(why, drainMs);
     this.#deployment = undefined;
     if (failure !== undefined && one !== undefined) this.#set({ ...one, state: 'failed', reason: failure });

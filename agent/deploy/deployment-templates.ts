@@ -61,7 +61,9 @@ export class Templates {
     this.#templates = new Map(templates.map((template) => [template.name, template]));
     const bytes = Buffer.byteLength(JSON.stringify(this.offers));
     if (bytes > OFFERS_MAX_BYTES)
-      throw new Error(`the templates allow too much: ${bytes} bytes of names, at most ${OFFERS_MAX_BYTES}`);
+      throw new Error(
+        `the names and values that the templates allow have ${bytes} bytes together; at most ${OFFERS_MAX_BYTES} are allowed`,
+      );
   }
 
   get names(): string[] {
@@ -98,16 +100,17 @@ export function readTemplates(directory: string): Templates {
   const mine = (what: string, { uid, mode }: { uid: number; mode: number }) => {
     // A user who may write this file could run any command as this user.
     if (uid !== process.getuid?.() && uid !== 0) throw new Error(`${what} belongs to another user`);
-    if ((mode & 0o022) !== 0) throw new Error(`others may write ${what}: chmod go-w`);
+    if ((mode & 0o022) !== 0) throw new Error(`other users can write ${what}: chmod go-w`);
   };
   const stat = statSync(directory);
-  if (!stat.isDirectory()) throw new Error(`${directory} is no directory`);
+  if (!stat.isDirectory()) throw new Error(`${directory} is not a directory`);
   mine(directory, stat);
   const files = readdirSync(directory)
     .filter((name) => name.endsWith('.json') && !name.startsWith('.'))
     .sort();
-  if (files.length === 0) throw new Error(`no template in ${directory}: NAME.json`);
-  if (files.length > OFFERS_MAX) throw new Error(`${files.length} templates in ${directory}, at most ${OFFERS_MAX}`);
+  if (files.length === 0) throw new Error(`${directory} contains no template (NAME.json)`);
+  if (files.length > OFFERS_MAX)
+    throw new Error(`${directory} contains ${files.length} templates; at most ${OFFERS_MAX} are allowed`);
   return new Templates(files.map((name) => readTemplate(join(directory, name), name.slice(0, -'.json'.length), mine)));
 }
 
@@ -117,13 +120,13 @@ function readTemplate(
   check: (what: string, stat: { uid: number; mode: number }) => void,
 ): Template {
   if (!TEMPLATE_NAME_PATTERN.test(name))
-    throw new Error(`${path}: a template is named by lower-case letters, digits and . _ -`);
+    throw new Error(`${path}: the name of a template consists of lower-case letters, digits and . _ -`);
   const text = readSmall(path, check);
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    throw new Error(`${path} is no JSON: ${errorText(cause)}`, { cause });
+    throw new Error(`${path} is not JSON: ${errorText(cause)}`, { cause });
   }
   return templateFrom(path, name, value);
 }
@@ -133,9 +136,10 @@ function readSmall(path: string, check: (what: string, stat: { uid: number; mode
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stat = fstatSync(file);
-    if (!stat.isFile()) throw new Error(`${path} is no file`);
+    if (!stat.isFile()) throw new Error(`${path} is not a file`);
     check(path, stat);
-    if (stat.size > FILE_MAX_BYTES) throw new Error(`${path} has ${stat.size} bytes, at most ${FILE_MAX_BYTES}`);
+    if (stat.size > FILE_MAX_BYTES)
+      throw new Error(`${path} has ${stat.size} bytes; at most ${FILE_MAX_BYTES} are allowed`);
     return readFileSync(file, 'utf8');
   } finally {
     closeSync(file);
@@ -148,16 +152,19 @@ export function templateFrom(what: string, name: string, value: unknown): Templa
   if (!read.success) throw new Error(`${what}: ${z.prettifyError(read.error)}`);
   const template = { ...read.data, name };
   if (Object.hasOwn(template.parameters, PORT))
-    throw new Error(`${what}: ${PORT} is not a parameter, the agent fills it`);
+    throw new Error(`${what}: ${PORT} cannot be a parameter, because the agent sets it`);
   const known = new Set([...Object.keys(template.parameters), PORT]);
   const used = new Set(
     template.argv.flatMap((argument) => [...argument.matchAll(PLACEHOLDER)].map(([, one = '']) => one)),
   );
   for (const one of used)
-    if (!known.has(one)) throw new Error(`${what}: argv names {{${one}}}; there are ${[...known].join(', ')}`);
+    if (!known.has(one))
+      throw new Error(
+        `${what}: argv contains the unknown placeholder {{${one}}}; the known ones are ${[...known].join(', ')}`,
+      );
   for (const one of Object.keys(template.parameters))
-    if (!used.has(one)) throw new Error(`${what}: the parameter ${one} is nowhere in argv`);
+    if (!used.has(one)) throw new Error(`${what}: argv does not use the parameter ${one}`);
   if (template.port === undefined && !used.has(PORT))
-    throw new Error(`${what}: the engine must be told where to listen: {{${PORT}}} in argv, or its own "port"`);
+    throw new Error(`${what}: the engine needs a port: add {{${PORT}}} to argv, or set "port"`);
   return template;
 }

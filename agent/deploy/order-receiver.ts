@@ -60,7 +60,7 @@ export class Orders {
     } catch (error) {
       const { code, message } =
         error instanceof DeploymentError ? error : new DeploymentError('cannot_start', String(error));
-      this.#options.log(`an order was refused: ${code}: ${message}`);
+      this.#options.log(`refused an order: ${code}: ${message}`);
       return { answer: { kind: 'refused', code, message: message.slice(0, REASON_MAX) } };
     }
   }
@@ -70,7 +70,7 @@ export class Orders {
     const { deployments, drain, inFlight, inspect, restart } = this.#options;
     if (request.action === 'inspect') return inspect().then((answer) => ({ answer }));
     if (request.action === 'drain')
-      return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
+      return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order from its gateway') };
     if (request.action === 'restart')
       return restart(request.version).then(({ from, act }) => ({
         answer: { kind: 'restarting', running: inFlight(), from },
@@ -90,7 +90,7 @@ export class Orders {
     // other orders.
     if (request.action === 'inspect') return request;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
-    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
+    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order was already received');
     // Only the holder of the institution's key can reach this limit, so it means a fault of the gateway.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);

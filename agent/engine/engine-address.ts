@@ -47,11 +47,12 @@ export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined
   const key = hints.key === undefined ? {} : { key: hints.key };
   const address = engineAddress(hints);
   if (prefillUrl === undefined) return address && { ...address, ...key };
-  if (address === undefined)
-    throw new Error('--prefill-url: there is no decode engine; give a command or --engine-url');
+  if (address === undefined) throw new Error('--prefill-url needs a decode engine: give a command or --engine-url');
   const prefill = { ...parseEngineUrl('--prefill-url', prefillUrl), ...key, bootstrapPort };
   if (prefill.origin === address.origin && prefill.pathPrefix === address.pathPrefix)
-    throw new Error(`--prefill-url: ${prefillUrl} is the engine itself; a pair is two engines`);
+    throw new Error(
+      `--prefill-url: ${prefillUrl} is the address of the engine itself; give the address of the prefill engine`,
+    );
   return { ...address, ...key, prefill };
 }
 
@@ -70,7 +71,8 @@ function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefi
   if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
     throw new Error(`${flag}: "${text}" is not an http:// or https:// address`);
   }
-  if (url.username !== '' || url.password !== '') throw new Error(`${flag}: give a key with --engine-key-file`);
+  if (url.username !== '' || url.password !== '')
+    throw new Error(`${flag}: pass the API key with --engine-key-file, not in the URL`);
   if (url.search !== '' || url.hash !== '') throw new Error(`${flag}: only a path may follow the address`);
   // Users copy the address from an OpenAI client, so it ends in /v1. `pathPrefix` is the path above /v1.
   return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
@@ -80,13 +82,13 @@ function commandPort(words: readonly string[]): number {
   const own = flagValue(words, '--port');
   if (own !== undefined) {
     if (!/^\d{1,5}$/.test(own) || Number(own) < 1 || Number(own) > 65_535) {
-      throw new Error(`the command's --port "${own}" is not a number here; say --engine-port N as well`);
+      throw new Error(`the command's --port "${own}" is not a number; give --engine-port N too`);
     }
     return Number(own);
   }
   const engine = engineName(words);
   if (engine) return DEFAULT_PORTS[engine];
-  throw new Error(`cannot tell on which port "${words[0] ?? ''}" answers: say --engine-port N (before the --)`);
+  throw new Error(`the port of "${words[0] ?? ''}" is unknown: give --engine-port N before the --`);
 }
 
 /** The host at which the engine answers. An engine that listens on one address only does not answer on loopback. */

@@ -28,7 +28,7 @@ export function nextHealth(health: EngineHealth, result: EngineProbeResult): Eng
     case 'models':
       return { everReady: true, answering: true, models: result.models, refusals: 0 };
     case 'loading':
-      return { ...health, answering: false, models: result.models, refusals: 0, trouble: 'it loads its model' };
+      return { ...health, answering: false, models: result.models, refusals: 0, trouble: 'it is loading its model' };
     case 'unknown':
       // An engine that is too busy to answer still serves, so `answering` does not change.
       return { ...health, refusals: 0, trouble: result.reason };

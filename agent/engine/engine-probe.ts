@@ -130,7 +130,7 @@ function loading(models: readonly ServedModel[]): ServedModel[] {
 
 function readAnswer(status: number, body: string): ListAnswer {
   if (status === 401 || status === 403)
-    return unknown(`the engine wants its API key (${status}): give --engine-key-file`);
+    return unknown(`the engine requires an API key (${status}): give --engine-key-file`);
   if (status !== 200) return unknown(`the engine answered ${status}`);
   const parsed = modelListSchema.safeParse(tryParseJson(body));
   if (!parsed.success) return unknown('the answer is not a list of models');

@@ -63,7 +63,7 @@ export class Engine {
       onWaiting: (waitedMs, trouble) => {
         const [line] = this.#child?.tail.lines(1) ?? [];
         const last = line === undefined ? '' : `; the engine's last line: ${line}`;
-        log(`waiting for ${probe.url}, ${Math.round(waitedMs / 1000)} s so far: ${trouble}${last}`);
+        log(`waiting for ${probe.url} for ${Math.round(waitedMs / 1000)} s: ${trouble}${last}`);
       },
       now: options.now,
     });
@@ -95,7 +95,7 @@ export class Engine {
       case 'models':
         return result;
       case 'loading':
-        return { kind: 'unknown', reason: 'prefill engine: it loads its model' };
+        return { kind: 'unknown', reason: 'the prefill engine is loading its model' };
       case 'refused':
         return { kind: 'refused', where: this.#prefillProbe.url };
       case 'unknown':
@@ -107,7 +107,7 @@ export class Engine {
   #logUnnameable(count: number, log: (line: string) => void): void {
     if (count === 0 || this.#loggedUnnameable) return;
     this.#loggedUnnameable = true;
-    log(`the engine lists ${count} models whose names are empty or longer than 256 characters: they are left out`);
+    log(`ignored ${count} models of the engine: their names are empty or longer than 256 characters`);
   }
 
   get target(): EngineTarget | undefined {

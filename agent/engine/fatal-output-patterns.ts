@@ -78,7 +78,7 @@ const PATTERN_MAX_CHARS = 1024;
 export function fatalPatterns(texts: readonly string[]): FatalPatterns {
   const none = texts.lastIndexOf('none');
   const own = texts.slice(none + 1).map(compiled);
-  if (own.length > PATTERNS_MAX) throw new Error(`at most ${PATTERNS_MAX} patterns`);
+  if (own.length > PATTERNS_MAX) throw new Error(`--fatal-pattern: at most ${PATTERNS_MAX} are allowed`);
   const before = none < 0 ? BUILT_IN : undefined;
   return {
     find: (line) => before?.find(line) ?? (own.some((pattern) => pattern.test(line)) ? line : undefined),

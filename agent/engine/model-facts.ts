@@ -20,15 +20,15 @@ export function parseFact(text: string): ModelFact {
   const colon = text.lastIndexOf(':', equals);
   const name = text.slice(colon + 1, equals);
   const key = FACT_KEYS.find((known) => known === (name === 'context_length' ? 'context' : name));
-  if (!key) throw new Error(`--fact: unknown key "${name}"; known are ${FACT_KEYS.join(', ')}`);
+  if (!key) throw new Error(`--fact: unknown key "${name}"; the keys are ${FACT_KEYS.join(', ')}`);
   const fact: ModelFact = {
     model: colon < 0 ? undefined : text.slice(0, colon),
     key,
     value: text.slice(equals + 1).trim(),
   };
-  if (fact.model === '') throw new Error(`--fact: no model before the colon in "${text}"`);
+  if (fact.model === '') throw new Error(`--fact: "${text}" has no model before the colon`);
   const checked = modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, fact));
-  if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is no value for ${key}`);
+  if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is not a value for ${key}`);
   return fact;
 }
 

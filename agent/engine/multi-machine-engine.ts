@@ -42,7 +42,7 @@ export function engineSpan(command: readonly string[] | undefined, env: Env, spa
   const serves = words.includes('serve') || words.some((word) => word.includes('api_server'));
   if (startsRay && !serves) return { role: 'supervise', nodes, reason: 'ray start serves no model' };
   if (flagValue(words, '--distributed-executor-backend') === 'ray' && nodes > 1) {
-    return { role: 'register', nodes, reason: `an engine on ray over the ${nodes} nodes of the job` };
+    return { role: 'register', nodes, reason: `a Ray engine that spans the ${nodes} nodes of the job` };
   }
   return ALONE;
 }

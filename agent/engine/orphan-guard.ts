@@ -32,7 +32,9 @@ export class ProcessGuard {
     });
     this.#shell.on('error', (error) => {
       this.#usable = false;
-      log(`no guard for the engine (${error.message}): it would survive this agent if that were killed with SIGKILL`);
+      log(
+        `the engine has no guard process (${error.message}): if this agent is killed with SIGKILL, the engine continues to run`,
+      );
     });
     this.#shell.stdin?.on('error', () => {});
     this.#shell.unref();

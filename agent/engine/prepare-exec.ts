@@ -27,10 +27,10 @@ export function withUsr1Ignored(command: readonly string[], env: Env): string[] 
 
 /** Why exec would fail; undefined if it would not. */
 export function missingCommand(file: string, path: string | undefined): string | undefined {
-  if (file.includes('/')) return isExecutable(file) ? undefined : `${file} is not there or not executable`;
+  if (file.includes('/')) return isExecutable(file) ? undefined : `${file} does not exist or is not executable`;
   const directories = (path ?? '/usr/bin:/bin').split(':');
   const found = directories.some((directory) => isExecutable(join(directory || '.', file)));
-  return found ? undefined : `no command "${file}" on the PATH`;
+  return found ? undefined : `there is no command "${file}" on the PATH`;
 }
 
 function isExecutable(path: string): boolean {

@@ -37,9 +37,9 @@ export class Saturation {
 
   /** Why the engine should get no more requests; undefined if it may get more. */
   full(total: number, { maxRunning, maxWaiting }: EngineLimits): string | undefined {
-    if (maxRunning !== undefined && total >= maxRunning) return `${total} requests are at the engine already`;
+    if (maxRunning !== undefined && total >= maxRunning) return `the engine already has ${total} requests`;
     if (maxWaiting === undefined) return undefined;
     const { waiting } = this.split(total + 1);
-    return waiting > maxWaiting ? `${waiting - 1} requests wait at the engine already` : undefined;
+    return waiting > maxWaiting ? `${waiting - 1} requests already wait in the engine` : undefined;
   }
 }

@@ -58,7 +58,8 @@ export async function* ask(directory: string, request: ControlRequest, silenceMs
   try {
     for await (const line of createInterface({ input: socket, crlfDelay: Number.POSITIVE_INFINITY })) {
       const parsed = controlAnswerSchema.safeParse(tryParseJson(line));
-      if (!parsed.success) throw new Error('the agent answered something else than this command understands');
+      if (!parsed.success)
+        throw new Error('this command cannot parse the agent’s response; are both of the same version?');
       if ('ok' in parsed.data && !parsed.data.ok) throw new Error(parsed.data.error);
       yield parsed.data;
     }

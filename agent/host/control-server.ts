@@ -101,7 +101,7 @@ function serve(socket: Socket, handlers: ControlHandlers): void {
     const [line = ''] = Buffer.concat(chunks).toString('utf8').split('\n');
     const request = parseRequest(line);
     if (request) answer(socket, request, handlers);
-    else refuse(socket, 'not a request of this agent; is the command newer than the agent?');
+    else refuse(socket, 'this agent does not know the request; is the command newer than the agent?');
   };
   socket.on('data', onData);
 }
@@ -146,7 +146,7 @@ async function answerWeights(
   request: Extract<ControlRequest, { op: 'weights' | 'pull' | 'collect' }>,
   weights: WeightsHandlers | undefined,
 ): Promise<void> {
-  if (weights === undefined) throw new Error('this agent keeps no weights: start it with --weights or --weights-dir');
+  if (weights === undefined) throw new Error('this agent stores no weights: start it with --weights or --weights-dir');
   const say = (answer: object) => void socket.write(`${JSON.stringify({ ok: true, ...answer })}\n`);
   if (request.op === 'weights') say({ weights: await weights.report() });
   else if (request.op === 'collect') say({ freed: await weights.collect(request.source) });

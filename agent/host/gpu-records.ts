@@ -24,7 +24,7 @@ export function gpuRecords(devices: readonly Told[], hidden: string | undefined)
   const [odd] = all.filter((gpu) => !gpus.includes(gpu));
   const left = all.length - gpus.length;
   const impossible =
-    odd && `${left} of ${all.length} left out: the memory of ${odd.name} cannot be ${odd.vram_mib} MiB`;
+    odd && `ignored ${left} of ${all.length}: ${odd.name} reports an impossible memory size of ${odd.vram_mib} MiB`;
   const notes = [hidden, impossible].filter((note) => note !== undefined);
   return notes.length === 0 ? { gpus } : { gpus, note: notes.join('; ') };
 }

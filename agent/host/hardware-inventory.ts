@@ -16,7 +16,7 @@ export async function inventory(env: Env, run: RunTool, log: (line: string) => v
   const [nvidia, amd] = await Promise.all([nvidiaGpus(run, env), rocmGpus(run, env)]);
   for (const { note, absent } of [nvidia, amd]) if (note && !absent) log(`GPUs: ${note}`);
   const gpus = [...nvidia.gpus, ...amd.gpus].slice(0, GPUS_MAX);
-  if (nvidia.absent && amd.absent) log('GPUs: none listed, neither nvidia-smi nor rocm-smi is here');
+  if (nvidia.absent && amd.absent) log('GPUs: none found, because neither nvidia-smi nor rocm-smi is installed');
   return { gpus, cpus: usableCpus(env), memory_mib: usableMemoryMib(env) };
 }
 

@@ -34,10 +34,10 @@ async function installedVersion(program: readonly string[], env: NodeJS.ProcessE
     });
     const version = /\b\d+\.\d+\.\d+(?:-[\w.-]+)?\b/.exec(stdout)?.[0];
     if (version !== undefined) return version;
-    throw new Error(`it says no version: ${stdout.slice(0, 200)}`);
+    throw new Error(`it does not print a version: ${stdout.slice(0, 200)}`);
   } catch (cause) {
     const why = errorText(cause);
-    throw new DeploymentError('cannot_start', `the program that is installed here does not start: ${why}`, { cause });
+    throw new DeploymentError('cannot_start', `the program installed here cannot be started: ${why}`, { cause });
   }
 }
 
@@ -48,7 +48,7 @@ export async function requireInstalled(version: string, env: NodeJS.ProcessEnv):
   if (installed === version) return;
   throw new DeploymentError(
     'cannot_start',
-    `${program.at(-1)} is version ${installed} here, not ${version}: install it there first`,
+    `${program.at(-1)} has version ${installed} on this machine, not ${version}: install ${version} first`,
   );
 }
 
@@ -59,7 +59,7 @@ export async function requireInstalled(version: string, env: NodeJS.ProcessEnv):
 export function reexecInstalled(env: NodeJS.ProcessEnv): Error {
   const program = currentCommand();
   try {
-    if (process.execve === undefined) return new Error('this Node cannot');
+    if (process.execve === undefined) return new Error('this version of Node.js cannot replace the process');
     process.execve(program[0], [...program, ...process.argv.slice(2)], env);
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error));

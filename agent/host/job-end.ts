@@ -110,7 +110,7 @@ export class JobEnd {
     const { job, run } = this.#options;
     const answer = (await job.askEnd?.(run)) ?? ({ kind: 'known', ends: this.#ends } as const);
     if (answer.kind === 'unknown') {
-      if (!this.#reportedFailure) this.#options.log(`the job's end cannot be learnt now: ${answer.reason}`);
+      if (!this.#reportedFailure) this.#options.log(`the job's end time is unknown: ${answer.reason}`);
       this.#reportedFailure = true;
     } else {
       this.#reportedFailure = false;

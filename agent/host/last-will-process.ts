@@ -36,9 +36,7 @@ export class LastWill {
       stdio: ['pipe', 'ignore', 'ignore'],
       env: own,
     });
-    this.#shell.on('error', ({ message }) =>
-      log(`gateways will not be told at once should this agent be killed: ${message}`),
-    );
+    this.#shell.on('error', ({ message }) => log(`if this agent is killed, gateways notice it late: ${message}`));
     this.#shell.stdin?.on('error', () => {});
     this.#shell.unref();
   }

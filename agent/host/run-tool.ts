@@ -33,7 +33,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         const absent = error.code === 'ENOENT';
         const said = `${stderr} ${stdout}`.trim().split('\n')[0]?.slice(0, 200) ?? '';
         const reason = absent
-          ? `no ${file} here`
+          ? `${file} is not installed`
           : error.killed
             ? `${file} did not answer`
             : `${file}: ${said || error.message}`;

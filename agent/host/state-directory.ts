@@ -118,7 +118,7 @@ function makeStateDir(session: string, env: Env): string {
     const directory = attempt(() => mkdtempSync(`${fixedName(place)}-`));
     if (directory !== undefined) return directory;
   }
-  throw new Error(`no place for the agent's state: ${troubles.join('; ')}`);
+  throw new Error(`no directory is usable for the agent's state: ${troubles.join('; ')}`);
 }
 
 /** Creates `base` if it is missing. @throws Error if other users own it or may write to it */
@@ -153,7 +153,7 @@ function notOurs(base: string): string | undefined {
   const stat = lstatSync(base, { throwIfNoEntry: false });
   if (!stat?.isDirectory()) return `${base} is not a directory`;
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
-  return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
+  return (stat.mode & 0o022) !== 0 ? `other users can write ${base}` : undefined;
 }
 
 /** The state directory of one agent. It is renamed to the session when there is one. */

@@ -33,7 +33,7 @@ async function writeResponse(
   if (response.destroyed) return typeof body === 'function' ? body(sink) : undefined;
   // Closes the connection: otherwise the unread rest of the body would be parsed as the next request.
   if (!message.complete) response.setHeader('connection', 'close');
-  if (body instanceof ReadableStream) throw new Error('the mesh has no bodies of its own kind');
+  if (body instanceof ReadableStream) throw new Error('the mesh does not carry this kind of body');
   if (typeof body === 'function') {
     response.writeHead(status, headers);
     return body(sink);

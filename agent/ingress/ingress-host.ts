@@ -157,7 +157,7 @@ export class IngressHost implements Host<IngressCaller> {
     if (failure === undefined) return noTrustedNodeError(route);
     if (failure.code !== 'refused') return apiErrorFor(failure);
     // The node's message helps the client: it names the agent and the flag that refuses the request.
-    const message = `The node that serves this model refuses: ${failure.message}.`;
+    const message = `The node that serves this model refused the request: ${failure.message}.`;
     return new ApiError('no_capacity', message, { cause: failure });
   }
 }

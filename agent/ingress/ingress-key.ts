@@ -37,7 +37,7 @@ export class IngressKey {
     if (given === undefined) throw unauthorized('No API key was given. Send it as "Authorization: Bearer …".');
     // Compares hashes of equal length, so that the time of the comparison reveals nothing.
     if (given.length > KEY_MAX_CHARS || !timingSafeEqual(sha256(given), this.#hash)) {
-      throw unauthorized('This API key is not known here.');
+      throw unauthorized('This API key is not the key of this ingress.');
     }
   }
 }

@@ -99,5 +99,5 @@ export class IngressQueues {
 }
 
 function closing(): ApiError {
-  return new ApiError('no_capacity', 'The agent behind this endpoint is leaving; ask another one.');
+  return new ApiError('no_capacity', 'The agent of this endpoint is shutting down; use another endpoint.');
 }

@@ -110,7 +110,7 @@ export class Ingress {
     const now = performance.now();
     if (now - this.#faultTold < FAULT_LOG_MS) return;
     this.#faultTold = now;
-    this.#options.log(`the ingress's policy (${kind}): ${why}; the default chooses`);
+    this.#options.log(`the ingress's policy (${kind}): ${why}; using the default policy`);
   }
 
   /** Writes the key, then listens. Rejects if the address cannot be used. */
@@ -145,8 +145,8 @@ export class Ingress {
     });
     const address = this.#server.address();
     this.#address = { host, port: typeof address === 'object' && address !== null ? address.port : port };
-    log(`ingress ${this.url}, key in ${this.keyFile}`);
-    if (!isLoopback(host)) log(`warning: the ingress on ${host} takes keys and prompts over the network in clear`);
+    log(`ingress ${this.url}, its key is in ${this.keyFile}`);
+    if (!isLoopback(host)) log(`warning: clients send keys and prompts to the ingress on ${host} unencrypted`);
   }
 
   /**

@@ -33,7 +33,7 @@ export class RegistryWatchers {
     { name, filter, showing }: { name: RegistryViewName; filter: RegistryFilter; showing: WatchedRegistry },
   ): void {
     if (this.#open.size >= STREAMS_MAX)
-      throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
+      throw new ApiError('server_is_overloaded', 'Too many registry streams are open at this ingress.');
     response.writeHead(200, {
       'content-type': 'text/event-stream',
       ...STREAM_HEADERS,

@@ -166,7 +166,7 @@ export class RequestService {
   }
 
   async #channelTo(session: string) {
-    if (this.#self === undefined) throw new Error('this node is in no mesh yet');
+    if (this.#self === undefined) throw new Error('this node has not joined the mesh yet');
     return this.#self.mesh.channelTo(session);
   }
 

@@ -59,7 +59,7 @@ export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, opt
 
 function requireTrust(trust: Trust): void {
   if (!trustsNobody(trust)) return;
-  const message = 'No provider is trusted by this ingress (--trust) and this request alike.';
+  const message = 'No provider is trusted by both this ingress (--trust) and this request.';
   throw new ApiError('no_trusted_provider', message);
 }
 
@@ -80,8 +80,8 @@ export function noTrustedNodeError({ nodes, trust, request: { model } }: Route):
   const { ready = [], suspected = [] } = nodes.model(model) ?? {};
   const serving = [...ready, ...suspected];
   if (serving.length > 0 && !serving.some((entry) => isTrusted(trust, entry))) {
-    const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
+    const message = `Only nodes of providers that this ingress does not trust (--trust) serve '${model}' now.`;
     return new ApiError('no_capacity', message, { param: 'model' });
   }
-  return new ApiError('no_capacity', `No node that may be asked serves '${model}' at this moment; try again shortly.`);
+  return new ApiError('no_capacity', `No node that may receive this request serves '${model}' now; try again shortly.`);
 }

@@ -17,7 +17,9 @@ export class RunningRequests {
   begin(): () => void {
     if (this.#draining) {
       const headers = { connection: 'close' };
-      throw new ApiError('no_capacity', 'The agent behind this endpoint is leaving; ask another one.', { headers });
+      throw new ApiError('no_capacity', 'The agent of this endpoint is shutting down; use another endpoint.', {
+        headers,
+      });
     }
     this.#count++;
     return () => {

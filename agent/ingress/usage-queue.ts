@@ -68,7 +68,7 @@ export class UsageQueue {
       const left = readdirSync(directory).filter((name) => isLeft(name));
       for (const name of left.slice(0, ADOPTED_MAX)) this.#adopt(join(directory, name));
     } catch (error) {
-      log(`usage of former agents: ${errorText(error)}`);
+      log(`cannot read the usage records of previous agents: ${errorText(error)}`);
     }
   }
 
@@ -85,7 +85,7 @@ export class UsageQueue {
     // Delete the adopted file only after its records are in this queue's file. Otherwise it is their only copy, and the
     // next agent adopts it.
     if (this.#write()) rmSync(mine, { force: true });
-    if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
+    if (records.length > 0) this.#options.log(`took over ${records.length} usage records of a previous agent`);
   }
 
   /**
@@ -105,7 +105,8 @@ export class UsageQueue {
     for (const name of this.#stored.keys()) {
       if (this.#stored.size <= this.#max) break;
       this.#stored.delete(name);
-      if (!this.#drops) this.#options.log(`usage records are dropped: no gateway took any of ${this.#max}`);
+      if (!this.#drops)
+        this.#options.log(`dropped usage records: no gateway has accepted any of the last ${this.#max}`);
       this.#drops = true;
     }
     if (records.length === 0) return;
@@ -153,7 +154,7 @@ export class UsageQueue {
       writePrivateFile(this.#file, JSON.stringify([...this.#stored.values()]));
       return true;
     } catch (error) {
-      this.#options.log(`usage is kept in memory only: ${errorText(error)}`);
+      this.#options.log(`usage records are only in memory: ${errorText(error)}`);
       return false;
     }
   }

@@ -83,7 +83,7 @@ export class Lifecycle {
     const { config, env } = this.#options;
     const { parts, life, job, network, engineStart, load, seals, registers, log } = this.#agent;
     if (config.command && config.engine && (await isOccupied(config.engine))) {
-      throw new UsageError(`something answers at ${config.engine.origin} already: give the engine another --port`);
+      throw new UsageError(`another server already answers at ${config.engine.origin}: give the engine another --port`);
     }
     await removeStale(env, Date.now());
     const state = toUsageError(() => new StateDir(env));
@@ -128,7 +128,7 @@ export class Lifecycle {
     if (config.span.reason) log(config.span.reason);
     job.open();
     if (!registers) {
-      log('this agent supervises its part of the engine; the agent of rank 0 registers it');
+      log('this agent only supervises its part of the engine; the agent of rank 0 registers the engine');
       if (parts.weights === undefined) return;
     }
     const reading = registers ? inventory(env, run, log) : Promise.resolve(NO_HARDWARE);
@@ -158,7 +158,7 @@ export class Lifecycle {
       state.rename(session.id);
     } catch (error) {
       // A cleanup of that directory also removed the socket. The engine continues to serve.
-      log(`no state directory any more: ${errorText(error)}`);
+      log(`the state directory is lost: ${errorText(error)}`);
     }
     log(`session ${session.id}, state in ${state.path}`);
     const { proxy } = network;

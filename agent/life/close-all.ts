@@ -9,7 +9,7 @@ export async function closeAll(log: (line: string) => void, parts: readonly (() 
     try {
       await close();
     } catch (error) {
-      log(`at the end: ${errorText(error)}`);
+      log(`while shutting down: ${errorText(error)}`);
     }
   }
 }

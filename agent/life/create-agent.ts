@@ -128,7 +128,7 @@ function createOrders({ options, parts, run, logs, network, life, log }: AgentBa
     drain: (why) => life.end({ kind: 'drain', cause: 'request', why }),
     restart: async (version) => {
       await requireInstalled(version, options.env);
-      const why = `an order of its gateway to come back as ${version}`;
+      const why = `an order from its gateway to restart as ${version}`;
       const act = () => life.end({ kind: 'drain', cause: 'request', why, restart: true });
       return { from: AGENT_VERSION, act };
     },

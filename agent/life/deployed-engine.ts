@@ -66,20 +66,20 @@ export class DeployedEngine implements EngineRunner {
     const port = wanted ?? (await freePort());
     if (wanted === undefined || !(await isOccupied({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' })))
       return port;
-    throw new DeploymentError('cannot_start', `something answers on port ${port} of this machine already`);
+    throw new DeploymentError('cannot_start', `another server already answers on port ${port} of this machine`);
   }
 
   begin({ id }: DeploymentState, launch: EngineLaunch): void {
     const { parts, log } = this.#options;
     if (this.#isEnding) return;
-    neverRejects(parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels()));
+    neverRejects(parts.sessions?.becomeIdle(`deployment ${id} is starting`, this.#labels()));
     this.#launch = launch;
     this.#start(launch);
     this.#readyTimer = setTimeout(
-      () => this.#failed(`it served nothing within ${formatDuration(launch.readyWithinMs)}`),
+      () => this.#failed(`it served no model within ${formatDuration(launch.readyWithinMs)}`),
       launch.readyWithinMs,
     ).unref();
-    log(`deployment ${id} begins on port ${launch.port}`);
+    log(`deployment ${id} is starting on port ${launch.port}`);
   }
 
   #start({ argv, port }: EngineLaunch): void {
@@ -176,13 +176,13 @@ export function acceptDeployments({ templates, ...options }: AcceptingOptions): 
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
-    server.once('error', (cause) => reject(new DeploymentError('cannot_start', 'no port is free', { cause })));
+    server.once('error', (cause) => reject(new DeploymentError('cannot_start', 'there is no free port', { cause })));
     server.listen(0, '127.0.0.1', () => {
       const address = server.address();
       server.close(() =>
         typeof address === 'object' && address !== null
           ? resolve(address.port)
-          : reject(new DeploymentError('cannot_start', 'no port is free')),
+          : reject(new DeploymentError('cannot_start', 'there is no free port')),
       );
     });
   });

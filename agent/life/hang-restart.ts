@@ -71,7 +71,7 @@ export class HangRestart {
         return target === undefined || model === undefined ? 'unknown' : probeForToken(target, model, probeMs);
       },
       onHang: (silentMs) => {
-        this.#restarting = this.#restart(engine, `it has answered nothing for ${formatDuration(silentMs)}`);
+        this.#restarting = this.#restart(engine, `it has sent nothing for ${formatDuration(silentMs)}`);
       },
     });
     this.#check = check;
@@ -89,7 +89,7 @@ export class HangRestart {
     this.#restarts = this.#restarts.filter((at) => now - at < RESTARTS_WITHIN_MS);
     if (this.#restarts.length >= RESTARTS_MAX) return giveUp(`the engine hangs: ${why}`);
     this.#restarts.push(now);
-    log(`the engine hangs: ${why}; it is started again`);
+    log(`the engine hangs: ${why}; restarting it`);
     parts.sessions?.current?.change({ state: 'DOWN' });
     parts.sessions?.giveUp(); // the engine will never answer running requests; other nodes may continue them
     await uploadLogTail(parts, engine.tail(), ending);

@@ -35,6 +35,8 @@ export function keepLog(directory: string, session: string, text: Uint8Array): P
   shell.stdin?.end(text);
   return new Promise((settle) => {
     shell.once('error', (error) => settle(error.message));
-    shell.once('close', (code) => settle(code === 0 ? undefined : complaint.trim() || `the shell ended with ${code}`));
+    shell.once('close', (code) =>
+      settle(code === 0 ? undefined : complaint.trim() || `the shell exited with code ${code}`),
+    );
   });
 }

@@ -152,7 +152,7 @@ export class MeshMembership {
       // Another job on this node, or the previous session, uses the port. The mesh publishes the port that it takes
       // instead.
       const why = errorText(error);
-      this.#options.log(`warning: the mesh takes a free port: ${why}`);
+      this.#options.log(`warning: the mesh uses a free port instead: ${why}`);
       const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);
       await elsewhere.open();
       return elsewhere;

@@ -152,7 +152,7 @@ export class NodeWeights implements WeightsHandlers {
       const source = parseSource(text);
       const path = await this.#pulled(text);
       if (source?.kind === 'hub') models.push(path !== undefined);
-      else if (path === undefined && source?.kind === 'dir') log(`weights: the engine reads ${source.path} itself`);
+      else if (path === undefined && source?.kind === 'dir') log(`weights: the engine reads ${source.path} directly`);
       paths.push(path ?? (source?.kind === 'dir' ? source.path : ''));
     }
     const [first = ''] = paths;
@@ -178,7 +178,7 @@ export class NodeWeights implements WeightsHandlers {
       const { from_source, from_peers } = environment.status;
       const unpacked = environment.unpackedBytes > 0 ? `, ${environment.unpackedBytes} bytes unpacked` : '';
       log(
-        `environment: ${text} is here after ${secondsSince(begun)} s: ${from_source} bytes from the source, ${from_peers} from other nodes${unpacked}`,
+        `environment: ${text} is ready after ${secondsSince(begun)} s: ${from_source} bytes from the source, ${from_peers} from other nodes${unpacked}`,
       );
       return environment;
     } catch (error) {
@@ -187,7 +187,7 @@ export class NodeWeights implements WeightsHandlers {
       const trouble = errorText(error);
       // An image can be used at its source. A packed archive cannot.
       if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
-        throw new Error(`no environment to run in: ${text}: ${trouble}`, { cause: error });
+        throw new Error(`the environment ${text} is not available: ${trouble}`, { cause: error });
       log(`warning: environment: ${text}: ${trouble}; the engine runs from ${path}`);
       return { path, variables: {} };
     }
@@ -200,7 +200,7 @@ export class NodeWeights implements WeightsHandlers {
     try {
       const { path, status } = await this.#weights.pull(source, true);
       log(
-        `weights: ${source} is here after ${secondsSince(begun)} s: ${status.from_source} bytes from the source, ${status.from_peers} from other nodes`,
+        `weights: ${source} is ready after ${secondsSince(begun)} s: ${status.from_source} bytes from the source, ${status.from_peers} from other nodes`,
       );
       return path;
     } catch (error) {

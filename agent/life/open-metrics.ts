@@ -25,7 +25,7 @@ export async function openMetrics(
   const server = new MetricsServer({ host, port, key, page });
   try {
     const url = await server.open();
-    log(`metrics ${url}${token === undefined ? `, key in ${join(state.path, KEY_FILE)}` : ''}`);
+    log(`metrics ${url}${token === undefined ? `, its key is in ${join(state.path, KEY_FILE)}` : ''}`);
     return server;
   } catch (error) {
     throw new UsageError(`--metrics: ${errorText(error)}`);

@@ -64,8 +64,10 @@ export class RemoteLogs {
     const kept = this.#keep(session, tail);
     if (this.withheld === undefined) return { tail, kept };
     const why =
-      this.withheld === 'sealed' ? 'this node opened sealed requests, and it may quote them' : 'its provider keeps it';
-    this.#options.log(`the log stays here: ${why}`);
+      this.withheld === 'sealed'
+        ? 'this node decrypted sealed requests, and the log may quote them'
+        : 'its provider does not allow it';
+    this.#options.log(`the log is not sent to gateways: ${why}`);
     return { tail: undefined, kept };
   }
 
@@ -73,8 +75,8 @@ export class RemoteLogs {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
     const trouble = await keepLog(directory, session, text);
-    if (trouble === undefined) log(`its log is in ${join(directory, `otela-${session}.log`)}`);
-    else log(`its log cannot be kept in ${directory}: ${trouble}`);
+    if (trouble === undefined) log(`its log was saved to ${join(directory, `otela-${session}.log`)}`);
+    else log(`its log cannot be saved in ${directory}: ${trouble}`);
   }
 
   #clean(text: string, maxBytes: number): string {

@@ -37,7 +37,7 @@ export class ProcessFaults {
     const what = errorText(error);
     if (++this.#seen <= LOGGED_MAX) {
       const text = error instanceof Error ? (error.stack ?? what) : what;
-      this.#log(`a fault of the agent: ${text.slice(0, TEXT_MAX)}`);
+      this.#log(`internal error of the agent: ${text.slice(0, TEXT_MAX)}`);
     }
     return what.split('\n')[0]?.slice(0, 200) ?? '';
   }

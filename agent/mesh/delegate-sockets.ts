@@ -38,7 +38,7 @@ export class Delegates {
 
   setGateways(gateways: readonly MeshGateway[]): void {
     this.#urls = new Map(gateways.slice(0, GATEWAYS_MAX).map(({ id, url }) => [id, url]));
-    for (const [id, delegate] of this.#open) if (!this.#urls.has(id)) delegate.close('not a gateway of ours any more');
+    for (const [id, delegate] of this.#open) if (!this.#urls.has(id)) delegate.close('the gateway is no longer listed');
   }
 
   dial(id: string): void {

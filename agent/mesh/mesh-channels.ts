@@ -100,18 +100,18 @@ export class MeshChannels {
     if (fresh.dialled === old.dialled) {
       // The dialer has lost the old channel, even if this end has not noticed it.
       pair.primary = fresh;
-      this.#options.onClosed(fresh.session, 'dialled anew');
+      this.#options.onClosed(fresh.session, 'replaced by a new channel');
       this.#options.onOpened(fresh);
-      old.close('dialled anew');
+      old.close('replaced by a new channel');
       return;
     }
     const freshWins = sameWay ? fresh.dialled === this.#options.session < fresh.session : direct;
     const [winner, loser] = freshWins ? [fresh, old] : [old, fresh];
-    pair.spare?.close('one too many');
+    pair.spare?.close('replaced by a new channel');
     pair.primary = winner;
     pair.spare = loser;
-    if (winner.dialled) loser.close('both dialled');
-    else setTimeout(() => loser.close('both dialled'), SPARE_MS).unref();
+    if (winner.dialled) loser.close('both ends dialled');
+    else setTimeout(() => loser.close('both ends dialled'), SPARE_MS).unref();
   }
 
   #onClosed(channel: Channel, reason: string): void {

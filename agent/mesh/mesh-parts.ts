@@ -132,7 +132,7 @@ function createChannels({ ticket, requests, log }: MeshOptions, gossip: Gossip):
     onMessageEnd: (channel) => requests?.onMessageEnd(channel),
     onFault: (channel, error) => {
       const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
-      log(`a fault of this agent, found by what ${channel.session} sent: ${what}`);
+      log(`internal error of this agent on a message from ${channel.session}: ${what}`);
     },
     onChannel: (channel) => requests?.onChannel(channel),
     onChannelClosed: (channel) => requests?.onChannelClosed(channel),

@@ -137,7 +137,7 @@ export class Mesh {
   async channelTo(session: string): Promise<Channel> {
     const open = this.channels.get(session);
     if (open !== undefined) return open;
-    if (this.#closed) throw new ChannelError('broken', 'this agent is leaving');
+    if (this.#closed) throw new ChannelError('broken', 'this agent is shutting down');
     return this.#connector.connect(session);
   }
 

@@ -104,7 +104,7 @@ export class PeerConnector {
 
   async #relay(session: string, signal: AbortSignal): Promise<Channel> {
     const channel = this.#options.take(await this.#options.circuits.dial(session, signal));
-    if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
+    if (channel === undefined) throw new ChannelError('full', 'the maximum number of channels is open');
     return channel;
   }
 
@@ -122,7 +122,7 @@ export class PeerConnector {
   stalled(channel: Channel): boolean {
     if (channel.through === undefined) return false;
     this.#options.circuits.avoid(channel.through);
-    channel.destroy('nothing comes through the relay');
+    channel.destroy('nothing arrives through the relay');
     return true;
   }
 

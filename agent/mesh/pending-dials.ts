@@ -48,7 +48,7 @@ export class PendingDials {
     const ticket = session === undefined ? undefined : ticketOf(session);
     const who = { ...(session === undefined ? {} : { session }), ...(ticket === undefined ? {} : { ticket }) };
     const channel = take(await dialChannel({ own, openTicket, addresses, signal: this.#abort.signal, ...who }));
-    if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
+    if (channel === undefined) throw new ChannelError('full', 'the maximum number of channels is open');
     return channel;
   }
 

@@ -64,10 +64,11 @@ export class NodeSeals {
     const { notAfter } = this.#delegate;
     const now = this.#now() / 1000;
     const fault = this.#delegate.whyNot(provider, now);
-    const soon = notAfter - now < ENDS_SOON_S ? `the delegate runs out on ${dayOf(notAfter)}` : undefined;
-    const logged = fault === undefined ? soon : `clients that pin ${provider} seal nothing to this node: ${fault}`;
+    const soon = notAfter - now < ENDS_SOON_S ? `the delegate key expires on ${dayOf(notAfter)}` : undefined;
+    const logged =
+      fault === undefined ? soon : `clients that pin ${provider} cannot encrypt requests to this node: ${fault}`;
     if (logged === undefined || this.#logged.has(logged)) return;
     this.#logged.add(logged);
-    this.#log(`${logged}; otela-agent vouch makes another one, which counts from the agent's next start`);
+    this.#log(`${logged}; create a new one with otela-agent vouch and restart the agent`);
   }
 }

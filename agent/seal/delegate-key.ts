@@ -50,11 +50,11 @@ export class DelegateKey {
     const seed = fromBase64url(file?.delegate ?? '', KEY_BYTES);
     const signature = fromBase64url(file?.signature ?? '', SIGNATURE_BYTES);
     if (file === undefined || root === undefined || seed?.length !== KEY_BYTES || signature === undefined)
-      throw new Error(`${path} is no file of otela-agent vouch`);
+      throw new Error(`${path} was not created by otela-agent vouch`);
     const signer = nodeSigner(seed);
     const delegation = { root, delegate: signer.publicKey, notAfter: file.not_after, signature };
     if (!nodeCrypto.verify(root, delegationMessage(file.provider, delegation), signature))
-      throw new Error(`${path}: the provider's root did not sign it`);
+      throw new Error(`${path}: it is not signed by the provider's root key`);
     return new DelegateKey(file.provider, signer, delegation);
   }
 
@@ -76,8 +76,9 @@ export class DelegateKey {
    * Why clients do not accept the key for a session of this provider at `now` (seconds). Undefined if they accept it.
    */
   whyNot(provider: string, now: number): string | undefined {
-    if (provider !== this.provider) return `the delegate is that of ${this.provider}, the join token of ${provider}`;
-    return now < this.notAfter ? undefined : `the delegate ran out on ${dayOf(this.notAfter)}`;
+    if (provider !== this.provider)
+      return `the delegate key belongs to ${this.provider}, but the join token to ${provider}`;
+    return now < this.notAfter ? undefined : `the delegate key expired on ${dayOf(this.notAfter)}`;
   }
 
   /**

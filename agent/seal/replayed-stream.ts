@@ -40,7 +40,7 @@ export function openReplayedStream(frames: Uint8Array, secret: Uint8Array): Repl
       part = partOf(payload, secret);
       continue;
     }
-    if (type !== FRAME.chunk || part === undefined) throw new SealError('malformed', 'no part of a stream');
+    if (type !== FRAME.chunk || part === undefined) throw new SealError('malformed', 'not a part of a stream');
     const content = removePadding(openChunk(part.keys.key, part.keys.nonces.next(), AAD_CHUNK, payload));
     pieces.push(part.chunks++ === 0 ? bodyAfter(content, before) : content);
   }
@@ -51,7 +51,7 @@ export function openReplayedStream(frames: Uint8Array, secret: Uint8Array): Repl
 
 function partOf(payload: Uint8Array, secret: Uint8Array): Part {
   const [salt, nonce] = [payload.subarray(0, KID_BYTES), payload.subarray(KID_BYTES)];
-  if (nonce.length !== RESPONSE_NONCE_BYTES) throw new SealError('malformed', 'no part of a stream');
+  if (nonce.length !== RESPONSE_NONCE_BYTES) throw new SealError('malformed', 'not a part of a stream');
   return { segment: toBase64url(nonce), keys: answerKeys({ kid: salt, salt, secret }, nonce), chunks: 0 };
 }
 
@@ -69,6 +69,6 @@ function endOf(part: Part | undefined): ContinuationPoint | undefined {
 function bodyAfter(content: Uint8Array, before: ContinuationPoint | undefined): Uint8Array {
   const { body, continues } = readAnswerContent(content);
   if (continues?.segment !== before?.segment || continues?.chunks !== before?.chunks)
-    throw new SealError('malformed', 'goes on elsewhere');
+    throw new SealError('malformed', 'it does not continue at this position');
   return body;
 }

@@ -101,7 +101,7 @@ export class SealOpener {
     try {
       return this.#open(opening, body);
     } catch (cause) {
-      throw new SealError('not_opened', 'cannot be opened here', { cause });
+      throw new SealError('not_opened', 'this node cannot decrypt it', { cause });
     }
   }
 
@@ -113,10 +113,10 @@ export class SealOpener {
     const name = toBase64url(stamp.nonce);
     // Checked before any key is derived. A gateway that repeats a request with a long part of its response so costs the
     // node almost nothing.
-    if (this.#replay.has(name)) throw new SealError('not_opened', 'it came before');
+    if (this.#replay.has(name)) throw new SealError('not_opened', 'it was already received');
     const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
     const key = this.#ring.find(toBase64url(kid));
-    if (key === undefined) throw new SealError('not_opened', 'no such key');
+    if (key === undefined) throw new SealError('not_opened', 'unknown key');
     const model = value(MODEL_HEADER);
     const resume = value(RESUME_HEADER) === '1';
     const { body, frames } = splitGiven(given, resume ? value(CONTINUES_HEADER) : '');
@@ -124,7 +124,7 @@ export class SealOpener {
     const context = setUpReceiver(key, enc, info);
     const inside = openChunk(createSecretKey(context.key), context.baseNonce, AAD_CHUNK, sealed);
     if (!timingSafeEqual(inside.subarray(CEK_BYTES), hash('sha256', body, 'buffer')))
-      throw new SealError('not_opened', 'another body');
+      throw new SealError('not_opened', 'the body is a different one');
     const cek = inside.subarray(0, CEK_BYTES);
     const opened = readRequestContent(openBody(cek, stamp.nonce, body));
     const shared = () => expand(extract(stamp.nonce, cek), LABEL_RESUMABLE, RESPONSE_NONCE_BYTES);
@@ -133,7 +133,7 @@ export class SealOpener {
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
     const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
     // Done last, so that a request that cannot be opened uses no memory.
-    if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
+    if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it was already received');
     this.used = true;
     return {
       model,
@@ -155,8 +155,10 @@ export class SealOpener {
 function splitGiven(given: Uint8Array, at: string): { body: Uint8Array; frames: Uint8Array | undefined } {
   if (at === '') return { body: given, frames: undefined };
   const end = Number(at);
-  if (!Number.isInteger(end) || end < 0 || end >= given.length) throw new SealError('malformed', 'no such place');
-  if (given.length - end > CONTINUED_MAX_BYTES) throw new SealError('too_large', 'more than any gateway keeps');
+  if (!Number.isInteger(end) || end < 0 || end >= given.length)
+    throw new SealError('malformed', 'the position does not exist');
+  if (given.length - end > CONTINUED_MAX_BYTES)
+    throw new SealError('too_large', 'it is longer than any gateway stores');
   return { body: given.subarray(0, end), frames: given.subarray(end) };
 }
 

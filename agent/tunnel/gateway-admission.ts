@@ -136,7 +136,7 @@ export async function requestAdmission(options: AdmissionOptions): Promise<Tunne
     const asked = Math.max(0, ...outcomes.map((outcome) => (outcome.kind === 'later' ? outcome.afterMs : 0)));
     const pause = Math.max(backoff.next(), asked * (1 + 0.2 * random()));
     const why = outcomes.flatMap((outcome) => ('why' in outcome ? outcome.why : []));
-    log(`not admitted yet: ${[...new Set(why)].join('; ')}; again in ${Math.round(pause)} ms`);
+    log(`not admitted yet: ${[...new Set(why)].join('; ')}; trying again in ${Math.round(pause)} ms`);
     await delay(pause, undefined, { signal });
   }
 }
@@ -260,7 +260,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 /** @throws Error if the answer is not a valid ticket for this key, for example a proxy's page */
 function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
   const parsed = answerSchema.safeParse(tryParseJson(text));
-  if (!parsed.success) throw new Error('its answer is no admission');
+  if (!parsed.success) throw new Error('its response is not an admission');
   const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;
   const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
   if (bytes === undefined) throw new Error('its ticket is not base64url');
@@ -268,7 +268,7 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
   if (ticket.session !== session || Buffer.compare(ticket.sessionKey, key.publicKey) !== 0)
     throw new Error('its ticket is for another session');
   if (issuer !== undefined && ticket.issuer !== issuer)
-    throw new Error('its ticket is of another institution than the one that admitted this agent first');
+    throw new Error('its ticket is from a different institution from the one that first admitted this agent');
   const listed = issuers.flatMap(({ name, root }) => {
     const raw = fromBase64url(root, KEY_BYTES);
     return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];

@@ -71,7 +71,7 @@ export class Connection {
       // A gateway that answers only pings would otherwise hold the agent forever.
       this.#endWelcomeWait = waitClock.after(gatewayTimeout.ms, () => {
         gatewayTimeout.expired();
-        this.close(CLOSE_CODES.protocol, 'no welcome');
+        this.close(CLOSE_CODES.protocol, 'received no welcome');
       });
     });
     this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);

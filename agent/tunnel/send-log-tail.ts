@@ -42,12 +42,12 @@ export async function sendLogTail(options: LogTailOptions): Promise<void> {
         signal,
       });
       if (answer.status < 300) return [gateway.host];
-      log(`${gateway.host} does not take this node's log: ${answer.status} ${errorMessageOf(answer)}`);
+      log(`${gateway.host} rejected this node's log: ${answer.status} ${errorMessageOf(answer)}`);
     } catch (error) {
-      log(`${gateway.host} does not take this node's log: ${errorText(error)}`);
+      log(`cannot send this node's log to ${gateway.host}: ${errorText(error)}`);
     }
     return [];
   };
   const kept = (await Promise.all(gateways.map(give))).flat();
-  if (kept.length > 0) log(`this node's log (${tail.length} bytes) is kept at ${kept.join(', ')}`);
+  if (kept.length > 0) log(`this node's log (${tail.length} bytes) is stored at ${kept.join(', ')}`);
 }

@@ -51,7 +51,7 @@ const FORBIDDEN_RETRY_MS = 30_000;
 const NO_ORDERS = {
   kind: 'refused',
   code: 'cannot_start',
-  message: 'this agent takes no orders',
+  message: 'this agent does not accept orders',
 } as const satisfies DeploymentAnswer;
 
 export function openTunnel(options: TunnelOptions): Tunnel {
@@ -218,7 +218,7 @@ class GatewayTunnel implements Tunnel {
     if (performance.now() - this.#readyAt >= STABLE_MS) this.#backoff.reset();
     if (code === CLOSE_CODES.refused) return this.#refused({ status: FORBIDDEN, message: reason });
     if (code === CLOSE_CODES.replaced)
-      return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
+      return this.#refused({ status: 409, message: `another agent uses this session: ${reason}` });
     if (code === CLOSE_CODES.over) return this.#disconnected(reason);
     this.#reconnect(`${reason || 'closed'} (${code})`, code === CLOSE_CODES.resync || code === CLOSE_CODES.silent);
   }
@@ -228,7 +228,7 @@ class GatewayTunnel implements Tunnel {
     const isFirst = this.#backoff.failures === 0;
     const wait = this.#backoff.next();
     const delay = atOnce && isFirst ? Math.random() * 50 : wait;
-    this.#options.log(`gateway ${this.#options.gateway.host}: ${why}; again in ${Math.round(delay)} ms`);
+    this.#options.log(`gateway ${this.#options.gateway.host}: ${why}; trying again in ${Math.round(delay)} ms`);
     this.#retry = setTimeout(() => neverRejects(this.#dial()), delay);
   }
 
@@ -272,7 +272,7 @@ class GatewayTunnel implements Tunnel {
     const connection = this.#connection;
     this.#stop();
     const closing = this.#requests.close(); // the last frames are sent before the close
-    connection?.close(1000, 'the agent ends');
+    connection?.close(1000, 'the agent is shutting down');
     await closing;
   }
 

@@ -113,17 +113,20 @@ export class BlobPull {
     const digest = await hasher.end(this.#whole);
     if (digest === file.key) return true;
     const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
-    log(`weights: ${file.path} came with the wrong SHA-256 from ${from}; from the beginning`);
+    log(`weights: ${file.path} from ${from} has the wrong SHA-256; starting again`);
     // Start again even if all pieces came from the source: what remains would fail each later pull.
     await blob.restart();
-    if (!this.#mixed) throw new WeightsError('wrong', `${file.path} is not what its source says it is`);
+    if (!this.#mixed) throw new WeightsError('wrong', `${file.path} differs from the SHA-256 that its source reports`);
     for (const sender of this.#senders) {
       blocklist.failed(sender, performance.now());
       this.#liars.add(sender);
     }
     this.#falseBlobs++;
     if (this.#falseBlobs >= FALSE_MAX && this.#cannotRead)
-      throw new WeightsError('wrong', `${file.path} came false from other nodes, and its source cannot be read`);
+      throw new WeightsError(
+        'wrong',
+        `other nodes sent ${file.path} with the wrong SHA-256, and its source cannot be read`,
+      );
     this.#senders.clear();
     this.#mixed = false;
     this.#parent = undefined;
@@ -133,9 +136,10 @@ export class BlobPull {
 
   async #step(blob: Blob, signal: AbortSignal): Promise<void> {
     const { file, limits, blocklist } = this.#options;
-    if (signal.aborted) throw new WeightsError('stopped', 'the pull was given up');
+    if (signal.aborted) throw new WeightsError('stopped', 'the pull was cancelled');
     const silent = performance.now() - this.#progressAt;
-    if (silent > limits.giveUpMs) throw this.#failure ?? new WeightsError('unavailable', `${file.path} is nowhere`);
+    if (silent > limits.giveUpMs)
+      throw this.#failure ?? new WeightsError('unavailable', `neither the source nor any node has ${file.path}`);
     try {
       const answer = await this.#answer(silent);
       if (answer.kind === 'read') return await this.#fromSource(blob, signal);
@@ -228,7 +232,7 @@ export class BlobPull {
         }
       }
       await writer.flush();
-      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${file.path} ended early at its source`);
+      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `the source ended ${file.path} early`);
       if (compared !== undefined) blocklist.failed(compared.session, performance.now());
     } catch (error) {
       throw stop.signal.aborted && !signal.aborted ? stop.signal.reason : error;
@@ -246,10 +250,10 @@ export class BlobPull {
     const { ask, limits } = this.#options;
     const leave = (why: string) => stop.abort(new WeightsError('unavailable', `its source ${why}`));
     if (this.#compared !== undefined) return leave(`is not much faster than ${this.#compared.session}`);
-    if (performance.now() - this.#progressAt > limits.giveUpMs) return leave('gives nothing more');
+    if (performance.now() - this.#progressAt > limits.giveUpMs) return leave('sends nothing more');
     if (this.#falseBlobs >= FALSE_MAX) return;
     const answer = await ask({ role: 'reads', avoid: this.#avoid() });
-    if (answer.kind === 'peer') leave('is too slow, and another node has it');
+    if (answer.kind === 'peer') leave('is too slow, and another node has the file');
   }
 
   async #fromPeer(blob: Blob, session: string, signal: AbortSignal): Promise<void> {
@@ -289,7 +293,7 @@ export class BlobPull {
       watch.begin();
       for await (const chunk of pieces) await reader.push(chunk);
       await writer.flush();
-      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${session} ended early`);
+      if (blob.have < blob.pieces) throw new WeightsError('unavailable', `${session} ended its response early`);
       blocklist.succeeded(session);
     } catch (error) {
       if (!stop.signal.aborted) throw error;

@@ -168,7 +168,7 @@ export class Blob {
   async piece(index: number, ms: number): Promise<boolean> {
     const late = performance.now() + ms;
     while (this.have <= index) {
-      if (this.#closed) throw new WeightsError('unavailable', 'this node gave the blob up');
+      if (this.#closed) throw new WeightsError('unavailable', 'this node stopped pulling the blob');
       const left = late - performance.now();
       if (left <= 0) return false;
       await new Promise<void>((resolve) => {

@@ -130,7 +130,7 @@ export class DiskQuota {
 
   async #evict(kept: StoredManifest): Promise<void> {
     await this.#store.remove(kept);
-    this.#store.options.log(`weights: evicted ${kept.manifest.source}, which was not used for longest`);
+    this.#store.options.log(`weights: evicted ${kept.manifest.source}, the least recently used`);
   }
 
   /**
@@ -173,10 +173,10 @@ export class DiskQuota {
       const gone = others.find((one) => one.id === first);
       if (gone === undefined) {
         const left = Math.max(0, limit - used - due);
-        const coming = due === 0 ? '' : `, ${due} on their way`;
+        const coming = due === 0 ? '' : `, ${due} still arriving`;
         throw new WeightsError(
           'full',
-          `${source} needs ${needed} bytes more; ${directory} has room for ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
+          `${source} needs ${needed} more bytes, but ${directory} has only ${left} (limit ${limitBytes}, ${free} free on the disk${coming})`,
         );
       }
       await this.#evict(gone);

@@ -37,7 +37,7 @@ export async function takeLock(
     if (text !== undefined && !(await presence.lives(text)) && (await breakLock(path, text, presence))) continue;
     if (waitedMs === REPORTED_AFTER_MS) log(waitingFor(path, text ?? ''));
     await delay(POLL_MS, undefined, { signal }).catch((cause: unknown) => {
-      throw new WeightsError('stopped', 'the pull was given up', { cause });
+      throw new WeightsError('stopped', 'the pull was cancelled', { cause });
     });
   }
 }
@@ -46,7 +46,7 @@ function waitingFor(path: string, text: string): string {
   const holder = parseHolder(text);
   const who = holder === undefined ? 'another process' : `process ${holder.pid} of ${holder.host}`;
   const then = holder !== undefined && holder.elsewhere === undefined ? 'remove the file' : 'wait 3 minutes';
-  return `weights: ${path} is held by ${who}; if that is gone for good, ${then}`;
+  return `weights: waiting for ${path}, which is locked by ${who}; if that process no longer exists, ${then}`;
 }
 
 /** The lock file must be complete as soon as it exists: an empty one would count as that of a dead process. */

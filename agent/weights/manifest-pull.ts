@@ -47,7 +47,7 @@ export async function retryWithNewListing<T>(
     } catch (error) {
       const { code, message } = asWeightsError(error);
       if (code !== 'changed' || lists >= LISTS_MAX) throw error;
-      log(`weights: ${message}; listing it anew`);
+      log(`weights: ${message}; listing it again`);
     }
   }
 }
@@ -64,15 +64,13 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
   if (kept !== undefined && isFresh(kept, now())) return kept.manifest;
   try {
     const { manifest, readAt } = await fetched(options, signal);
-    if (manifest.source !== sourceText(source)) throw new WeightsError('wrong', 'a list of another source');
+    if (manifest.source !== sourceText(source)) throw new WeightsError('wrong', 'the list is from a different source');
     if (kept !== undefined && kept.readAt > readAt) return kept.manifest;
     await store.room.recorded(id, () => store.manifests.save(id, manifest, readAt));
     return manifest;
   } catch (error) {
     if (kept === undefined || signal.aborted) throw error;
-    log(
-      `weights: ${sourceText(source)} cannot be listed (${asWeightsError(error).message}); taking what was there before`,
-    );
+    log(`weights: ${sourceText(source)} cannot be listed (${asWeightsError(error).message}); using the earlier list`);
     return kept.manifest;
   }
 }
@@ -141,9 +139,11 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
       }
     if (trouble !== undefined && coordination.alone) throw trouble;
     await delay(WAIT_MS, undefined, { signal }).catch((cause: unknown) => {
-      throw new WeightsError('stopped', 'the pull was given up', { cause });
+      throw new WeightsError('stopped', 'the pull was cancelled', { cause });
     });
   }
   if (older !== undefined) return older;
-  throw trouble ?? new WeightsError('unavailable', 'no node has the list, and none reads it');
+  throw (
+    trouble ?? new WeightsError('unavailable', 'no node has the list of files, and no node can read it from the source')
+  );
 }

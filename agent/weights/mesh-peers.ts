@@ -84,7 +84,7 @@ export class MeshPeers implements Peers {
   }
 
   async connect(session: string, signal: AbortSignal): Promise<Duplex> {
-    if (this.#mesh === undefined) throw new Error('this node is in no mesh yet');
+    if (this.#mesh === undefined) throw new Error('this node has not joined the mesh yet');
     const { socket } = await this.#mesh.connectForWeights(session, signal);
     socket.setNoDelay(true);
     return socket;

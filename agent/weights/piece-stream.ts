@@ -76,12 +76,13 @@ export class PieceStreamReader {
     const length = this.#head.readUInt32BE();
     if (length === 0) {
       this.#headHas = 0;
-      if (++this.#waits > WAITS_MAX) throw new WeightsError('wrong', 'the sender says without end that it waits');
+      if (++this.#waits > WAITS_MAX)
+        throw new WeightsError('wrong', 'the sender has reported for too long that it waits');
       return this.#events.onProgress(0);
     }
     this.#waits = 0;
     const expected = this.#expected();
-    if (length !== expected) throw new WeightsError('wrong', `a piece of ${length} bytes where ${expected} were due`);
+    if (length !== expected) throw new WeightsError('wrong', `a piece of ${length} bytes instead of ${expected}`);
     this.#memory = await this.#events.memory();
     this.#target = new Uint8Array(this.#memory, 0, length);
     this.#has = 0;

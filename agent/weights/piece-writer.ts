@@ -62,7 +62,7 @@ export class PieceWriter {
     const wanted = expected?.toString('hex') ?? '';
     const digest = await this.#hasher.piece(memory, length, this.#whole, wanted);
     if (wanted !== '' && digest !== wanted)
-      throw new WeightsError('wrong', `piece ${this.#blob.have} of ${this.#blob.key} is not what it should be`);
+      throw new WeightsError('wrong', `piece ${this.#blob.have} of ${this.#blob.key} has the wrong digest`);
     await this.#blob.append(new Uint8Array(memory, 0, length), Buffer.from(digest, 'hex'));
   }
 

@@ -122,7 +122,7 @@ export class Manifests {
     const load = (id: string) =>
       this.#load(id).catch((cause: unknown) => {
         if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
-        const message = `${this.#path(id)} cannot be read: nothing is deleted while it is there`;
+        const message = `${this.#path(id)} cannot be read: no weights are deleted while this file exists`;
         throw new WeightsError('refused', message, { cause });
       });
     return (await Promise.all((await this.#ids()).map(load))).flat();

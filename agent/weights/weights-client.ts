@@ -93,7 +93,7 @@ export class WeightsClient {
     try {
       for await (const part of answer) {
         bytes += part.length;
-        if (bytes > 2 * MANIFEST_MAX_BYTES) throw new WeightsError('wrong', `${session} answers without end`);
+        if (bytes > 2 * MANIFEST_MAX_BYTES) throw new WeightsError('wrong', `the response of ${session} does not end`);
         parts.push(part);
       }
     } catch (error) {
@@ -115,12 +115,12 @@ export class WeightsClient {
   ): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const fail = (error: unknown) => reject(asWeightsError(error));
-      if (head.aborted) return fail(new WeightsError('stopped', 'given up'));
+      if (head.aborted) return fail(new WeightsError('stopped', 'the transfer was cancelled'));
       const headers =
         body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
       const made: ClientRequest = httpRequest({ agent: this.#agent(session), method, path, host: 'peer', headers });
       const stop = () => made.destroy(new WeightsError('unavailable', `${session} does not answer`));
-      const end = () => made.destroy(new WeightsError('stopped', 'given up'));
+      const end = () => made.destroy(new WeightsError('stopped', 'the transfer was cancelled'));
       head.addEventListener('abort', stop, { once: true });
       signal.addEventListener('abort', end, { once: true });
       made.once('error', fail);
@@ -187,6 +187,6 @@ function parse<T>(schema: z.ZodType<T>, text: string): T {
   try {
     return schema.parse(JSON.parse(text));
   } catch (cause) {
-    throw new WeightsError('wrong', 'another node answers something else than asked for', { cause });
+    throw new WeightsError('wrong', 'another node sent a response that does not match the request', { cause });
   }
 }

@@ -114,18 +114,18 @@ export class WeightsServer {
     const { peer } = connection;
     const url = new URL(request.url ?? '/', 'http://peer');
     const [, version, what = '', id = ''] = url.pathname.split('/');
-    if (version !== 'v1') return refuse(response, 404, 'no such path');
+    if (version !== 'v1') return refuse(response, 404, 'there is no such path');
     if (request.method === 'POST' && what === 'coordinate')
       return this.#coordinate(peer, id === 'own', request, response);
     if (request.method !== 'GET') return refuse(response, 405, 'GET');
     if (what === 'manifests') return this.#manifest(peer, id, response);
     if (what === 'held') return this.#held(peer, response);
     if (what === 'blobs') return this.#blob(peer, { ...Object.fromEntries(url.searchParams), key: id }, response);
-    refuse(response, 404, 'no such path');
+    refuse(response, 404, 'there is no such path');
   }
 
   async #coordinate(peer: PeerName, own: boolean, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (own && !this.#options.access.isOwn(peer)) return refuse(response, 403, 'for nodes of the same provider');
+    if (own && !this.#options.access.isOwn(peer)) return refuse(response, 403, 'only for nodes of the same provider');
     const parts: Buffer[] = [];
     let bytes = 0;
     for await (const part of request) {
@@ -140,14 +140,14 @@ export class WeightsServer {
 
   async #manifest(peer: PeerName, id: string, response: ServerResponse): Promise<void> {
     const { access, store } = this.#options;
-    if (!access.isOwn(peer)) return refuse(response, 403, 'lists of files are for nodes of the same provider');
+    if (!access.isOwn(peer)) return refuse(response, 403, 'lists of files are only for nodes of the same provider');
     const kept = digestSchema.safeParse(id).success ? await store.manifests.get(id) : undefined;
-    if (kept === undefined) return refuse(response, 404, 'no such manifest');
+    if (kept === undefined) return refuse(response, 404, 'this node does not have the manifest');
     json(response, { manifest: kept.manifest, readAt: kept.readAt });
   }
 
   async #held(peer: PeerName, response: ServerResponse): Promise<void> {
-    if (!this.#options.access.isOwn(peer)) return refuse(response, 403, 'for nodes of the same provider');
+    if (!this.#options.access.isOwn(peer)) return refuse(response, 403, 'only for nodes of the same provider');
     json(response, await this.#options.held());
   }
 
@@ -157,14 +157,14 @@ export class WeightsServer {
     if (!read.success) return refuse(response, 400, z.prettifyError(read.error));
     const { key, size, piece, from } = read.data;
     const { pieceBytes } = store.options;
-    if (piece !== pieceBytes) return refuse(response, 409, `pieces here have ${pieceBytes} bytes`);
-    if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'no such piece');
+    if (piece !== pieceBytes) return refuse(response, 409, `pieces on this node have ${pieceBytes} bytes`);
+    if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'there is no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
-    const absent = () => refuse(response, 404, 'nothing of that blob is here');
+    const absent = () => refuse(response, 404, 'this node has no piece of that blob');
     // Checked before a place is taken: a blob that never arrives here would block other transfers.
     if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
     const transfer = await uploads.take(peer.session, () => response.destroy());
-    if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers run already`);
+    if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers already run`);
     let blob: Blob | undefined;
     try {
       if (response.destroyed) return;
@@ -209,7 +209,7 @@ export class WeightsServer {
 
 /** Resolves when more may be written. @throws Error if the reader is gone, or takes nothing */
 async function written(response: ServerResponse, bytes: Buffer, stallMs: number): Promise<void> {
-  if (response.destroyed) throw new Error('the reader is gone');
+  if (response.destroyed) throw new Error('the reader has disconnected');
   if (response.write(bytes)) return;
   const gone = new AbortController();
   const onClose = () => gone.abort();

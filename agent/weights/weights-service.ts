@@ -189,7 +189,7 @@ export class WeightsService {
     for (const kept of await this.store.manifests.all())
       if (kept.manifest.source === source && kept.id !== id && !kept.pinned)
         await this.#removeKept(kept).catch((error: unknown) =>
-          this.#options.log(`weights: an older revision stays: ${asWeightsError(error).message}`),
+          this.#options.log(`weights: an older revision could not be deleted: ${asWeightsError(error).message}`),
         );
   }
 
@@ -209,7 +209,10 @@ export class WeightsService {
     const source = sourceText(readSource(text));
     const [file] = manifest.files;
     if (file === undefined || manifest.files.length > 1)
-      throw new WeightsError('wrong', `${source} holds ${manifest.files.length} files, and an environment is one`);
+      throw new WeightsError(
+        'wrong',
+        `${source} contains ${manifest.files.length} files; an environment must be one file`,
+      );
     const { signal } = this.#stop;
     return this.#pulls.after(source, 'unpacking', async (status) => {
       const environment = await this.store.environments.ready({
@@ -294,7 +297,7 @@ export class WeightsService {
     if (text !== undefined) {
       const source = sourceText(readSource(text));
       const all = (await this.store.manifests.all()).filter(({ manifest }) => manifest.source === source);
-      if (all.length === 0) throw new WeightsError('wrong', `${text} is not here`);
+      if (all.length === 0) throw new WeightsError('wrong', `${text} is not stored here`);
       if (all.every(({ pinned }) => pinned)) throw new WeightsError('refused', `${text} is in use`);
       for (const kept of all) if (!kept.pinned) await this.#removeKept(kept);
     }

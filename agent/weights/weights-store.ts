@@ -75,7 +75,7 @@ export class Store {
       log(`weights: ${asWeightsError(error).message}`);
       return 0;
     });
-    if (freed > 0) log(`weights: deleted ${freed} bytes that no model here has`);
+    if (freed > 0) log(`weights: deleted ${freed} bytes that belong to no model`);
   }
 
   /** Releases locks and pins, so that other processes may take them over. */
@@ -264,7 +264,7 @@ export class Store {
 async function requireOwn(path: string, uids: readonly (number | undefined)[]): Promise<void> {
   for (const { uid } of [await lstat(path), await stat(path)])
     if (!uids.includes(undefined) && !uids.includes(uid))
-      throw new Error(`${path} belongs to another user (uid ${uid}): name another directory`);
+      throw new Error(`${path} belongs to another user (uid ${uid}): choose another directory`);
 }
 
 /** The name of the revision that engines use. */

@@ -57,7 +57,7 @@ export class FunctionFrameReader {
     this.#pieces = [];
     this.#bytes = 0;
     const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
-    if (data === undefined) this.#invalid('an answer that is no frame');
+    if (data === undefined) this.#invalid('an answer that is not a frame');
     else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
   }
 

@@ -110,7 +110,9 @@ export class FunctionProcess {
     });
     if (this.#child.pid !== undefined) this.#guard.watch(this.#child.pid);
     this.#child.once('error', (error) => this.#break(`it could not be started: ${error.message}`));
-    this.#child.once('exit', (exitCode, signal) => this.#break(`it ended by ${signal ?? `code ${exitCode}`}`));
+    this.#child.once('exit', (exitCode, signal) =>
+      this.#break(signal === null ? `it exited with code ${exitCode}` : `it was ended by ${signal}`),
+    );
     for (const output of [this.#child.stdout, this.#child.stderr]) {
       output?.on('data', (chunk: Buffer) => this.#tail.push(chunk));
       output?.on('error', () => {});
@@ -144,7 +146,7 @@ export class FunctionProcess {
     const { loadMs } = this.#options.limits;
     const frame = await this.#answer(loadMs, 'load()');
     if (frame === undefined) return this.#shown(this.#broken ?? 'it ended');
-    if (!('loaded' in frame)) return this.#break('it answered before it was loaded');
+    if (!('loaded' in frame)) return this.#break('it sent an answer before it was loaded');
     return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
   }
 
@@ -154,7 +156,8 @@ export class FunctionProcess {
     if (this.#broken === undefined) this.#asks?.write(`{"id":${id},"lines":[${lines.join(',')}]}\n`);
     const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
     if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
-    if ('loaded' in frame || frame.id !== id) return { kind: 'broken', why: this.#break('it answered another call') };
+    if ('loaded' in frame || frame.id !== id)
+      return { kind: 'broken', why: this.#break('it sent an answer to a different call') };
     if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
     if (frame.outputs.length === lines.length) return { kind: 'outputs', outputs: frame.outputs };
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
@@ -173,7 +176,7 @@ export class FunctionProcess {
     this.#guard.dismiss();
     for (const stream of this.#child.stdio ?? []) stream?.destroy();
     const why = removeFunctionDirectory(this.#directory);
-    if (why !== undefined) this.#options.log(`a function's directory stays: ${why}`);
+    if (why !== undefined) this.#options.log(`the directory of a function could not be deleted: ${why}`);
   }
 
   #answer(limitMs: number, what: string): Promise<FunctionFrame | undefined> {
@@ -190,7 +193,7 @@ export class FunctionProcess {
 
   #take(frame: FunctionFrame): void {
     // A process that the function left running may write to the pipe between calls.
-    if (this.#waits === undefined) this.#break('it answered when nothing was asked');
+    if (this.#waits === undefined) this.#break('it sent an answer without a call');
     else this.#waits(frame);
   }
 
@@ -206,7 +209,7 @@ export class FunctionProcess {
 
   #shown(why: string): string {
     const said = this.#tail.lines(4).join(' | ').slice(-SHOWN_CHARS);
-    return `The function's process: ${why}.${said === '' ? '' : ` It said: ${said}`}`.slice(0, WHY_MAX);
+    return `The function's process: ${why}.${said === '' ? '' : ` Its last output: ${said}`}`.slice(0, WHY_MAX);
   }
 
   #watchMemory(): void {
@@ -214,6 +217,8 @@ export class FunctionProcess {
     const { memoryBytes } = this.#options.limits;
     const used = pid === undefined ? 0 : groupMemoryBytes(pid);
     if (used > memoryBytes)
-      this.#break(`it used ${Math.ceil(used / 2 ** 20)} MiB of memory, of ${Math.floor(memoryBytes / 2 ** 20)} MiB`);
+      this.#break(
+        `it used ${Math.ceil(used / 2 ** 20)} MiB of memory; the limit is ${Math.floor(memoryBytes / 2 ** 20)} MiB`,
+      );
   }
 }

@@ -136,7 +136,7 @@ export class FunctionRunner {
     this.#leases.add(work);
     try {
       if (owners?.includes(lease.function.owner) === false)
-        throw new Error('a function of an owner that is not allowed here');
+        throw new Error('this node does not allow functions of this owner');
       const code = await this.#code(gateway, lease, signal);
       const lines = work.linesOf(await gateway.chunk(lease, signal));
       await this.#runLines(lease, work, code, lines, again);
@@ -227,7 +227,7 @@ export class FunctionRunner {
         .update(contextMessage(owner, sha256, name))
         .digest('hex')
     )
-      throw new Error('the gateway named a function by a context that is not its own');
+      throw new Error('the context in the request does not belong to the function');
     const known = host.stored(context);
     if (known !== undefined) {
       host.store(known);
@@ -235,7 +235,7 @@ export class FunctionRunner {
     }
     const bytes = await gateway.functionCode(lease, signal);
     if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
-      throw new Error('the gateway sent another function than it named');
+      throw new Error('the gateway sent a different function from the one it announced');
     const code = { context, code: Buffer.from(bytes).toString('utf8'), ...(name === undefined ? {} : { name }) };
     host.store(code);
     return code;

@@ -99,7 +99,7 @@ export class FunctionHost {
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
     for (;;) {
-      if (this.#closed) throw new LoadError('the agent is ending');
+      if (this.#closed) throw new LoadError('the agent is stopping');
       const known = this.#loaded.get(code.context);
       // A process answers one call at a time. A second concurrent call would get the answer to the first.
       if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
@@ -155,7 +155,7 @@ export class FunctionHost {
     const began = now();
     const why = await process.load();
     if (why !== undefined) {
-      log(`function ${context.slice(0, 12)}: not loaded: ${why}`);
+      log(`function ${context.slice(0, 12)}: could not be loaded: ${why}`);
       await this.#stop(context, loaded);
       throw new LoadError(why);
     }

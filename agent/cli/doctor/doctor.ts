@@ -62,7 +62,7 @@ async function checkSettings(settings: SettingValues, command: string[] | undefi
 }
 
 function wrong(error: UsageError): CheckResult {
-  const fix = 'otela-agent start --help tells every flag; otela-agent config where each value comes from.';
+  const fix = 'otela-agent start --help lists every flag. otela-agent config shows the source of each value.';
   return checkFailed('settings', error.message, fix);
 }
 
@@ -79,19 +79,16 @@ async function checkConfig(config: StartConfig, env: Env): Promise<CheckResult[]
   const { relay } = mesh;
   const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxyUrl(relay, authority(gateway), token);
   const ways = await checkWays(gateways, env, relayTo);
-  const warnings = config.warnings.map((warning) =>
-    checkWarning('settings', warning, 'It works; better is to mend it.'),
-  );
+  const warnings = config.warnings.map((warning) => checkWarning('settings', warning, 'Works, but fix it.'));
   return [...warnings, ...ways, checkToken(token), await checkEngine(config.command, config.engine, env)];
 }
 
 function checkToken(token: string): CheckResult {
-  if (TOKEN.test(token))
-    return checkPassed('token', 'looks like a join token; whether the gateway knows it shows at start');
+  if (TOKEN.test(token)) return checkPassed('token', 'looks like a join token; the gateway checks it at start');
   return checkFailed(
     'token',
-    'is no join token: those begin with otela-join-',
-    'Ask your operator: otela-gateway tokens create --provider P.',
+    'is not a join token: those begin with otela-join-',
+    'Ask your operator for one: otela-gateway tokens create --provider P.',
   );
 }
 

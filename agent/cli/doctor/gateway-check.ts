@@ -51,18 +51,18 @@ function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
   const said = errorMessageOf(answer);
   if (answer.status === 401 && answer.text.includes('invalid_api_key')) return checkPassed(what, `answers, ${way}`);
   if (answer.status === 426)
-    return checkFailed(what, `speaks another protocol: ${said}`, 'Upgrade the older of the two.');
-  if (answer.status === 407) return checkFailed(what, `the proxy wants a name and a password (${way})`, PASSWORD);
+    return checkFailed(what, `uses a different protocol version: ${said}`, 'Upgrade the older of the two.');
+  if (answer.status === 407) return checkFailed(what, `the proxy requires a name and a password (${way})`, PASSWORD);
   if (answer.status >= 500)
     return checkWarning(
       what,
       `answers ${answer.status}: ${said}`,
-      'Its operator should look; an agent tries again by itself.',
+      'Ask its operator to look into it. An agent retries automatically.',
     );
   return checkFailed(
     what,
-    `something answers ${answer.status}, and it is no OpenTela gateway: ${said.slice(0, 120)}`,
-    'Check --gateway; on some networks a login page or a proxy answers for others (NO_PROXY, HTTPS_PROXY).',
+    `answers ${answer.status}, but is not an OpenTela gateway: ${said.slice(0, 120)}`,
+    'Check --gateway. On some networks a login page or a proxy answers instead (NO_PROXY, HTTPS_PROXY).',
   );
 }
 
@@ -73,36 +73,42 @@ function clock(date: string | undefined, askedAt: number, answeredAt: number): C
   const ahead = Math.max(0, askedAt - theirs - 1000);
   const behind = Math.max(0, theirs - answeredAt);
   const off = Math.max(ahead, behind);
-  if (off <= SKEW_MAX_MS) return [checkPassed('clock', 'agrees with the gateway’s')];
+  if (off <= SKEW_MAX_MS) return [checkPassed('clock', 'agrees with the clock of the gateway')];
   const found = `${Math.round(off / 1000)} s ${ahead > behind ? 'ahead of' : 'behind'} the gateway’s`;
-  return [checkWarning('clock', found, 'Ask the site to set it (NTP): ends of jobs and tickets are told by it.')];
+  return [checkWarning('clock', found, 'Ask the site to set it (NTP): the ends of jobs and tickets depend on it.')];
 }
 
 const FIXES: readonly (readonly [RegExp, string])[] = [
   [
     /ENOTFOUND|EAI_AGAIN/,
-    'No such name from here: check --gateway, or set HTTPS_PROXY if the site has a proxy that knows names.',
+    'This machine cannot resolve the name: check --gateway, or set HTTPS_PROXY if the site has a proxy that resolves names.',
   ],
-  [/ECONNREFUSED/, 'Nothing listens there: check host and port of --gateway.'],
-  [/certificate|CERT|self.signed/i, 'Its certificate is not trusted here: put the CA’s file into NODE_EXTRA_CA_CERTS.'],
+  [/ECONNREFUSED/, 'Nothing listens there: check the host and port of --gateway.'],
+  [
+    /certificate|CERT|self.signed/i,
+    'This machine does not trust its certificate: set NODE_EXTRA_CA_CERTS to the file of the CA.',
+  ],
 ];
 
-const PASSWORD = 'Put them into HTTPS_PROXY: http://name:password@host:port.';
+const PASSWORD = 'Add them to HTTPS_PROXY: http://name:password@host:port.';
 
 /** Fixes for a gateway that is reached through a proxy. */
 const PROXY_FIXES: typeof FIXES = [
   [/answered 407/, PASSWORD],
   [
     /answered \d+/,
-    'The proxy does not let it pass: ask for the gateway’s host and port, or name the host in NO_PROXY.',
+    'The proxy does not allow this connection: ask its operator to allow the gateway’s host and port, or add the host to NO_PROXY.',
   ],
-  [/certificate|CERT|self.signed/i, 'What answers is not trusted here: put the CA’s file into NODE_EXTRA_CA_CERTS.'],
-  [/./, 'The proxy itself does not answer: check HTTPS_PROXY, or name the gateway’s host in NO_PROXY.'],
+  [
+    /certificate|CERT|self.signed/i,
+    'This machine does not trust the certificate: set NODE_EXTRA_CA_CERTS to the file of the CA.',
+  ],
+  [/./, 'The proxy does not answer: check HTTPS_PROXY, or add the gateway’s host to NO_PROXY.'],
 ];
 const RELAY_FIXES: typeof FIXES = [
-  [/answered 407/, 'The relay was started with another join token: both need the same.'],
-  [/answered \d+/, 'The relay passes to its own gateways alone: start it with the same --gateway.'],
-  [/./, 'Start the agent with --offer-relay there, with --mesh HOST:PORT as --relay says.'],
+  [/answered 407/, 'The relay was started with a different join token: both agents need the same one.'],
+  [/answered \d+/, 'The relay connects only to its own gateways: start it with the same --gateway.'],
+  [/./, 'Start the agent at that address with --offer-relay and --mesh HOST:PORT, the same HOST:PORT as in --relay.'],
 ];
 
 function unreachable(what: string, way: string, error: unknown): CheckResult {
@@ -112,8 +118,8 @@ function unreachable(what: string, way: string, error: unknown): CheckResult {
   const fix = fixes.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
   return checkFailed(
     what,
-    `not reached ${way}: ${said || code}`,
+    `cannot be reached ${way}: ${said || code}`,
     fix ??
-      'Compute nodes often have no way out: ask for outbound 443, set HTTPS_PROXY, or use --relay on a login node.',
+      'Compute nodes often have no access to the internet: ask for outbound port 443, set HTTPS_PROXY, or use --relay with an agent on a login node.',
   );
 }

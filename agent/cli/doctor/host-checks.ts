@@ -20,7 +20,7 @@ export async function checkGpus(env: Env, run: RunTool): Promise<CheckResult> {
   return checkWarning(
     'GPUs',
     notes.map((note) => note.replace(/^GPUs: /, '')).join('; ') || 'none',
-    'In a job, ask for them (--gpus or --gres); without any, an engine may still run on CPUs.',
+    'In a job, request them (--gpus or --gres). Without GPUs, an engine may still run on CPUs.',
   );
 }
 
@@ -34,8 +34,8 @@ export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
   if (end.kind === 'known') return checkPassed('batch job', `${name}, without a time limit`);
   return checkWarning(
     'batch job',
-    `${name}, its end is unknown: ${end.reason}`,
-    'Say --ends-at, or let the job send USR1 (#SBATCH --signal=B:USR1@120), so that it drains in time.',
+    `${name}, its end time is unknown: ${end.reason}`,
+    'Set --ends-at, or let the batch system send USR1 (#SBATCH --signal=B:USR1@120), so that the agent drains in time.',
   );
 }
 
@@ -56,11 +56,11 @@ export async function checkEngine(
         missing,
         'Load its module or activate its environment before otela-agent, or give the full path.',
       );
-    if (target === undefined || !(await isOccupied(target))) return checkPassed('engine', `${command[0]} is here`);
+    if (target === undefined || !(await isOccupied(target))) return checkPassed('engine', `found ${command[0]}`);
     return checkFailed(
       'engine',
-      `something answers at ${target.origin} already`,
-      'Give the engine another --port: another job on this node may have this one.',
+      `another server already answers at ${target.origin}`,
+      'Give the engine another --port. Another job on this node may use this one.',
     );
   }
   if (target === undefined) return checkPassed('engine', 'none: the agent would join idle');
@@ -69,7 +69,7 @@ export async function checkEngine(
   if (seen.kind === 'models')
     return checkPassed('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
   if (seen.kind === 'loading')
-    return checkPassed('engine', `${probe.url} still loads ${seen.models.map(({ id }) => id).join(', ')}`);
+    return checkPassed('engine', `${probe.url} is still loading ${seen.models.map(({ id }) => id).join(', ')}`);
   const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
   return checkFailed('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
 }
@@ -80,9 +80,9 @@ export function checkState(env: Env): CheckResult {
     // an existing directory.
     const state = new StateDir(env);
     state.remove();
-    return checkPassed('state', `goes below ${dirname(state.path)}`);
+    return checkPassed('state', `would be stored below ${dirname(state.path)}`);
   } catch (error) {
     const why = errorText(error);
-    return checkFailed('state', why, 'Set TMPDIR to a directory that is yours and has space.');
+    return checkFailed('state', why, 'Set TMPDIR to a directory that belongs to you and has free space.');
   }
 }

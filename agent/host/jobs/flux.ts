@@ -29,7 +29,7 @@ export function fluxJob(env: Env): BatchJob | undefined {
       if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
       const said = answer.stdout.trim();
       if (/^(inf|infinity)$/i.test(said)) return { kind: 'known', ends: undefined };
-      if (!/^\d{1,10}(\.\d+)?$/.test(said)) return { kind: 'unknown', reason: `flux says "${said.slice(0, 40)}"` };
+      if (!/^\d{1,10}(\.\d+)?$/.test(said)) return { kind: 'unknown', reason: `flux printed "${said.slice(0, 40)}"` };
       if (Number(said) >= NO_LIMIT_S) return { kind: 'known', ends: undefined };
       const ends = Date.now() + Number(said) * 1000;
       if (known === undefined || Math.abs(ends - known) > STEP_MS) known = ends;

@@ -34,7 +34,7 @@ async function askEnd(id: string, task: string | undefined, run: RunTool): Promi
   const seconds = secondsOf(limit);
   const told = Number(own?.[2] ?? 0);
   if (told <= 0 || seconds === undefined)
-    return { kind: 'unknown', reason: `qstat: no start of job ${id}, or no h_rt` };
+    return { kind: 'unknown', reason: `qstat shows no start time or no h_rt of job ${id}` };
   return { kind: 'known', ends: new Date((told > SECONDS_MAX ? told : told * 1000) + seconds * 1000) };
 }
 

@@ -53,7 +53,7 @@ async function ask(id: string, run: RunTool): Promise<Told | string> {
   try {
     return recordsSchema.parse(JSON.parse(answer.stdout)).RECORDS[0];
   } catch {
-    return 'bjobs: output in another form';
+    return 'the output of bjobs has an unknown format';
   }
 }
 

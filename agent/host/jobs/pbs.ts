@@ -49,16 +49,17 @@ async function ask(id: string, run: RunTool): Promise<Told | string> {
   if (!answer.ok) return answer.reason;
   try {
     const [told] = Object.values(jobsSchema.parse(JSON.parse(answer.stdout)).Jobs);
-    return told ?? `qstat tells of no job ${id}`;
+    return told ?? `qstat shows no job ${id}`;
   } catch {
-    return 'qstat: output in another form';
+    return 'the output of qstat has an unknown format';
   }
 }
 
 function endOf({ stime, Resource_List: asked }: Told): EndTime {
   if (asked?.walltime === undefined) return { kind: 'known', ends: undefined };
   const [started, seconds] = [Date.parse(`${stime ?? ''} UTC`), secondsOf(asked.walltime)];
-  if (Number.isNaN(started) || seconds === undefined) return { kind: 'unknown', reason: 'qstat: no start or walltime' };
+  if (Number.isNaN(started) || seconds === undefined)
+    return { kind: 'unknown', reason: 'qstat shows no start time or no walltime' };
   return { kind: 'known', ends: new Date(started + seconds * 1000) };
 }
 

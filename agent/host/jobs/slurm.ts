@@ -36,11 +36,11 @@ async function askEndTime(query: string, run: RunTool): Promise<EndTime> {
   const lines = new Set(answer.stdout.split('\n').flatMap((line) => line.trim() || []));
   const [line] = lines;
   if (line === undefined || lines.size > 1) {
-    return { kind: 'unknown', reason: `squeue tells ${lines.size} end times for job ${query}` };
+    return { kind: 'unknown', reason: `squeue shows ${lines.size} end times for job ${query}` };
   }
   if (line === 'NONE' || line === 'N/A' || line === 'UNLIMITED') return { kind: 'known', ends: undefined };
   const ends = utcTime(line);
-  if (ends === undefined) return { kind: 'unknown', reason: `squeue says "${line.slice(0, 40)}"` };
+  if (ends === undefined) return { kind: 'unknown', reason: `squeue printed "${line.slice(0, 40)}"` };
   return { kind: 'known', ends };
 }
 

@@ -193,7 +193,7 @@ export class Life {
   /** Sends an event also if the promise rejects, because the end must not hang. */
   #then<T>(promise: Promise<T>, failed: NoInfer<T>, send: (value: T) => void): void {
     const log = (error: unknown) => {
-      this.#options.log(`at the end: ${errorText(error)}`);
+      this.#options.log(`while shutting down: ${errorText(error)}`);
       return failed;
     };
     neverRejects(promise.catch(log).then(send));
@@ -203,7 +203,7 @@ export class Life {
     try {
       act();
     } catch (error) {
-      this.#options.log(`at the end: ${errorText(error)}`);
+      this.#options.log(`while shutting down: ${errorText(error)}`);
     }
   }
 }

@@ -49,7 +49,7 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
     case 'closing': {
       act('return-lines');
       const { inFlight } = view;
-      if (inFlight > 0) actions.push({ kind: 'log', text: `${inFlight} requests still running; leaving all the same` });
+      if (inFlight > 0) actions.push({ kind: 'log', text: `${inFlight} requests are still running; exiting anyway` });
       const next = waiting(...(state.fateAsked ? [['fate', NO_DEADLINE] satisfies [Wait, number]] : []));
       return { ...next, linesUntil: now + LINES_WAIT_MS };
     }
@@ -65,7 +65,7 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
       actions.push({ kind: 'down', reason: 'engine-broken' });
       act('return-requests', 'watch-engine');
       if (reason.kind === 'fatal')
-        actions.push({ kind: 'log', text: `the engine is broken, this node gives itself up: ${reason.sign}` });
+        actions.push({ kind: 'log', text: `the engine is broken, so this node ends: ${reason.sign}` });
       return waiting(['engine', now + LAST_OUTPUT_MS], ['returned', NO_DEADLINE]);
     case 'reporting':
       if (reason.kind === 'fatal') act('repeat-output');
@@ -97,10 +97,10 @@ function beginDrain(state: LifeState, reason: EndReason, view: LifeView, actions
   const most = formatDuration(plan.drainMs);
   if (reason.kind === 'drain' && !view.registers) {
     // The drain of another rank: its part of the engine still computes the requests for which rank 0 waits.
-    actions.push({ kind: 'log', text: `${why}: keeping this part of the engine for up to ${most}` });
+    actions.push({ kind: 'log', text: `${why}: keeping this part of the engine for at most ${most}` });
     return withDrainDeadline({ ...next, waits: new Map<Wait, number>([['engine', 0]]) });
   }
-  actions.push({ kind: 'log', text: `${why}: draining, ${view.inFlight} requests running, at most ${most}` });
+  actions.push({ kind: 'log', text: `${why}: draining ${view.inFlight} running requests for at most ${most}` });
   actions.push({ kind: 'down', reason: published });
   const fateAsked = reason.kind === 'drain' && cause === 'signal';
   if (fateAsked) actions.push({ kind: 'ask-fate' });
@@ -118,9 +118,9 @@ function drainOf(reason: EndReason, view: LifeView): { cause: DrainCause; why: s
     return { cause, why, published: view.drainReason(cause, why) };
   }
   if (reason.kind === 'fault')
-    return { cause: 'request', why: `a fault of the agent: ${reason.what}`, published: 'agent-fault' };
+    return { cause: 'request', why: `internal error of the agent: ${reason.what}`, published: 'agent-fault' };
   // Requests of other agents and of this agent's ingress may still finish.
-  return { cause: 'request', why: 'no gateway has this agent any more', published: 'drain' };
+  return { cause: 'request', why: 'the session of this agent has ended at all gateways', published: 'drain' };
 }
 
 export function withDrainDeadline(state: LifeState): LifeState {

@@ -91,7 +91,7 @@ function receive(state: LifeState, event: LifeEvent, view: LifeView, actions: Li
       return onDone(state, event.wait);
     case 'fate': {
       if (event.fate !== undefined && !hasLeft(state)) {
-        actions.push({ kind: 'log', text: `the batch system ends this job: ${event.fate}` });
+        actions.push({ kind: 'log', text: `the batch system is ending this job: ${event.fate}` });
         actions.push({ kind: 'down', reason: event.fate });
       }
       return onDone(state, 'fate');
@@ -125,7 +125,7 @@ function onSignal(
   const next = { ...state, firstSignalAt: state.firstSignalAt ?? at };
   if (kind === 'echo') return next;
   if (kind === 'force') {
-    actions.push({ kind: 'log', text: `${signal} again: ending at once` }, { kind: 'hurry' });
+    actions.push({ kind: 'log', text: `${signal} again: exiting immediately` }, { kind: 'hurry' });
     return withForcedWaits({ ...next, forced: true }, view.now);
   }
   if (state.reason === undefined) return { ...next, reason: { kind: 'drain', cause, why: signal } };
@@ -139,7 +139,7 @@ function onWarning(state: LifeState, warning: SignalWarning, view: LifeView, act
   const { plan, reason } = warning;
   actions.push({
     kind: 'log',
-    text: `the batch system lets the job run on: waiting at most ${formatDuration(plan.drainMs)}`,
+    text: `the batch system lets the job continue: draining for at most ${formatDuration(plan.drainMs)}`,
   });
   actions.push({ kind: 'down', reason });
   const until = view.now + plan.drainMs;

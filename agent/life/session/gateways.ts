@@ -42,7 +42,7 @@ const NOT_FOR_PEERS: OrderOutcome = {
   answer: {
     kind: 'refused',
     code: 'cannot_start',
-    message: 'this agent tells its own institution alone what it would start',
+    message: 'this agent shows its templates only to its own institution',
   },
 };
 
@@ -103,7 +103,7 @@ export class Gateways {
         },
         onDisconnected: () => {
           if (this.#closed) return;
-          log(`gateway ${url.host}: connection lost, trying again`);
+          log(`gateway ${url.host}: connection lost, reconnecting`);
           this.#judge();
         },
       }),
@@ -122,7 +122,7 @@ export class Gateways {
     const known = new Set(this.#members.map(({ url }) => url.href));
     for (const one of gateways) {
       if (known.has(one.url.href) || this.#members.length >= GATEWAYS_MAX) continue;
-      this.#options.log(`gateway ${one.url.host}: learned of it`);
+      this.#options.log(`gateway ${one.url.host}: discovered`);
       const member = this.#member(one, true);
       this.#members.push(member);
       member.tunnel.open();
@@ -131,7 +131,7 @@ export class Gateways {
       ({ learned, url, tunnel }) => learned && !named.has(url.href) && tunnel.inFlight === 0,
     )) {
       this.#members.splice(this.#members.indexOf(member), 1);
-      this.#options.log(`gateway ${member.url.host}: it is no longer named`);
+      this.#options.log(`gateway ${member.url.host}: removed, because it is no longer listed`);
       member.tunnel.close().catch(() => {});
       if (member.id !== undefined) this.#options.onKnown(this.known);
     }

@@ -94,6 +94,6 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
 /** A replaced session no longer represents this agent, and accepts no orders. */
 async function answerOrder({ orders, sessions }: AgentParts, ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
   if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
-  const message = `session ${ticket.session} ends; ask the one that followed it`;
+  const message = `session ${ticket.session} has ended; use its successor`;
   return { answer: { kind: 'refused', code: 'wrong_session', message } };
 }

@@ -44,7 +44,7 @@ export function newSessions(options: NewSessionsOptions): Sessions {
     onCurrent,
     onRefused: (refusal) => {
       if (registers) onRefused(refusal);
-      else log('warning: weights: no gateway admits this rank; it reads the source itself');
+      else log('warning: weights: no gateway admits this rank, so it reads the source directly');
     },
     log,
     random: Math.random,

@@ -61,7 +61,7 @@ export class RecordKeeper {
     const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
     const why = issue === undefined ? '' : `${issue.path.join('.')}: ${issue.message}`;
     if (why !== '' && why !== this.#unreadable)
-      this.#log(`no gateway can read this node's record, and none will show it: ${why}`);
+      this.#log(`no gateway can parse this node's registry record, so none shows it: ${why}`);
     this.#unreadable = why;
     return record;
   }

@@ -25,10 +25,10 @@ function healthChangeText(
     const idle = new Set(facts.flatMap(({ model }) => (model === undefined || names.includes(model) ? [] : [model])));
     return [
       `serving ${names.join(', ') || 'no model yet'}`,
-      ...[...idle].map((model) => `warning: --fact names ${model}, which this engine does not serve`),
+      ...[...idle].map((model) => `warning: this engine does not serve ${model}, which --fact names`),
     ];
   }
-  if (!health.answering) return ['the engine does not answer any more; waiting for it'];
+  if (!health.answering) return ['the engine no longer answers; waiting for it'];
   return [`models now: ${models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none'}`];
 }
 

@@ -200,7 +200,7 @@ export class Session {
       this.#keeper.change({ addresses: mesh.addresses });
       mesh.publish(this.#update());
     } catch (error) {
-      log(`warning: no other agent reaches this one: ${errorText(error)}`);
+      log(`warning: other agents cannot reach this agent: ${errorText(error)}`);
     }
   }
 

@@ -158,7 +158,7 @@ export class Sessions {
   #end(how: Follow, why: string, drainMs = IDLE_DRAIN_MS): Promise<void> {
     const ending = this.#current;
     if (this.#stop.signal.aborted || ending === undefined) return Promise.resolve();
-    this.#options.log(`session ${ending.id} ends: ${why}; a new one follows`);
+    this.#options.log(`session ${ending.id} is ending: ${why}; starting a new session`);
     this.#over ||= how === 'over';
     let left = Promise.resolve();
     if (how === 'idle') {
@@ -189,7 +189,7 @@ export class Sessions {
       if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
       // An unexpected error. The running engine is worth more than the missing session, so the agent tries again.
       if (how === 'first') throw error;
-      this.#options.log(`no new session: ${errorText(error)}`);
+      this.#options.log(`cannot start a new session: ${errorText(error)}`);
       await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);
       neverRejects(this.#follow(how));
     }
@@ -198,7 +198,7 @@ export class Sessions {
   #notAdmitted(how: Follow, { refusal, message }: AdmissionRefusedError): void {
     // Keep a session that is still valid: its ticket stays valid even if the join token was revoked.
     if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
-    this.#options.log(`no new session yet: ${message}`);
+    this.#options.log(`cannot start a new session yet: ${message}`);
     this.#rollTimer = this.#timer(this.#current, ROLL_RETRY_SHARE * this.#lifetimeMs);
   }
 
@@ -258,7 +258,7 @@ export class Sessions {
     const due = (): void => {
       if (ms > TIMER_MAX_MS) this.#rollTimer = this.#timer(session, ms - TIMER_MAX_MS);
       else if (session === this.#current)
-        neverRejects(this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`));
+        neverRejects(this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} expires`));
     };
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }

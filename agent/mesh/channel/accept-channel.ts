@@ -57,7 +57,7 @@ export async function acceptSecure(
     await waitForEvent(secured, 'secure');
     const key = peerPublicKey(secured);
     if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
-      throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
+      throw new ChannelError('wrong_key', `the other end does not have the private key of ${peer.session}`);
     const ticket = withLengthPrefix(known ? new Uint8Array(0) : own.ticket);
     if (required !== undefined) ticket.writeUInt32BE((ticket.readUInt32BE() | RELEASE_REQUIRED) >>> 0);
     secured.write(asks ? Buffer.concat([ticket, withLengthPrefix(encodeProof(own.releases.own))]) : ticket);

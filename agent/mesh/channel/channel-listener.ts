@@ -102,7 +102,7 @@ export class Listener {
     await this.#begin(socket, async () => {
       const first = await this.#preface(socket);
       if (first !== 'connect') return this.#handshake(socket, first);
-      if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'no relay here');
+      if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'this agent is not a relay');
       return this.#options.onConnect(socket);
     });
   }
@@ -135,9 +135,9 @@ export class Listener {
   async #handshake(socket: Duplex, first: PrefaceFields, through?: string): Promise<void> {
     const { onProven, onCircuit, onWeights } = this.#options;
     const circuit = first.circuit === true;
-    if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'no relay here');
+    if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'this agent is not a relay');
     const weights = first.purpose === 'weights';
-    if (weights && onWeights === undefined) throw new ChannelError('stranger', 'no weights here');
+    if (weights && onWeights === undefined) throw new ChannelError('stranger', 'this agent stores no weights');
     const peer = this.#known(first.ticket);
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
@@ -174,7 +174,7 @@ export class Listener {
     try {
       return this.#options.openTicket(ticket);
     } catch (error) {
-      throw new ChannelError('stranger', 'not a good ticket', { cause: error });
+      throw new ChannelError('stranger', 'the ticket is not valid', { cause: error });
     }
   }
 

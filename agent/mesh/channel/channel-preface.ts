@@ -53,7 +53,7 @@ export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'conn
   if (start.toString('latin1') !== PREFACE.slice(0, SNIFF_BYTES)) throw new ChannelError('stranger', 'no preface');
   const rest = await readExactly(socket, REST_BYTES + 2);
   const purpose = purposeOf(start.toString('latin1') + rest.toString('latin1', 0, REST_BYTES));
-  if (purpose === undefined) throw new ChannelError('stranger', 'another version of the preface');
+  if (purpose === undefined) throw new ChannelError('stranger', 'the preface has an unknown version');
   const number = rest.readUInt16BE(REST_BYTES);
   const length = number & ~(KNOWN | ASKS | CIRCUIT);
   if (length === 0 || length > TICKET_MESSAGE_MAX_BYTES)

@@ -119,7 +119,7 @@ export class Channel {
     this.#socket.setNoDelay(true);
     this.#socket.on('data', (chunk: Buffer) => this.#onData(chunk));
     this.#socket.on('error', (error) => this.#finish(error.message, false));
-    this.#socket.on('end', () => this.#finish('the peer is gone', false));
+    this.#socket.on('end', () => this.#finish('the peer closed the connection', false));
     this.#socket.on('close', () => this.#finish('the connection was lost', false));
     if (this.#socket.destroyed) this.#finish('the connection was lost', false);
   }
@@ -189,7 +189,7 @@ export class Channel {
         return this.#events.onGossip(this, frame.bytes);
       case 'reset':
         if (frame.stream !== 0) return this.#events.onFrame(this, frame);
-        return this.#finish(frame.message || 'the peer said good-bye', true);
+        return this.#finish(frame.message || 'the peer closed the channel', true);
       case 'record':
       case 'recorded':
       case 'challenge':

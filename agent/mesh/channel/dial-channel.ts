@@ -68,7 +68,7 @@ type Handshake = Omit<ChannelDialOptions, 'addresses'>;
  * @throws ChannelError
  */
 export async function secureDialedSocket(socket: Duplex, options: Handshake): Promise<ProvenConnection> {
-  const abort = () => socket.destroy(new ChannelError('broken', 'given up'));
+  const abort = () => socket.destroy(new ChannelError('broken', 'the dial was cancelled'));
   options.signal?.addEventListener('abort', abort, { once: true });
   try {
     const [waitMs, begunAt] = [handshakes.ms, waitClock.now()];
@@ -100,9 +100,9 @@ async function handshake(socket: Duplex, options: Handshake): Promise<ProvenConn
     if (shown === undefined) throw new ChannelError('stranger', 'no ticket');
     const peer = opened(shown, options);
     if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
-      throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
+      throw new ChannelError('wrong_key', `the other end does not have the private key of ${peer.session}`);
     if (options.session !== undefined && options.session !== peer.session)
-      throw new ChannelError('wrong_key', `${peer.session} answers where ${options.session} was dialled`);
+      throw new ChannelError('wrong_key', `${peer.session} answered at the address of ${options.session}`);
     if (required !== undefined) checkProof(await readMessage(tls, PROOF_MAX_BYTES), required, nodeCrypto);
     if (number >= RELEASE_REQUIRED) tls.write(withLengthPrefix(encodeProof(own.releases.own)));
     return { socket: tls, peer };
@@ -116,6 +116,6 @@ function opened(ticket: Uint8Array, options: Handshake): ChannelPeer {
   try {
     return options.openTicket(ticket);
   } catch (error) {
-    throw new ChannelError('stranger', 'the other end has no good ticket', { cause: error });
+    throw new ChannelError('stranger', 'the ticket of the other end is not valid', { cause: error });
   }
 }

@@ -17,7 +17,7 @@ function waitFor<T>(socket: Duplex, event: string, ready: () => T | undefined): 
     const fail = (error: ChannelError) => done(() => reject(error));
     const onError = (error: Error) =>
       fail(error instanceof ChannelError ? error : new ChannelError('broken', error.message, { cause: error }));
-    const onEnd = () => fail(new ChannelError('broken', 'the connection ended in the handshake'));
+    const onEnd = () => fail(new ChannelError('broken', 'the connection ended during the handshake'));
     socket.on(event, look).on('error', onError).on('close', onEnd).on('end', onEnd);
     if (socket.destroyed) onEnd();
   });
@@ -51,7 +51,7 @@ export async function withDeadline<T>(
   code: ChannelErrorCode,
   act: () => Promise<T>,
 ): Promise<T> {
-  const endWait = waitClock.after(ms, () => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)));
+  const endWait = waitClock.after(ms, () => socket.destroy(new ChannelError(code, `received nothing for ${ms} ms`)));
   try {
     return await act();
   } catch (error) {

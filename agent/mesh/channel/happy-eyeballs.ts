@@ -56,9 +56,11 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
         end(() => resolve(socket));
       });
     };
-    const onAbort = () => fail('given up');
+    const onAbort = () => fail('the dial was cancelled');
     const stagger = setInterval(() => untried.length > 0 && next(), STAGGER_MS);
-    const endWait = waitClock.after(CONNECT_MS + STAGGER_MS * left.length, () => fail(`nothing for ${CONNECT_MS} ms`));
+    const endWait = waitClock.after(CONNECT_MS + STAGGER_MS * left.length, () =>
+      fail(`no answer for ${CONNECT_MS} ms`),
+    );
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted) onAbort();
     else next();

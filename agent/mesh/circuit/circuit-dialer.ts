@@ -48,7 +48,7 @@ export class CircuitDialler {
     const bad = ({ relay }: RendezvousPoint) => Number((this.#avoided.get(relay) ?? 0) > now);
     const left = this.#options.meetings(callee).sort((a, b) => bad(a) - bad(b));
     left.length = Math.min(left.length, RELAYS_TRIED_MAX);
-    if (left.length === 0) throw new ChannelError('unreachable', `no relay is known that may reach ${callee}`);
+    if (left.length === 0) throw new ChannelError('unreachable', `no known relay can reach ${callee}`);
     const over = new AbortController();
     try {
       return await firstOf(
@@ -66,7 +66,7 @@ export class CircuitDialler {
     const abort = () => socket.destroy();
     signal.addEventListener('abort', abort, { once: true });
     try {
-      if (signal.aborted) throw new ChannelError('broken', 'given up');
+      if (signal.aborted) throw new ChannelError('broken', 'the dial was cancelled');
       return { ...(await this.#options.secure(socket, callee)), through: meeting.relay };
     } catch (error) {
       socket.destroy();
@@ -99,7 +99,7 @@ export function agentRendezvous(
     try {
       if (signal.aborted) {
         socket.destroy();
-        throw new ChannelError('broken', 'given up');
+        throw new ChannelError('broken', 'the dial was cancelled');
       }
       sendMessage(socket, { type: 'connect', session: callee });
       // Twice the limit of a message: the relay waits for the callee, which may have to reserve again first.

@@ -52,7 +52,7 @@ export function sendMessage(socket: Duplex, said: CircuitMessage): void {
 export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
   const text = (await readMessage(socket, MESSAGE_MAX_BYTES)).toString('utf8');
   const [type = '', rest = '', more] = text.split(' ');
-  if (more !== undefined) throw new ChannelError('stranger', 'not a message of circuits');
+  if (more !== undefined) throw new ChannelError('stranger', 'not a circuit message');
   switch (type) {
     case 'reserve':
     case 'reserved':
@@ -71,5 +71,5 @@ export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
       if (why !== undefined) return { type, why };
     }
   }
-  throw new ChannelError('stranger', 'not a message of circuits');
+  throw new ChannelError('stranger', 'not a circuit message');
 }

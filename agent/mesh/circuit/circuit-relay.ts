@@ -186,7 +186,7 @@ export class CircuitRelay {
     this.#circuits.add(circuit);
     try {
       await this.#call(reservation);
-      if (socket.destroyed || this.#closed) throw new ChannelError('broken', 'the caller has left');
+      if (socket.destroyed || this.#closed) throw new ChannelError('broken', 'the caller has disconnected');
       sendMessage(socket, { type: 'connected' });
       this.#join(circuit, socket, reservation.socket);
     } catch {

@@ -51,7 +51,7 @@ export async function openGatewayLeg(options: LegOptions): Promise<Duplex> {
 
 function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSignal): Promise<Duplex> {
   return new Promise((resolve, reject) => {
-    let why = 'the gateway does not join it';
+    let why = 'the gateway does not connect the circuit';
     const done = (act: () => void) => {
       clearTimeout(timer);
       signal.removeEventListener('abort', give);
@@ -148,7 +148,7 @@ class GatewayLeg extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#socket.close(1000);
-    this.#waiting?.done(new ChannelError('broken', 'the circuit is over'));
+    this.#waiting?.done(new ChannelError('broken', 'the circuit has ended'));
     this.#waiting = undefined;
     this.push(null);
     done(error);

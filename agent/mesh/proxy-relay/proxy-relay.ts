@@ -174,10 +174,10 @@ function readHead(socket: Socket): Promise<string> {
           if (head.length > end + 4) socket.unshift(head.subarray(end + 4));
           return done(() => resolve(head.toString('latin1', 0, end + 4)));
         }
-        if (head.length > HEAD_MAX_BYTES) return done(() => reject(new Error('a head that does not end')));
+        if (head.length > HEAD_MAX_BYTES) return done(() => reject(new Error('the HTTP head is too long')));
       }
     };
-    const onClose = () => done(() => reject(new Error('ended in its head')));
+    const onClose = () => done(() => reject(new Error('the connection ended inside the HTTP head')));
     socket.on('readable', look).on('close', onClose);
     look();
   });

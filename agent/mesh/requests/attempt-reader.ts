@@ -35,7 +35,7 @@ export class AttemptReader {
       const { done, value } = await this.#reader.read();
       return done ? undefined : value;
     } catch {
-      throw new AttemptError(this.#upstream.failure ?? 'lost', 'the answer broke off');
+      throw new AttemptError(this.#upstream.failure ?? 'lost', 'the response broke off');
     }
   }
 

@@ -126,7 +126,7 @@ export class ChannelAttempts {
       (channel) => {
         this.#dialling = false;
         // The mesh has already reported the channel, or reported its end immediately afterwards.
-        if (channel.closed) this.#onDialFailed('the channel was lost at once');
+        if (channel.closed) this.#onDialFailed('the channel was lost immediately');
         else this.onChannel(channel);
       },
       (error: unknown) => {

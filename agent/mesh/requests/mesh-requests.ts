@@ -188,6 +188,6 @@ function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { typ
   if (frame.type === 'settled') return true;
   if (frame.type === 'report') return false; // a named report may carry the stream number of a former channel
   const ours = (frame.stream % 2 === 1) === channel.dialled;
-  if (frame.type === 'open' && ours) throw new WireError('bad_state', `stream ${frame.stream} is not yours to open`);
+  if (frame.type === 'open' && ours) throw new WireError('bad_state', `the peer may not open stream ${frame.stream}`);
   return !ours;
 }

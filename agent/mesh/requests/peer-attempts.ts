@@ -112,7 +112,8 @@ export class PeerAttempts {
     }
     if (this.#peers.has(channel.session)) return undefined;
     if (this.#drained !== undefined) return { code: 'refused', message: 'draining' };
-    if (this.#peers.size >= PEERS_MAX) return { code: 'overloaded', message: 'too many agents ask this node' };
+    if (this.#peers.size >= PEERS_MAX)
+      return { code: 'overloaded', message: 'too many agents send requests to this node' };
     return undefined;
   }
 

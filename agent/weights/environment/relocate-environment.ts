@@ -27,7 +27,7 @@ export async function environmentPrefix(directory: string): Promise<string> {
   const [only, ...more] = await readdir(directory);
   const below = join(directory, only ?? '.');
   if (only !== undefined && more.length === 0 && (await isDirectory(join(below, 'bin')))) return below;
-  throw new WeightsError('wrong', 'the environment has no folder bin: pack it with `tar -C ENVIRONMENT -c .`');
+  throw new WeightsError('wrong', 'the environment has no directory bin: pack it with `tar -C ENVIRONMENT -c .`');
 }
 
 /** @throws WeightsError `wrong` if conda-unpack fails */
@@ -50,7 +50,7 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
   const options = { env: own, signal, timeout: CONDA_UNPACK_MS, maxBuffer: OUTPUT_MAX_BYTES };
   await promisify(execFile)(file, [], options).catch((cause: unknown) => {
     const said = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
-    throw new WeightsError('wrong', `the environment's conda-unpack fails: ${said}`, { cause });
+    throw new WeightsError('wrong', `conda-unpack of the environment failed: ${said}`, { cause });
   });
 }
 

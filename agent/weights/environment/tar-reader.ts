@@ -30,7 +30,7 @@ export class TarReader {
   constructor(take: (entry: ReadEntry, body: Readable) => Promise<void>) {
     this.#parser.on('error', (error: unknown) => this.#fail(error));
     this.#parser.on('ignoredEntry', ({ type }: ReadEntry) =>
-      this.#fail(new WeightsError('wrong', `the archive has an entry of a kind that no environment needs: ${type}`)),
+      this.#fail(new WeightsError('wrong', `the archive has an entry of the unsupported type ${type}`)),
     );
     this.#parser.on('drain', () => this.#wake());
     this.#parser.on('eof', () => {
@@ -55,7 +55,7 @@ export class TarReader {
 
   #fail(error: unknown): void {
     this.#failure ??= error;
-    this.#body?.destroy(new Error('the archive is read no further'));
+    this.#body?.destroy(new Error('the rest of the archive is not read'));
     this.#wake();
   }
 
@@ -77,7 +77,7 @@ export class TarReader {
     this.#head = head.length < BLOCK_BYTES ? head : undefined;
     if (this.#head !== undefined) return;
     if (PACKED.some((magic) => head.subarray(0, magic.length).equals(magic)))
-      throw new WeightsError('wrong', 'the environment is packed twice; pack it once, as .tar.zst or .tar.gz');
+      throw new WeightsError('wrong', 'the environment is compressed twice: pack it once, as .tar.zst or .tar.gz');
     await this.#write(head);
   }
 

@@ -54,7 +54,7 @@ export class TreeWriter {
     if (this.#failure !== undefined) throw this.#failure;
     const path = entryPath(entry.path);
     if (path === '') return void body.resume();
-    if (!isSafePath(path)) throw refused(entry.path, 'leaves its directory, or cannot be a name');
+    if (!isSafePath(path)) throw refused(entry.path, 'points out of the environment, or is not a valid name');
     // GNU tar's sparse format 1.0: the content of a file with such a name begins with a map, which would be written as
     // content.
     if (/(^|\/)GNUSparseFile\.\d+\//.test(path))
@@ -88,7 +88,7 @@ export class TreeWriter {
   }
 
   #claim(path: string, kind: 'file' | 'link' | 'directory'): void {
-    if (this.#kinds.has(path)) throw refused(path, 'stands twice in the archive');
+    if (this.#kinds.has(path)) throw refused(path, 'occurs twice in the archive');
     if (this.#kinds.size >= ENTRIES_MAX)
       throw new WeightsError('wrong', `the archive has more than ${ENTRIES_MAX} entries`);
     this.#kinds.set(path, kind);
@@ -106,7 +106,7 @@ export class TreeWriter {
     if (parent === '.') return;
     const kind = this.#kinds.get(parent);
     if (kind === undefined) return this.#addDirectory(parent);
-    if (kind !== 'directory') throw refused(path, `is below ${parent}, which is no directory`);
+    if (kind !== 'directory') throw refused(path, `is below ${parent}, which is not a directory`);
   }
 
   async #addFile(path: string, mode: number, size: number, body: Readable): Promise<void> {
@@ -126,7 +126,7 @@ export class TreeWriter {
   #hardLinkTarget(path: string, text: string): string {
     const target = entryPath(text);
     if (this.#kinds.get(target) !== 'file')
-      throw refused(path, `is a link to ${text}, which is no file of the archive`);
+      throw refused(path, `is a link to ${text}, which is not a file in the archive`);
     return target;
   }
 
@@ -145,7 +145,8 @@ export class TreeWriter {
     for (const { path } of this.#symlinks) {
       // Resolve the link: through another link `..` may lead elsewhere than the path suggests.
       const real = await leadsTo(join(this.#root, path));
-      if (real !== root && !real.startsWith(root + sep)) throw refused(path, 'is a link that leads out');
+      if (real !== root && !real.startsWith(root + sep))
+        throw refused(path, 'is a link that points out of the environment');
     }
     return { bytes: this.#bytes, entries: this.#kinds.size };
   }
@@ -179,18 +180,20 @@ function entryPath(text: string): string {
 }
 
 function symlinkTarget(path: string, target: string): string {
-  if (target === '' || target.length > 1024 || target.includes('\0')) throw refused(path, 'is a link to nothing');
+  if (target === '' || target.length > 1024 || target.includes('\0'))
+    throw refused(path, 'is a link without a valid target');
   const advice =
     /(^|\/)bin\/python/.test(path) && target.startsWith('/')
-      ? ': make it with `python3 -m venv --copies`, or pack it with conda-pack'
+      ? ': create it with `python3 -m venv --copies`, or pack it with conda-pack'
       : '';
-  if (target.startsWith('/')) throw refused(path, `is a link to ${target}, out of the environment${advice}`);
+  if (target.startsWith('/')) throw refused(path, `is a link to ${target}, which is outside the environment${advice}`);
   const to = posix.normalize(posix.join(posix.dirname(path), target));
-  if (to === '..' || to.startsWith('../')) throw refused(path, `is a link to ${target}, out of the environment`);
+  if (to === '..' || to.startsWith('../'))
+    throw refused(path, `is a link to ${target}, which is outside the environment`);
   return target;
 }
 
 function refused(path: string, why: string): WeightsError {
   const shown = JSON.stringify(path.slice(0, 200));
-  return new WeightsError('wrong', `the archive is refused: ${shown} ${why}`);
+  return new WeightsError('wrong', `the archive was rejected: ${shown} ${why}`);
 }

@@ -46,8 +46,11 @@ export async function packedFormat(path: string): Promise<PackedFormat> {
   if (found !== undefined) return found.format;
   const refused = REFUSED.find(({ bytes }) => head.subarray(0, bytes.length).equals(bytes));
   if (refused !== undefined)
-    throw new WeightsError('wrong', `the environment is packed with ${refused.name}; pack it as .tar.zst or .tar.gz`);
-  throw new WeightsError('wrong', 'the environment is none of .tar, .tar.gz, .tar.zst, .sif, .sqsh');
+    throw new WeightsError(
+      'wrong',
+      `the environment is compressed with ${refused.name}: pack it as .tar.zst or .tar.gz`,
+    );
+  throw new WeightsError('wrong', 'the environment is not a .tar, .tar.gz, .tar.zst, .sif or .sqsh file');
 }
 
 interface UnpackOptions {
@@ -85,7 +88,7 @@ export async function unpackEnvironment({
     await reading.end();
     return await tree.finish();
   } catch (error) {
-    if (signal.aborted) throw new WeightsError('stopped', 'the environment is not needed any more', { cause: error });
+    if (signal.aborted) throw new WeightsError('stopped', 'the environment is no longer needed', { cause: error });
     throw asArchiveError(error);
   } finally {
     await reading.close();

@@ -36,7 +36,7 @@ export class DirectorySource implements BlobSource {
       const names = isFolder ? await namesBelow(root, signal) : [basename(root)];
       const one = (name: string) => onSource(() => listed(source, name, isFolder ? join(root, name) : root), signal);
       const files = await Promise.all(names.map(one));
-      if (files.length === 0) throw new WeightsError('wrong', `${root} holds no file`);
+      if (files.length === 0) throw new WeightsError('wrong', `${root} contains no files`);
       const sorted = sortedFiles(files);
       return weightsManifestSchema.parse({
         v: 1,
@@ -114,7 +114,7 @@ async function onlySnapshot(path: string): Promise<string | undefined> {
   if (more.length === 0) return only;
   throw new WeightsError(
     'wrong',
-    `${path} has no refs/main and several snapshots: name one, as ${path}/snapshots/${only}`,
+    `${path} has several snapshots and no refs/main: name one, for example ${path}/snapshots/${only}`,
   );
 }
 
@@ -139,7 +139,8 @@ async function listed(source: string, path: string, place: string): Promise<Mani
 async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> {
   const names: string[] = [];
   const walk = async (folder: string, above: readonly string[]): Promise<void> => {
-    if (above.length > DEPTH_MAX) throw new WeightsError('wrong', `${root} is deeper than ${DEPTH_MAX} folders`);
+    if (above.length > DEPTH_MAX)
+      throw new WeightsError('wrong', `${root} has more than ${DEPTH_MAX} levels of directories`);
     const here = await onSource(() => realpath(join(root, folder)), signal);
     // Otherwise a symlink to a parent folder would be followed without end.
     if (above.includes(here)) return;
@@ -148,11 +149,11 @@ async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> 
       const name = folder === '' ? entry.name : `${folder}/${entry.name}`;
       if (entry.name.startsWith('.')) continue;
       if (!isSafePath(name))
-        throw new WeightsError('wrong', `${join(root, dirname(name))} holds a name that cannot be served`);
+        throw new WeightsError('wrong', `${join(root, dirname(name))} contains a file name that cannot be served`);
       const found = entry.isSymbolicLink() ? await onSource(() => stat(join(root, name)), signal) : entry;
       if (found.isDirectory()) await walk(name, [...above, here]);
       else if (found.isFile()) names.push(name);
-      if (names.length > FILES_MAX) throw new WeightsError('wrong', `${root} holds more than ${FILES_MAX} files`);
+      if (names.length > FILES_MAX) throw new WeightsError('wrong', `${root} contains more than ${FILES_MAX} files`);
     }
   };
   await walk('', []);

@@ -43,10 +43,10 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
         `${at.origin}${at.pathname} answers ${statusCode}${said(got['x-error-message'])}`,
       );
     if (at.protocol === 'https:' && to.protocol === 'http:')
-      throw new WeightsError('refused', `${at.origin} leads to a connection in clear`);
+      throw new WeightsError('refused', `${at.origin} redirects to an unencrypted connection`);
     at = to;
   }
-  throw new WeightsError('unavailable', `${url.origin} redirects without end`);
+  throw new WeightsError('unavailable', `${url.origin} redirects too often`);
 }
 
 /**
@@ -61,7 +61,7 @@ function proxyAgent(proxy: URL): ProxyAgent {
 /** @throws WeightsError if the body has more than `max` bytes */
 export async function responseText(answer: Dispatcher.ResponseData, max: number): Promise<string> {
   const text = await readTextAtMost(answer.body, max);
-  if (text === undefined) throw new WeightsError('wrong', `an answer of more than ${max} bytes`);
+  if (text === undefined) throw new WeightsError('wrong', `the response is larger than ${max} bytes`);
   return text;
 }
 
@@ -78,7 +78,7 @@ export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: n
   const { first = offset } = answer.statusCode === 206 ? contentRange(answer) : { first: 0 };
   if (first > offset) {
     discardResponse(answer);
-    throw new WeightsError('unavailable', 'the source does not continue where a read broke off');
+    throw new WeightsError('unavailable', 'the source does not resume an interrupted download');
   }
   // A server may send the whole body (RFC 9110 §14.2). Then the part that is already on disk is skipped.
   let over = offset - first;

@@ -23,5 +23,5 @@ export function openSource(source: Source, env: Env): BlobSource {
 export function readSource(text: string): Source {
   const source = parseSource(text);
   if (source !== undefined) return source;
-  throw new WeightsError('wrong', `"${text}" is none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX`);
+  throw new WeightsError('wrong', `"${text}" is not hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX`);
 }

@@ -57,7 +57,7 @@ export class S3Source implements BlobSource {
       const folder = prefix === '' ? '' : `${prefix}/`;
       const below = await this.#below(folder, signal);
       const found = below.length > 0 ? below : await this.#alone(signal);
-      if (found.length === 0) throw new WeightsError('wrong', `${source} holds no object`);
+      if (found.length === 0) throw new WeightsError('wrong', `${source} contains no objects`);
       const named = (key: string) => (key === prefix ? posix.basename(key) : key.slice(folder.length));
       const files = sortedFiles(found.map(({ key, ...more }) => manifestFile(source, { path: named(key), ...more })));
       return weightsManifestSchema.parse({ v: 1, source, revision: listingRevision(files), public: false, files });

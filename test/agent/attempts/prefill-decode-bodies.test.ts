@@ -68,7 +68,7 @@ describe('the address of a prefill engine', () => {
 
   it('is refused if it is the decode engine, or if there is none', () => {
     expect(() => parseEngineTarget({ ...decode, prefillUrl: 'http://127.0.0.1:8200/v1' })).toThrow('the engine itself');
-    expect(() => parseEngineTarget({ prefillUrl: 'http://127.0.0.1:8100' })).toThrow('no decode engine');
+    expect(() => parseEngineTarget({ prefillUrl: 'http://127.0.0.1:8100' })).toThrow('needs a decode engine');
     expect(() => parseEngineTarget({ ...decode, prefillUrl: 'ftp://x' })).toThrow('--prefill-url');
   });
 });

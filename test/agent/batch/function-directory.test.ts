@@ -33,7 +33,7 @@ it('the process ends all the same, and what stays is logged', async () => {
   });
   expect(await process.load()).toContain('it could not be started');
   await expect(process.stop()).resolves.toBeUndefined();
-  expect(lines).toEqual([expect.stringContaining("a function's directory stays: EACCES")]);
+  expect(lines).toEqual([expect.stringContaining('the directory of a function could not be deleted: EACCES')]);
 });
 
 it('an agent starts where such a directory was left', () => {

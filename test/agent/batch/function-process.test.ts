@@ -63,17 +63,17 @@ describe('a function’s process', () => {
 
   it.each([
     ['ends itself', 'os._exit(9)', 'code 9'],
-    ['writes garbage where answers go', 'os.write(4, b"hello\\n"); time.sleep(60)', 'no frame'],
+    ['writes garbage where answers go', 'os.write(4, b"hello\\n"); time.sleep(60)', 'not a frame'],
     [
       'forges an answer of another length',
       'os.write(4, b\'{"id": 1, "outputs": []}\\n\'); time.sleep(60)',
       '0 of 1 lines',
     ],
-    ['answers another call', 'os.write(4, b\'{"id": 7, "outputs": [1]}\\n\'); time.sleep(60)', 'another call'],
+    ['answers another call', 'os.write(4, b\'{"id": 7, "outputs": [1]}\\n\'); time.sleep(60)', 'a different call'],
     [
       'answers what is nested too deeply',
       'os.write(4, b\'{"id": 1, "outputs": [\' + b"[" * 9000 + b"]" * 9000 + b"]}\\n"); time.sleep(60)',
-      'no frame',
+      'not a frame',
     ],
     ['never ends its answer', 'os.write(4, b"x" * 9_000_000); time.sleep(60)', 'more than 8388608 bytes'],
     ['never answers', 'time.sleep(60)', 'took more than'],

@@ -64,7 +64,7 @@ it.each([
     expect(asked).not.toContain('function');
     expect(asked).toContain('release');
     expect(host.held.stored).toEqual([]);
-    expect(lines.join()).toContain('named a function by a context that is not its own');
+    expect(lines.join()).toContain('context in the request does not belong to the function');
   },
 );
 

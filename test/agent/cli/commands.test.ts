@@ -9,16 +9,16 @@ const LOADING = `process.stdout.write('\\r\\u001b[36mLoading shards: 50%\\u001b[
 
 describe('words too many', () => {
   it.each([
-    [['status', 'x'], '"x" is one word too many; an agent is named by --session x'],
+    [['status', 'x'], 'unexpected argument "x"; to select an agent, write --session x'],
     [['models', 'x'], '--session x'],
     [['logs', 'x'], '--session x'],
     [['drain', 'x'], '--session x'],
     [['metrics', 'x'], '--session x'],
-    [['status', '--', 'x'], 'no command is taken after --'],
-    [['config', 'x'], '"x" is one word too many'],
-    [['sbatch', 'x'], '"x" is one word too many'],
+    [['status', '--', 'x'], 'this command accepts no command after --'],
+    [['config', 'x'], 'unexpected argument "x"'],
+    [['sbatch', 'x'], 'unexpected argument "x"'],
     [['doctor', 'vllm'], 'comes after --'],
-    [['version', 'x'], '"x" is one word too many'],
+    [['version', 'x'], 'unexpected argument "x"'],
     [['help', 'stats'], 'did you mean status'],
   ])('%j is refused', async (argv, words) => {
     const { code, err } = await runToEnd(argv, userEnv(scratch()));
@@ -65,7 +65,7 @@ describe('an agent whose engine loads', () => {
       expect(await runToEnd([command, '--session', 'zzz'], env)).toMatchObject({
         code: 2,
         out: '',
-        err: expect.stringContaining(`begins with "zzz"; there are ${session}`),
+        err: expect.stringContaining(`begins with "zzz"; the sessions are ${session}`),
       });
     const gone = await runToEnd(['drain', '--wait', '--json', '--session', session.slice(0, 4)], env);
     expect(JSON.parse(gone.out)).toEqual({ session, state: 'left' });

@@ -92,7 +92,7 @@ it('finds nothing in the way where nothing is', async () => {
   expect(of('gateway')).toMatchObject({ verdict: 'good', found: 'answers, directly' });
   expect(of('clock')).toMatchObject({ verdict: 'good' });
   expect(of('token')).toMatchObject({ verdict: 'good' });
-  expect(of('engine')).toMatchObject({ verdict: 'good', found: 'bash is here' });
+  expect(of('engine')).toMatchObject({ verdict: 'good', found: 'found bash' });
   expect(of('state')).toMatchObject({ verdict: 'good' });
   expect(code).toBe(0);
 });
@@ -111,7 +111,7 @@ it('names each obstacle with its fix, and ends with 70', async () => {
   expect(code).toBe(70);
   expect(of('gateway')).toMatchObject({
     verdict: 'bad',
-    found: expect.stringContaining('no OpenTela gateway'),
+    found: expect.stringContaining('not an OpenTela gateway'),
     fix: expect.stringContaining('--gateway'),
   });
   expect(of('token')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('tokens create') });

@@ -111,7 +111,7 @@ describe('an agent process', () => {
     expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
     const there = new Managed([...start, '--token-file', '~/token'], { env, uid });
     expect(await there.end(10_000)).toEqual({ code: 2, signal: null });
-    expect(there.output).toContain('~/token: this user has no home here');
+    expect(there.output).toContain('~/token: this user has no home directory here');
   });
 
   it('works where it may not enter its home, with a warning', async ({ skip }) => {

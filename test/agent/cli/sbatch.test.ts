@@ -74,13 +74,16 @@ it('takes the options that a cluster asks for, others of sbatch, and the engineâ
 
 it('says what is missing or wrong', async () => {
   const gateway = ['--gateway', 'https://gw.example.org'];
-  expect(await sbatch(['--model', 'm'])).toMatchObject({ code: 2, err: expect.stringContaining('which gateway') });
-  expect(await sbatch(gateway)).toMatchObject({ code: 2, err: expect.stringContaining('which model') });
+  expect(await sbatch(['--model', 'm'])).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('a gateway is missing'),
+  });
+  expect(await sbatch(gateway)).toMatchObject({ code: 2, err: expect.stringContaining('a model is missing') });
   const wrong: [string[], string][] = [
     [['--gpus', '0'], '--gpus'],
     [['--time', 'tomorrow'], '--time'],
-    [['--engine', 'vlm'], 'none of vllm, sglang'],
-    [['--container', 'docker'], 'none of none, apptainer, enroot'],
+    [['--engine', 'vlm'], 'not one of vllm, sglang'],
+    [['--container', 'docker'], 'not one of none, apptainer, enroot'],
     [['--modell', 'x'], 'did you mean --model'],
     [['--partition', 'gpu b'], 'not the name of a partition'],
     [['--account', 'a"b'], 'not the name of an account'],
@@ -90,10 +93,10 @@ it('says what is missing or wrong', async () => {
     [['--cpus', '0'], 'not a number of CPUs'],
     [['--sbatch-option', 'comment=a b'], 'not one word'],
     [['--sbatch-option', 'wrap="rm"'], 'not one word'],
-    [['--', 'vllm', 'serve', 'm'], "the engine's flags"],
+    [['--', 'vllm', 'serve', 'm'], 'only flags of the engine'],
     [['--image', 'vllm.sif'], '--image needs --container'],
-    [['--model=--trust-remote-code'], 'for a flag'],
-    [['--model', 'm\n#SBATCH --uid=0'], 'a line break'],
+    [['--model=--trust-remote-code'], 'as a flag'],
+    [['--model', 'm\n#SBATCH --uid=0'], 'control characters'],
     [['--gateway', 'gw example'], 'is not an address'],
     [['--gateway', 'ftp://gw.example.org'], 'is not an address'],
   ];

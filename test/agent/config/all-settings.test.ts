@@ -28,7 +28,7 @@ describe('the command line', () => {
     ['an unknown flag, naming the nearest', ['--gatway', 'x'], 'did you mean --gateway?'],
     ['a flag without its value', ['--cluster'], '--cluster needs a value'],
     ['-- taken for a value', ['--cluster', '--', 'vllm'], '--cluster needs a value'],
-    ['a value for a switch', [...GATEWAY, '--span-nodes=maybe'], 'takes no value'],
+    ['a value for a switch', [...GATEWAY, '--span-nodes=maybe'], 'does not accept a value'],
     ['a command without --', ['vllm', 'serve', 'x'], 'otela-agent start -- vllm serve x'],
     ['nothing after --', [...GATEWAY, '--'], 'no command after --'],
     ['an empty command, as from an unset variable', [...GATEWAY, '--', ''], 'is a variable in the script not set?'],
@@ -37,7 +37,7 @@ describe('the command line', () => {
       [...GATEWAY, '--process', 'vllm serve x', '--port', '1'],
       'separate words',
     ],
-    ['no gateway', [], 'no gateway'],
+    ['a gateway is missing', [], 'a gateway is missing'],
     ['a gateway that is no address', ['--gateway', 'ftp://x'], 'not an address'],
     ['a gateway with a password', ['--gateway', 'https://u:secret@x'], 'shows in logs'],
     ['a cluster that is no id', [...GATEWAY, '--cluster', 'Alps_1'], 'lower-case'],
@@ -45,17 +45,17 @@ describe('the command line', () => {
     ['a duration without a unit', [...GATEWAY, '--drain-before', '60'], 'write 60s or 60m'],
     ['a duration that setTimeout cannot hold', [...GATEWAY, '--drain-before', '90d'], 'longer than 24 days'],
     ['a port that is none', [...GATEWAY, '--engine-port', '70000', '--', 'x'], 'not a port'],
-    ['an engine whose port nobody can know', [...GATEWAY, '--', 'llama-server'], 'say --engine-port N'],
-    ['a port that is still a variable', [...GATEWAY, '--', 'vllm serve x --port $PORT'], 'is not a number here'],
-    ['two addresses of the engine', [...GATEWAY, '--engine-port', '1', '--engine-url', 'http://x'], 'give one'],
+    ['an engine whose port nobody can know', [...GATEWAY, '--', 'llama-server'], 'give --engine-port N'],
+    ['a port that is still a variable', [...GATEWAY, '--', 'vllm serve x --port $PORT'], 'is not a number'],
+    ['two addresses of the engine', [...GATEWAY, '--engine-port', '1', '--engine-url', 'http://x'], 'give only one'],
     ['an engine address that is none', [...GATEWAY, '--engine-url', 'localhost:8000'], 'not an http'],
-    ['a fact with an unknown key', [...GATEWAY, '--fact', 'size=8b'], 'known are context'],
-    ['a fact that is no number', [...GATEWAY, '--fact', 'context=32k'], 'no value for context'],
+    ['a fact with an unknown key', [...GATEWAY, '--fact', 'size=8b'], 'the keys are context'],
+    ['a fact that is no number', [...GATEWAY, '--fact', 'context=32k'], 'not a value for context'],
     ['a label without a value', [...GATEWAY, '--label', 'x'], 'KEY=VALUE'],
     [
       'an environment for what deployments start',
       [...GATEWAY, '--environment', 'dir:/env.tar', '--accept-deployments', '/nowhere'],
-      'programs of --accept-deployments do not run in it',
+      '--environment does not apply to programs',
     ],
     ['a token file that is not there', [...GATEWAY, '--token-file', '/nowhere'], 'cannot read /nowhere'],
   ])('refuses %s with 2', async (_what, args, said) => {
@@ -100,7 +100,7 @@ describe('the command line', () => {
   });
 
   it('refuses a missing token', async () => {
-    expect(await refused(GATEWAY, { OTELA_TOKEN: '' })).toContain('no token');
+    expect(await refused(GATEWAY, { OTELA_TOKEN: '' })).toContain('a join token is missing');
   });
 
   it('refuses a proxy it cannot use', async () => {
@@ -127,7 +127,7 @@ describe('the command line', () => {
 
   it('leaves --help after -- to the engine', async () => {
     const { err } = await runToEnd(['start', '--', 'vllm', 'serve', '--help'], userEnv(scratch()));
-    expect(err).toContain('no gateway');
+    expect(err).toContain('a gateway is missing');
   });
 });
 
@@ -159,7 +159,7 @@ describe('settings', () => {
     ['engine-port = none', ['--engine-url', 'http://127.0.0.1:1/flagged'], {}, '127.0.0.1:1/flagged/v1/models'],
     ['accept-deployments = /nonexistent', ['--engine-url', 'http://127.0.0.1:1'], {}, '127.0.0.1:1/v1/models'],
     ['accept-deployments = /nonexistent', [], { OTELA_ENGINE_PORT: '2' }, '127.0.0.1:2/v1/models'],
-    ['accept-deployments = /nonexistent', ['--engine-port', '3', '--', 'sh'], {}, 'sh is here'],
+    ['accept-deployments = /nonexistent', ['--engine-port', '3', '--', 'sh'], {}, 'found sh'],
     ['engine-url = http://127.0.0.1:1', ['--accept-deployments', 'HERE'], {}, 'the agent would join idle'],
     ['engine-url = x', ['--accept-deployments', 'HERE'], { OTELA_ENGINE_PORT: 'x' }, 'the agent would join idle'],
   ])('of the file, %s, give way to %j and %j, which exclude them', async (line, args, more, said) => {
@@ -177,10 +177,14 @@ describe('settings', () => {
   });
 
   it.each([
-    ['engine-port = 8000\nengine-url = http://x', [], 'both say where the engine is'],
-    ['accept-deployments = /x\nengine-port = 8000', [], '--accept-deployments and --engine-port both say'],
-    ['', ['--accept-deployments', '/x', '--engine-url', 'http://x'], '--accept-deployments and --engine-url both say'],
-    ['', ['--accept-deployments', '/x', '--', 'sh'], '--accept-deployments and a command both say'],
+    ['engine-port = 8000\nengine-url = http://x', [], "both set the engine's address"],
+    ['accept-deployments = /x\nengine-port = 8000', [], '--accept-deployments and --engine-port both set which engine'],
+    [
+      '',
+      ['--accept-deployments', '/x', '--engine-url', 'http://x'],
+      '--accept-deployments and --engine-url both set which engine',
+    ],
+    ['', ['--accept-deployments', '/x', '--', 'sh'], '--accept-deployments and a command both set which engine'],
   ])('are refused where two from one place exclude each other: %j and %j', async (lines, args, said) => {
     const directory = scratch();
     const file = join(directory, 'config');

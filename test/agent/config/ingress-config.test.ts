@@ -37,15 +37,15 @@ it('trusts and serves its own provider by default', () => {
 it('accepts providers of its own issuer and of others', () => {
   const config = read({ ingress: ['127.0.0.1:0'], trust: ['eth, psi@cern', 'eth'], 'serve-to': ['lab'] });
   expect(config).toMatchObject({ trust: ['eth', 'psi@cern'], serveTo: ['lab'] });
-  expect(() => read({ ingress: ['127.0.0.1:0'], trust: ['ETH!'] })).toThrow('--trust: "ETH!" is no provider');
-  expect(() => read({ 'serve-to': ['@x'] })).toThrow('--serve-to: "@x" is no provider');
+  expect(() => read({ ingress: ['127.0.0.1:0'], trust: ['ETH!'] })).toThrow('--trust: "ETH!" is not a provider');
+  expect(() => read({ 'serve-to': ['@x'] })).toThrow('--serve-to: "@x" is not a provider');
   expect(() => read({ trust: ['eth'] })).toThrow('--trust needs --ingress');
 });
 
 it('takes the name of a policy that is shipped, where there is an ingress', () => {
   expect(read({ ingress: ['127.0.0.1:0'], policy: ['round-robin'] })).toMatchObject({ policy: 'round-robin' });
   expect(() => read({ ingress: ['127.0.0.1:0'], policy: ['fastest'] })).toThrow(
-    '--policy: "fastest" is none of random, round-',
+    '--policy: "fastest" is neither one of random, round-',
   );
   expect(() => read({ policy: ['random'] })).toThrow('--policy needs --ingress');
 });

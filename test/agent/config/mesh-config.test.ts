@@ -33,7 +33,7 @@ it('takes peers and a relay as HOST:PORT only', () => {
   expect(() => read({ peer: ['login1'] })).toThrow('--peer: "login1" is not HOST:PORT');
   expect(() => read({ relay: ['x:0'] })).toThrow('--relay: "x:0" is not HOST:PORT');
   expect(() => read({ peer: Array(33).fill('a:1') })).toThrow('at most 32 peers');
-  expect(() => read({ mesh: ['off'], 'offer-relay': ['true'] })).toThrow('--offer-relay needs a place to listen');
+  expect(() => read({ mesh: ['off'], 'offer-relay': ['true'] })).toThrow('--offer-relay needs an address');
 });
 
 it('releases that peers have to be of: keys, the oldest version, and what is wrong with either', () => {

@@ -39,7 +39,8 @@ class Keeper implements EngineRunner {
   taken = false;
   ended = Promise.resolve();
   async port(wanted: number | undefined): Promise<number> {
-    if (this.taken) throw new DeploymentError('cannot_start', 'something answers on port 8000 of this machine already');
+    if (this.taken)
+      throw new DeploymentError('cannot_start', 'another server already answers on port 8000 of this machine');
     return wanted ?? 41_000;
   }
   begin({ id }: { id: string }, launch: EngineLaunch): void {
@@ -149,7 +150,7 @@ describe('orders', () => {
     expect(await give(drain)).toMatch(/^replayed/);
     await give(order(start('a')));
     expect(await give(order({ action: 'drain' }))).toBe('draining');
-    expect(keeper.done).toEqual(['begin a', 'drain: an order of its gateway']);
+    expect(keeper.done).toEqual(['begin a', 'drain: an order from its gateway']);
     expect((await orders.answer(node(gateway).ticket, order({ action: 'drain' }))).answer).toMatchObject({
       code: 'wrong_session',
     });
@@ -184,12 +185,12 @@ describe('orders', () => {
     await give(order(start('a')));
     deployments.running();
     expect(await give(order(start('b')))).toMatch(/^busy: deployment a runs here/);
-    expect(await give(order(stop('b')))).toMatch(/^nothing_deployed: .*a is/);
+    expect(await give(order(stop('b')))).toMatch(/^nothing_deployed: .*a does/);
     const { promise, resolve } = Promise.withResolvers<void>();
     keeper.ended = promise;
     expect(await give(order(stop('a')))).toBe('accepted');
     expect(deployments.labels).toEqual({});
-    expect(await give(order(start('b')))).toMatch(/^busy: deployment a still ends here/);
+    expect(await give(order(start('b')))).toMatch(/^busy: deployment a is still ending here/);
     expect(await give(order(stop('a')))).toBe('accepted'); // sent twice, done once
     resolve();
     await expect.poll(() => keeper.done).toEqual(['begin a', 'end 5', 'tell']);
@@ -220,9 +221,9 @@ describe('orders', () => {
     const wrong = (parameters: Record<string, string | number>) =>
       give(order({ action: 'start', id: 'a', template: 'vllm', parameters }));
     expect(await wrong({ model: 'other/m', size: 3 })).toBe(
-      'bad_parameters: there is no size (there are: model, tp); model "other/m" is not allowed here (allowed: org/*); tp is missing',
+      'bad_parameters: unknown parameter size (known: model, tp); model "other/m" is not allowed (allowed: org/*); tp is missing',
     );
-    expect(await wrong({ model: 'org/m', tp: 3 })).toMatch(/3 is not allowed here \(allowed: 1, 2\)/);
+    expect(await wrong({ model: 'org/m', tp: 3 })).toMatch(/3 is not allowed \(allowed: 1, 2\)/);
     expect(await wrong({ model: 'org/m', tp: 1.5 })).toMatch(/whole number/);
     for (const model of [
       'org/a b',
@@ -236,7 +237,7 @@ describe('orders', () => {
     ])
       expect(await wrong({ model, tp: 1 })).toMatch(/^bad_parameters/);
     expect(await wrong(JSON.parse('{"__proto__x": 1}').x ?? { constructor: 'x', model: 'org/m', tp: 1 })).toMatch(
-      /there is no constructor/,
+      /unknown parameter constructor/,
     );
     expect(keeper.done).toEqual([]);
   });
@@ -253,11 +254,11 @@ test('a template must say all that it needs, and nothing that would be left out'
   };
   expect(problem(VLLM)).toBe('fine');
   expect(problem({ ...VLLM, argv: ['{{model}}', '{{tp}}', '{{port}}'] })).toMatch(/program itself/);
-  expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{port}}'] })).toMatch(/tp is nowhere in argv/);
+  expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{port}}'] })).toMatch(/argv does not use the parameter tp/);
   expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{tp}}', '{{gpu}}', '{{port}}'] })).toMatch(
     /\{\{gpu\}\}.*model, tp, port/,
   );
-  expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{tp}}'] })).toMatch(/where to listen/);
+  expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{tp}}'] })).toMatch(/needs a port/);
   expect(problem({ ...VLLM, argv: ['vllm', '{{model}}', '{{tp}}'], port: 8000 })).toBe('fine');
   expect(problem({ ...VLLM, shell: 'rm' })).toMatch(/shell/);
   expect(problem({ ...VLLM, parameters: { ...VLLM.parameters, tp: { type: 'integer' } } })).toMatch(/min.*max/);
@@ -265,7 +266,7 @@ test('a template must say all that it needs, and nothing that would be left out'
     problem({ ...VLLM, parameters: { ...VLLM.parameters, tp: { type: 'integer', allow: [1], default: 2 } } }),
   ).toMatch(/default/);
   expect(problem({ ...VLLM, parameters: { ...VLLM.parameters, model: { type: 'string', allow: ['*/x'] } } })).toMatch(
-    /end only/,
+    /only at the end/,
   );
   expect(problem({ argv: ['x', '{{port}}'], parameters: { port: { type: 'integer', min: 1, max: 2 } } })).toMatch(
     /port/,

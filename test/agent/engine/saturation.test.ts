@@ -20,7 +20,7 @@ describe('an engine', () => {
     engine.observe({ running: 8, waiting: 1 });
     expect(engine.split(12)).toEqual({ running: 8, waiting: 4 });
     expect(engine.full(11, { maxWaiting: 4 })).toBeUndefined();
-    expect(engine.full(12, { maxWaiting: 4 })).toMatch(/4 requests wait/);
+    expect(engine.full(12, { maxWaiting: 4 })).toMatch(/4 requests already wait/);
     expect(engine.full(7, { maxWaiting: 0 })).toBeUndefined();
     expect(engine.full(8, { maxWaiting: 0 })).toBeDefined();
   });

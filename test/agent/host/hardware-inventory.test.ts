@@ -66,7 +66,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
       const listed = `0, GPU-a, NVIDIA H100, ${memory}\n1, GPU-b, NVIDIA H100, 81559`;
       const { gpus, log } = await found({ 'nvidia-smi': smi(listed, '') });
       expect(gpus).toEqual([H100]);
-      expect(log).toContain('GPUs: 1 of 2 left out: the memory of NVIDIA H100 cannot be');
+      expect(log).toContain('GPUs: ignored 1 of 2: NVIDIA H100 reports an impossible memory size of');
     },
   );
 
@@ -74,7 +74,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
     const listed = '0, GPU-a, NVIDIA A100, -1\n1, GPU-b, NVIDIA H100, 81559\n2, GPU-c, NVIDIA A100, 81920';
     const { gpus, log } = await found({ 'nvidia-smi': smi(listed, '') }, { CUDA_VISIBLE_DEVICES: '0,1' });
     expect(gpus).toEqual([H100]);
-    expect(log).toContain('shows 2 of 3 GPUs; 1 of 2 left out');
+    expect(log).toContain('shows 2 of 3 GPUs; ignored 1 of 2');
   });
 
   it('is without a MIG slice whose profile tells an impossible size', async () => {
@@ -82,7 +82,7 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
       'GPU 0: NVIDIA H100 (UUID: GPU-a)\n  MIG 99999999999999999999gb Device 0: (UUID: MIG-1)\n  MIG 1g.10gb Device 1: (UUID: MIG-2)';
     const { gpus, log } = await found({ 'nvidia-smi': smi('0, GPU-a, NVIDIA H100, 81559', listing) });
     expect(gpus).toEqual([{ class: 'H100', name: 'NVIDIA H100 MIG 1g.10gb', vram_mib: 10_240 }]);
-    expect(log).toContain('1 of 2 left out');
+    expect(log).toContain('ignored 1 of 2');
   });
 
   it.each(['99999999999999999999999', '18446744073709551615', '-5000000', '1e999'])(
@@ -93,7 +93,7 @@ card0,AMD Instinct MI300X OAM,0x1e,${memory}
 card1,AMD Instinct MI300X OAM,0x1f,206141652992`;
       const { gpus, log } = await found({ 'rocm-smi': print(csv) });
       expect(gpus).toEqual([{ class: 'MI300X', name: 'AMD Instinct MI300X OAM', vram_mib: 196_592 }]);
-      expect(log).toContain('GPUs: 1 of 2 left out: the memory of AMD Instinct MI300X OAM cannot be');
+      expect(log).toContain('GPUs: ignored 1 of 2: AMD Instinct MI300X OAM reports an impossible memory size of');
     },
   );
 

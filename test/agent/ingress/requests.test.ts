@@ -242,7 +242,7 @@ it.each([
   await ended;
   clearInterval(drops);
   expect(text).toMatch(/^HTTP\/1\.1 408 /);
-  expect(text).toContain('Less than 500 bytes a second');
+  expect(text).toContain('Less than 500 bytes per second');
 });
 
 it('a new session of this agent goes on with its engine; what the former one had begun is finished', async () => {

@@ -70,7 +70,7 @@ describe('the life of an agent', () => {
     run.tunnel.inFlight = 1;
     run.signal('SIGTERM');
     expect(await run.exit).toBe(143);
-    expect(run.stderr.text).toContain('1 requests still running');
+    expect(run.stderr.text).toContain('1 requests are still running');
     expect(run.tunnel.states.at(-1)).toBe('LEFT');
   });
 
@@ -92,7 +92,7 @@ describe('the life of an agent', () => {
     run.signal('SIGTERM');
     run.signal('SIGTERM');
     await run.until(() => run.tunnel.calls.includes('drain'));
-    expect(run.stderr.text).not.toContain('ending at once');
+    expect(run.stderr.text).not.toContain('exiting immediately');
     run.tunnel.inFlight = 0;
     expect(await run.exit).toBe(143);
   });
@@ -115,7 +115,7 @@ describe('the life of an agent', () => {
     expect(run.tunnel.latest?.models.map(({ id }) => id)).toEqual(['base']);
     engine.setModels(['', 'x'.repeat(257), 'base', 'adapter']);
     await run.until(() => run.tunnel.latest?.models.length === 2);
-    expect(run.stderr.text.match(/lists 2 models whose names are empty or longer/g)).toHaveLength(1);
+    expect(run.stderr.text.match(/ignored 2 models of the engine: their names are empty or longer/g)).toHaveLength(1);
   });
 
   it('calls the models loading, and itself still serving, when a foreign engine stops listening, and ready when it is back', async () => {
@@ -175,7 +175,7 @@ describe('what is published', () => {
     const run = startAgent(scratch(), ['--engine-url', engine.url, ...facts]);
     await run.state('SERVING');
     expect(run.tunnel.latest?.models).toMatchObject([{ id: 'org/m:8b', quantization: 'awq', context_length: 32_768 }]);
-    expect(run.stderr.text).toContain('--fact names org/n, which this engine does not serve');
+    expect(run.stderr.text).toContain('this engine does not serve org/n, which --fact names');
   });
 
   it('carries the precision of a plain `vllm serve`, from its checkpoint in the hub’s cache', async () => {
@@ -245,7 +245,7 @@ it('drains where it has a fault of its own: its engine is well, and its requests
   agent.tunnel.inFlight = 0;
   expect(await agent.exit).toBe(70);
   expect(agent.tunnel.states.at(-1)).toBe('LEFT');
-  expect(agent.stderr.text).toContain('a fault of the agent: Error: nobody caught this');
+  expect(agent.stderr.text).toContain('internal error of the agent: Error: nobody caught this');
   expect(agent.stderr.text).toContain('nor this');
 });
 

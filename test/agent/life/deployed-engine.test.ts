@@ -35,7 +35,7 @@ const accepts = (run: Run, sessions: number) =>
 /** Sends an order, as the gateway of that session's tunnel would. */
 async function say(tunnel: FakeTunnel | undefined, wish: DeploymentRequest): Promise<DeploymentAnswer> {
   const reply = await tunnel?.options.order?.(order(tunnel.options.identity.session, wish));
-  if (reply === undefined) throw new Error('this agent takes no orders');
+  if (reply === undefined) throw new Error('this agent does not accept orders');
   reply.act?.();
   return reply.answer;
 }
@@ -78,7 +78,7 @@ it('an engine that serves nothing in time, or that is broken, ends its session a
   await accepts(run, 1);
   await say(run.tunnels[0], start('hangs'));
   await accepts(run, 3);
-  expect(labels(run.tunnels[2])['otela.deployment-failed']).toBe('dep-hangs it served nothing within 1s');
+  expect(labels(run.tunnels[2])['otela.deployment-failed']).toBe('dep-hangs it served no model within 1s');
   await say(run.tunnels[2], start('breaks'));
   await run.until(() => labels(run.tunnels.at(-1))['otela.deployment-failed']?.startsWith('dep-breaks') ?? false);
   expect(labels(run.tunnels.at(-1))['otela.deployment-failed']).toMatch(/^dep-breaks it is broken: .*CUDA error/);
@@ -106,10 +106,10 @@ it('an agent is not started with templates that others could have written, or th
     return `${await run.exit} ${run.stderr.text}`;
   };
   const { good } = TEMPLATES;
-  expect(await refused('open', good, 0o666)).toMatch(/^2 .*others may write.*chmod go-w/s);
+  expect(await refused('open', good, 0o666)).toMatch(/^2 .*other users can write.*chmod go-w/s);
   const typo = { ...good, argv: ['vllm', '{{modle}}', '{{port}}'] };
   expect(await refused('typo', typo)).toMatch(/^2 .*\{\{modle\}\}/s);
-  expect(await refused('empty', undefined)).toMatch(/^2 .*no template/s);
+  expect(await refused('empty', undefined)).toMatch(/^2 .*contains no template/s);
   expect(await refused('both', good, 0o644, '--engine-port', '8000')).toMatch(/^2 .*--engine-port/s);
-  expect(await refused('label', good, 0o644, '--label', 'otela.accepts=all')).toMatch(/^2 .*agent's own/s);
+  expect(await refused('label', good, 0o644, '--label', 'otela.accepts=all')).toMatch(/^2 .*is reserved/s);
 });

@@ -40,7 +40,7 @@ describe('a node whose engine is broken', () => {
       run.tunnel.inFlight = 3; // requests that the broken engine would never answer
       expect(await run.exit).toBe(70);
       expect(run.tunnel.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
-      expect(run.stderr.text).toMatch(new RegExp(`this node gives itself up: .*${sign}`));
+      expect(run.stderr.text).toMatch(new RegExp(`so this node ends: .*${sign}`));
       expect(run.stderr.text).toContain('its last lines were:');
       const [, engine, worker] = /engine (\d+) worker (\d+)/.exec(run.stdout.text) ?? [];
       expect(processRuns(Number(engine))).toBe(false);
@@ -63,7 +63,7 @@ describe('a node whose engine is broken', () => {
     });
     await run.until(() => run.stderr.text.includes('illegal memory access'));
     await run.state('SERVING');
-    expect(run.stderr.text).not.toContain('gives itself up');
+    expect(run.stderr.text).not.toContain('this node ends');
   });
 
   it('serves on when a consumer’s prompt in the engine’s log says the same', async () => {
@@ -71,7 +71,7 @@ describe('a node whose engine is broken', () => {
     const run = startAgent(scratch(), engineThatPrints(await freePort(), [prompt, 'the end']));
     await run.until(() => run.stderr.text.includes('the end'));
     await run.state('SERVING');
-    expect(run.stderr.text).not.toContain('gives itself up');
+    expect(run.stderr.text).not.toContain('this node ends');
   });
 
   it('ends its part of the engine on the other ranks as well', async () => {

@@ -154,6 +154,6 @@ it('a session that follows takes another port where the configured one is still 
   run.tunnel.inFlight = 1; // it drains as long as this is set
   await run.until(() => (run.tunnels[1]?.latest?.addresses.length ?? 0) > 0);
   expect(run.tunnels[1]?.latest?.addresses).not.toEqual([`127.0.0.1:${port}`]);
-  expect(run.stderr.text).toContain('the mesh takes a free port');
+  expect(run.stderr.text).toContain('the mesh uses a free port');
   run.tunnel.inFlight = 0;
 });

@@ -59,7 +59,7 @@ it.each([
   logs.line('words');
   expect(await logs.inspect(gpus)).toEqual({ kind: 'inspected', log: '', gpus: null, withheld });
   expect(logs.atEnd('s1').tail).toBeUndefined();
-  expect(told.join()).toContain('stays here');
+  expect(told.join()).toContain('not sent to gateways');
 });
 
 it('keeps the newest hundred in a directory, for its owner alone, and nothing else there is touched', async () => {
@@ -84,5 +84,5 @@ it('a directory that cannot be written is told, and the end goes on', async () =
   const { tail, kept } = logs.atEnd('s1');
   expect(tail?.toString()).toContain('x\n--- the agent:');
   await kept;
-  expect(told.join()).toContain('cannot be kept');
+  expect(told.join()).toContain('cannot be saved');
 });

@@ -130,7 +130,7 @@ test.each([
   expect(warned?.reason).toBe(reason);
   // Slurm's times are whole seconds.
   if (drainMs !== undefined) expect(Math.abs((warned?.plan.drainMs ?? 0) - drainMs)).toBeLessThan(1_001);
-  expect(logged.filter((line) => line.includes('lets the job run on'))).toHaveLength(drainMs === undefined ? 0 : 1);
+  expect(logged.filter((line) => line.includes('lets the job continue'))).toHaveLength(drainMs === undefined ? 0 : 1);
   expect(reasons.includes(reason)).toBe(reason !== undefined);
   life.send({ kind: 'signal', signal, at: 5_000 });
   expect(await life.exit).toBe(143);

@@ -155,7 +155,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
   const wrongs: [string, Uint8Array, RegExp][] = [
     ['a length beyond the limit', Buffer.from('7fffffff', 'hex'), /message of 2147483647 bytes/],
     ['an empty message', Buffer.from('00000000', 'hex'), /message of 0 bytes/],
-    ['a frame type that does not exist', withLengthPrefix(Buffer.from([0x7f])), /no frame type/],
+    ['a frame type that does not exist', withLengthPrefix(Buffer.from([0x7f])), /unknown frame type/],
     [
       'a frame that ends in its middle',
       withLengthPrefix(Buffer.from([14, 200, 1, 0])),
@@ -164,7 +164,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
     [
       'gossip beyond 64 KiB',
       withLengthPrefix(Buffer.concat([Buffer.from([14, 0x81, 0x80, 4]), Buffer.alloc(65_537)])),
-      /field of 65537 bytes/,
+      /a field has 65537 bytes/,
     ],
     ['a frame that only gateways send', withLengthPrefix(Buffer.from([10, 1])), /recorded between agents/],
     ['data beyond its credit', tooMuchData(), /more than the socket was granted/],

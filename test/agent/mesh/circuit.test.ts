@@ -144,7 +144,7 @@ async function malicious(act: (caller: Duplex, callee: Duplex) => void) {
   await listener.open('127.0.0.1', port);
   atEnd(() => listener.close());
   const faults: string[] = [];
-  const log = (line: string) => void (line.includes('fault') && faults.push(line));
+  const log = (line: string) => void (line.includes('internal error') && faults.push(line));
   const behind = { ...BEHIND, more: { log } };
   const [a, b, c] = [await town.join(behind), await town.join(behind), await town.join(behind)];
   await allSee([first, a, b, c], sessionsOf([first, evil, a, b, c]));

@@ -218,7 +218,7 @@ describe('a stranger', () => {
       rude.mesh
         .channelTo(a.session)
         .then((again) => eventually('closed', 2_000, () => (again.closed ? true : undefined))),
-    ).rejects.toThrow(/ended in the handshake/);
+    ).rejects.toThrow(/ended during the handshake/);
     b.say('DOWN');
     await eventually('a hears b', WITHIN_MS, () =>
       a.mesh.replica.get(b.session)?.state === 'DOWN' ? true : undefined,

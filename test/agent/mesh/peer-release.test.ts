@@ -64,9 +64,9 @@ describe('an agent that requires releases of its peers', () => {
     const peer = await start({ own: shown(made), required: undefined });
     await expect(strict.dial(peer, peer.own.session)).rejects.toMatchObject({ code: 'unsigned', message: why });
     // The peer learns of the refusal by the end of its connection.
-    await peer.log.heard(`closed ${strict.own.session} the peer is gone`);
+    await peer.log.heard(`closed ${strict.own.session} the peer closed the connection`);
     await peer.dial(strict, strict.own.session);
-    await peer.log.heard(`closed ${strict.own.session} the peer is gone`, 2);
+    await peer.log.heard(`closed ${strict.own.session} the peer closed the connection`, 2);
     expect(peer.channels.size).toBe(0);
     expect(strict.channels.size).toBe(0);
     expect(strict.log.lines).toEqual([]);

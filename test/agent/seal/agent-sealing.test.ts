@@ -31,8 +31,10 @@ it('says a week before its delegate runs out, and then, that pinned clients will
     seals.word(named);
   }
   expect(lines).toEqual([
-    expect.stringMatching(/^the delegate runs out on 2026-04-01; otela-agent vouch /),
-    expect.stringMatching(/^clients that pin eth seal nothing to this node: the delegate ran out on 2026-04-01; /),
+    expect.stringMatching(/^the delegate key expires on 2026-04-01; create a new one with otela-agent vouch /),
+    expect.stringMatching(
+      /^clients that pin eth cannot encrypt requests to this node: the delegate key expired on 2026-04-01; /,
+    ),
   ]);
 });
 
@@ -42,6 +44,6 @@ it('says that a delegate is of another provider than the join token', () => {
   expect(lines).toEqual([]);
   expect(seals.word({ ...named, provider: 'lab' }).seal?.vouch).toBeUndefined();
   expect(lines).toEqual([
-    expect.stringMatching(/^clients that pin lab .*: the delegate is that of eth, the join token of lab/),
+    expect.stringMatching(/^clients that pin lab .*: the delegate key belongs to eth, but the join token to lab/),
   ]);
 });

@@ -60,7 +60,7 @@ it('the model’s own name is written where the body names another, and nothing 
   expect(withModelName(clear, 'fast', false)).toBe(clear);
 });
 
-it('a caller that aborts while the nodes are requested is not kept waiting', async () => {
+it('who leaves while the nodes are asked for is not kept waiting', async () => {
   const left = new AbortController();
   let asked = 0;
   const silent = sealedFetch({ fetch: () => new Promise<never>(() => void asked++) });

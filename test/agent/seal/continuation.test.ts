@@ -99,7 +99,7 @@ describe('a stream that goes on at another candidate', () => {
     const { sent } = b.opens(request, first);
     expect(Buffer.concat(sent?.pieces ?? []).toString()).toBe('one two ');
     expect(sent?.end.chunks).toBe(2);
-    expect(() => c.opens(request, first)).toThrow('cannot be opened here');
+    expect(() => c.opens(request, first)).toThrow('this node cannot decrypt it');
   });
 
   it('is taken up by no candidate where its frames are not an unbroken beginning', async () => {
@@ -123,7 +123,7 @@ describe('a stream that goes on at another candidate', () => {
       [segment, one, two, buildFrame(FRAME.note)],
       [segment, one, two, segment],
     ];
-    for (const sent of broken) expect(() => c.opens(request, sent)).toThrow('cannot be opened here');
+    for (const sent of broken) expect(() => c.opens(request, sent)).toThrow('this node cannot decrypt it');
     // None of these used up the request, which now opens correctly.
     expect(c.opens(request, [segment, one, two, ...second]).sent?.end.chunks).toBe(1);
   });
@@ -181,12 +181,12 @@ describe('a stream that goes on at another candidate', () => {
   it('is opened under the flag alone that its client sealed', async () => {
     const request = await sealedTo(all);
     const { 'x-otela-resume': _, ...headers } = request.headers;
-    expect(() => a.opens({ ...request, headers })).toThrow('cannot be opened here');
+    expect(() => a.opens({ ...request, headers })).toThrow('this node cannot decrypt it');
     const plain = await sealedTo(all, false);
     const asked = { ...plain, headers: { ...plain.headers, 'x-otela-resume': '1' } };
-    expect(() => a.opens(asked)).toThrow('cannot be opened here');
+    expect(() => a.opens(asked)).toThrow('this node cannot decrypt it');
     const sent = a.answers(plain, ['one ']);
-    expect(() => b.opens(plain, sent)).toThrow('cannot be opened here');
+    expect(() => b.opens(plain, sent)).toThrow('this node cannot decrypt it');
   });
 
   it('is continued by no node a second time, nor behind more than gateways keep: a gateway that repeats can make no endless stream', async () => {
@@ -209,7 +209,7 @@ describe('a stream that goes on at another candidate', () => {
   ])('behind %i chunks of 16 KiB is taken: %s', async (chunks, taken) => {
     const request = await sealedTo([a, b]);
     const first = a.answers(request, ['x', ...Array<string>(chunks).fill('x'.repeat(16_366))]);
-    if (!taken) expect(() => b.opens(request, first)).toThrow('cannot be opened here');
+    if (!taken) expect(() => b.opens(request, first)).toThrow('this node cannot decrypt it');
     // Even if gateway and node ignore every bound, the client does not.
     const { salt, secret } = request.secrets.get(b.node.kid) ?? { salt: Buffer.of(), secret: Buffer.of() };
     const segment = Buffer.from(first[0] ?? [])
@@ -235,7 +235,7 @@ describe('a stream that goes on at another candidate', () => {
       return user + system;
     };
     const opening = cpu(() => b.opens(request, sent));
-    const refusing = cpu(() => expect(() => b.opens(request, sent)).toThrow('cannot be opened here'));
+    const refusing = cpu(() => expect(() => b.opens(request, sent)).toThrow('this node cannot decrypt it'));
     expect(refusing).toBeLessThan(opening / 2);
   });
 

@@ -73,8 +73,8 @@ describe('a sealed request', () => {
     for (let at = 0; at < sealed.body.length; at++) {
       const body = sealed.body.slice();
       body[at] = (body[at] ?? 0) ^ (1 << (at % 8));
-      expect(() => openIt({ ...sealed, body })).toThrow('cannot be opened here');
-      expect(() => openIt({ ...sealed, body: sealed.body.slice(0, at) })).toThrow('cannot be opened here');
+      expect(() => openIt({ ...sealed, body })).toThrow('this node cannot decrypt it');
+      expect(() => openIt({ ...sealed, body: sealed.body.slice(0, at) })).toThrow('this node cannot decrypt it');
     }
   });
 
@@ -92,7 +92,7 @@ describe('a sealed request', () => {
       () => openIt(sealed, {}, { 'x-otela-seal': stamp.replace(/at=\d+/, `at=${NOW_S - 1}`) }),
       () => openIt(sealed, {}, { 'x-otela-seal-to': `${to.slice(0, 40)}${to[40] === 'A' ? 'B' : 'A'}${to.slice(41)}` }),
     ];
-    for (const attempt of refused) expect(attempt).toThrow('cannot be opened here');
+    for (const attempt of refused) expect(attempt).toThrow('this node cannot decrypt it');
     expect(openIt(sealed).model).toBe('m');
   });
 
@@ -103,14 +103,14 @@ describe('a sealed request', () => {
     );
     random.mockRestore();
     if (one === undefined || other === undefined) throw new Error('nothing sealed');
-    expect(() => openIt({ ...one, body: other.body })).toThrow('cannot be opened here');
+    expect(() => openIt({ ...one, body: other.body })).toThrow('this node cannot decrypt it');
     expect(openIt(other).body.toString()).toBe('{"b":2}');
   });
 
   it('is answered once, unless no answer came of it', async () => {
     const sealed = await seal(clearOf(Buffer.from('{}')), [node], NOW_S);
     const first = openIt(sealed);
-    expect(() => openIt(sealed)).toThrow('cannot be opened here');
+    expect(() => openIt(sealed)).toThrow('this node cannot decrypt it');
     first.unanswered();
     expect(openIt(sealed).model).toBe('m');
   });
@@ -118,7 +118,7 @@ describe('a sealed request', () => {
   it('from the future, from the past, or good for too long is refused', async () => {
     for (const at of [NOW_S + 121, NOW_S - 601]) {
       const sealed = await seal(clearOf(Buffer.from('{}')), [node], at);
-      expect(() => openIt(sealed)).toThrow('cannot be opened here');
+      expect(() => openIt(sealed)).toThrow('this node cannot decrypt it');
     }
     // A client that accepts responses for longer than nodes remember requests, so that a stolen request could be
     // replayed.
@@ -131,7 +131,7 @@ describe('a sealed request', () => {
     vi.doUnmock('../../../shared/seal/hpke-suite.ts');
     const long = await patient.seal({ ...clearOf(Buffer.from('{}')), resume: true }, [node], NOW_S);
     expect(long.headers['x-otela-seal']).toContain(`until=${NOW_S + 1_201}`);
-    expect(() => openIt(long)).toThrow('cannot be opened here');
+    expect(() => openIt(long)).toThrow('this node cannot decrypt it');
     const late = await seal(clearOf(Buffer.from('{}')), [node], NOW_S + 119);
     expect(openIt(late).model).toBe('m');
   });

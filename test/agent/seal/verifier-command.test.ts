@@ -44,7 +44,7 @@ it('one that leaves a process behind, with its output open, is not waited for', 
   expect(performance.now() - from).toBeLessThan(promise(20_000));
 });
 
-it('endless output, or a missing program, becomes one short line', async () => {
+it('one that prints without end, or is none, is one short line', async () => {
   const [took, line = ''] = await judged('yes firmware | head -c 1000000');
   expect([took, String(line).length < 500, String(line).split('\n').length]).toEqual([true, true, 1]);
   const lines: string[] = [];

@@ -158,7 +158,7 @@ async function rawEngine(answer: string): Promise<string> {
 
 describe('a gateway that will not have this agent', () => {
   it.each([
-    [4001, 409, 'another agent holds this session'],
+    [4001, 409, 'another agent uses this session'],
     [4004, 403, 'no'],
   ])('says so with close code %i: the agent stops and tells why', async (code, status, says) => {
     const { gateway, socket, refusals, tunnel } = await openAgentSide();

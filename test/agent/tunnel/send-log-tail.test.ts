@@ -45,9 +45,9 @@ it('each gateway gets the end of it, also beside one that never answers and one 
     log: (line) => lines.push(line),
   });
   await expect.poll(() => [good, silent, full, other].every(({ bodies }) => bodies.length === 1)).toBe(true);
-  await expect.poll(() => lines.join()).toContain(`${full.url.host} does not take this node's log: 507 full`);
+  await expect.poll(() => lines.join()).toContain(`${full.url.host} rejected this node's log: 507 full`);
   given.abort();
   await left;
   expect(good.bodies[0]?.equals(Buffer.alloc(LOG_TAIL_MAX_BYTES, 'b'))).toBe(true);
-  expect(lines.at(-1)).toContain(`is kept at ${good.url.host}, ${other.url.host}`);
+  expect(lines.at(-1)).toContain(`is stored at ${good.url.host}, ${other.url.host}`);
 });

@@ -69,7 +69,7 @@ it('one object is taken by its own name, as a packed environment is', async () =
   const { path, manifest } = await node.weights.pull('s3://bucket/env/vllm.tar');
   expect(manifest.files.map((file) => file.path)).toEqual(['vllm.tar']);
   expect((await readFile(join(path, 'vllm.tar'))).equals(object.bytes)).toBe(true);
-  await expect(node.weights.pull('s3://bucket/env/vllm')).rejects.toThrow('holds no object');
+  await expect(node.weights.pull('s3://bucket/env/vllm')).rejects.toThrow('contains no objects');
 });
 
 it.each([

@@ -42,7 +42,7 @@ it('a corrupt piece is thrown away, its sender left out, and what is missing rea
         })
       : port;
   const status = await expectWhole(second, source);
-  expect(second.log.join('\n')).toMatch(/piece 2 of .* is not what it should be/);
+  expect(second.log.join('\n')).toMatch(/piece 2 of .* has the wrong digest/);
   expect(status.from_source).toBe(SIZE - 2 * PIECE);
 });
 

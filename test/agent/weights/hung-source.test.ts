@@ -76,5 +76,5 @@ it('a node alone whose file system hangs says so in the end', async () => {
   const source = `dir:${await hubFolder({ model: randomBytes(PIECE) })}`;
   disk.hangs = (path) => path.endsWith('/model');
   const node = await new Cluster().add({ weights: { limits: { ...QUICK, giveUpMs: 3_000 } } });
-  await expect(node.weights.pull(source)).rejects.toThrow('its source gives nothing more');
+  await expect(node.weights.pull(source)).rejects.toThrow('its source sends nothing more');
 });

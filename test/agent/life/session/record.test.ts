@@ -25,7 +25,9 @@ function kept(vramMib: number) {
 
 it('a record that no gateway can read is told in the log, once for each reason', () => {
   const { keeper, lines } = kept(-1);
-  expect(lines).toEqual([expect.stringMatching(/no gateway can read this node's record.*hardware\.gpus\.0\.vram_mib/)]);
+  expect(lines).toEqual([
+    expect.stringMatching(/no gateway can parse this node's registry record.*hardware\.gpus\.0\.vram_mib/),
+  ]);
   keeper.change({ state: 'SERVING' });
   expect(lines).toHaveLength(1);
   keeper.change({ models: [{ id: '', state: 'ready' }] });

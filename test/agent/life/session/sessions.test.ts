@@ -138,7 +138,7 @@ describe('a session whose ticket runs out', () => {
     };
     const run = startAgent(scratch(), [], {}, { admit });
     await run.state('JOIN');
-    await run.until(() => run.stderr.text.includes('no new session yet: 401 revoked'));
+    await run.until(() => run.stderr.text.includes('cannot start a new session yet: 401 revoked'));
     expect(run.tunnel.latest?.state).toBe('JOIN');
     run.tunnel.options.onOver?.('the ticket has ended');
     expect(await run.exit).toBe(69);
@@ -172,7 +172,7 @@ it('an agent whose next admission fails in a way that nobody foresaw keeps its e
   await run.state('SERVING');
   run.tunnel.options.onOver?.('evicted');
   await run.until(() => run.tunnels[1]?.latest?.state === 'SERVING');
-  expect(run.stderr.text).toContain('no new session: a bug');
+  expect(run.stderr.text).toContain('cannot start a new session: a bug');
 });
 
 it('an agent of several sessions leaves nothing behind', async () => {
