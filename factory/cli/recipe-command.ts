@@ -50,10 +50,11 @@ export async function recipeCommand(
   io: Io,
   run: RunCommand = commandRunner(),
 ): Promise<number> {
-  if (model === undefined || gpu === undefined) throw new UsageError('otela-factory recipe NAME --gpu KIND');
+  if (model === undefined || gpu === undefined)
+    throw new UsageError('NAME and --gpu are required: otela-factory recipe NAME --gpu KIND');
   const engine = engineOf(named);
   if (context !== undefined && !/^[1-9]\d{2,7}$/.test(context))
-    throw new UsageError(`--context: "${context}" is no number of tokens`);
+    throw new UsageError(`--context: "${context}" is not a number of tokens`);
   const plan = async (args: readonly string[]): Promise<string> => {
     const [file, ...first] = plannerCommand();
     const result = await run(file, [...first, ...args]);
@@ -63,10 +64,10 @@ export async function recipeCommand(
   const { gpus, models } = catalogueSchema.parse(JSON.parse(await plan(['catalogue', '--json'])));
   const kind = gpus.find(({ id }) => id === gpu) ?? gpus.find(({ id }) => gpuClass(id) === gpuClass(gpu));
   if (kind === undefined)
-    throw new UsageError(`the planner knows no GPU ${gpu}; there are ${gpus.map(({ id }) => id).join(', ')}`);
+    throw new UsageError(`the planner does not know the GPU ${gpu}; it knows ${gpus.map(({ id }) => id).join(', ')}`);
   const most = models.find(({ id }) => id === model)?.context ?? CONTEXT_DEFAULT;
   const wanted = context === undefined ? Math.min(most, CONTEXT_DEFAULT) : Number(context);
-  if (wanted > most) throw new UsageError(`--context ${wanted}: ${model} has ${most} tokens`);
+  if (wanted > most) throw new UsageError(`--context ${wanted}: ${model} supports at most ${most} tokens`);
   const found = await smallest(model, kind, wanted, plan);
   io.out(recipeText({ model, gpu: kind.id, engine, wanted, ...found }));
   return EXIT_DONE;
@@ -74,7 +75,7 @@ export async function recipeCommand(
 
 function engineOf(name: string): EngineKind {
   const found = ENGINES.find((one) => one === name);
-  if (found === undefined) throw new UsageError(`--engine: "${name}" is none of ${ENGINES.join(', ')}`);
+  if (found === undefined) throw new UsageError(`--engine: "${name}" is not one of ${ENGINES.join(', ')}`);
   return found;
 }
 
@@ -122,7 +123,7 @@ async function smallest(
   if (largest === undefined) throw new UsageError(why);
   const fits = Math.floor(largest.capacity / CONTEXTS_AT_ONCE / CONTEXT_STEP) * CONTEXT_STEP;
   throw new UsageError(
-    `${model} on ${largest.gpus} × ${gpu.id} has room for ${fits} tokens of context; say --context ${fits}, or another GPU`,
+    `${model} on ${largest.gpus} × ${gpu.id} has memory for ${fits} tokens of context; give --context ${fits} or another GPU`,
   );
 }
 
@@ -138,7 +139,7 @@ interface Recipe {
 function recipeText({ model, gpu, engine, gpus, capacity, wanted }: Recipe): string {
   const context = { vllm: '--max-model-len', sglang: '--context-length', lmdeploy: '--session-len' }[engine];
   const quoted = JSON.stringify(model);
-  return `# ${gpus} × ${gpu}: by otela-plan there is room for ${capacity.toLocaleString('en')} tokens of keys and values beside the weights.
+  return `# ${gpus} × ${gpu}: according to otela-plan, there is memory for ${capacity.toLocaleString('en')} tokens of keys and values in addition to the weights.
 [recipes.${quoted}]
 weights = ${quoted}
 load = "5m"

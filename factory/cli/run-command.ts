@@ -40,7 +40,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   if (ended === 'replaced')
     throw new FactoryError(
       'busy',
-      'another factory took over, or may have, as the lease cannot be read: this one ends, and its jobs run on',
+      'another factory took over, or may have, because the lease cannot be read: this factory ends, and its jobs continue',
     );
   return refusal === undefined ? EXIT_DONE : EXIT_UNAVAILABLE;
 }
@@ -54,7 +54,7 @@ export async function dryRun(configPath: string, io: Io): Promise<number> {
   const heard = lastHeard(config);
   if (heard.nodes === undefined)
     io.out(
-      'no factory runs with this state directory: without demand nothing is ended, and only what is kept anyway begins',
+      'no factory runs with this state directory, so the demand is unknown: nothing would be ended, and only minimum replicas would start',
     );
   const gateway: GatewaySource = {
     open: () => {},

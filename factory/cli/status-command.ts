@@ -85,19 +85,19 @@ type Status = z.infer<typeof statusSchema>;
 function readStatus(configPath: string): { status: Status; ageMs: number } {
   const { state } = readFactoryConfig(configPath);
   const value = new StateFiles(state).read('status.json');
-  if (value === undefined) throw new FactoryError('config', `no factory has run with ${state}`);
+  if (value === undefined) throw new FactoryError('config', `no factory has used the state directory ${state}`);
   const read = statusSchema.safeParse(value);
   if (!read.success)
     throw new FactoryError(
       'config',
-      `${state}/status.json is of another version: ${read.error.issues[0]?.path.join('.')}`,
+      `${state}/status.json has a different version: ${read.error.issues[0]?.path.join('.')}`,
     );
   return { status: read.data, ageMs: Math.max(0, Date.now() - Date.parse(read.data.at)) };
 }
 
 function header({ report, pid, gateway }: Status, ageMs: number): string[] {
   return [
-    `${report.factory}: last round ${formatMs(ageMs)} ago (pid ${pid})${ageMs > STALE_MS ? '; it does not run' : ''}`,
+    `${report.factory}: last round ${formatMs(ageMs)} ago (pid ${pid})${ageMs > STALE_MS ? '; it is not running' : ''}`,
     ...(gateway === undefined ? [] : [`the gateway: ${gateway}`]),
   ];
 }
@@ -159,7 +159,7 @@ function restLines({ back_offs, at }: Status): string[] {
   const rests = Object.entries(back_offs).filter(([, { resting, until }]) => resting && now < until);
   if (rests.length === 0) return [];
   const lines = rests.flatMap(([key, { until, failed, log_tail: tail = '' }]) => [
-    `${key.replace('#', ', context ')} rests for ${formatMs(until - now)} more, after ${failed} failed starts${tail === '' ? '' : '. Its log ends:'}`,
+    `${key.replace('#', ', context ')} pauses for ${formatMs(until - now)} more after ${failed} failed starts${tail === '' ? '' : '. The end of its log:'}`,
     ...tailLines(tail, REST_LINES),
   ]);
   return [...lines, ''];
@@ -181,7 +181,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
   if (model === undefined || found === undefined) {
     const meant = model === undefined ? undefined : nearestName(model, ids);
     throw new UsageError(
-      `which model? ${meant === undefined ? `there are ${ids.join(', ')}` : `did you mean ${meant}?`}`,
+      `unknown model; ${meant === undefined ? `there are ${ids.join(', ')}` : `did you mean ${meant}?`}`,
     );
   }
   const wanted = status.wanted[model];
@@ -196,12 +196,12 @@ export function explainCommand(configPath: string, model: string | undefined, js
   const now = Date.parse(status.at);
   const lines = [
     ...header(status, ageMs),
-    `${model} is ${found.state}${found.estimate_ms === undefined ? '' : `, an answer in about ${formatMs(found.estimate_ms)}`}: ${found.reason ?? ''}`,
+    `${model} is ${found.state}${found.estimate_ms === undefined ? '' : `, a response in about ${formatMs(found.estimate_ms)}`}: ${found.reason ?? ''}`,
     `wants ${wanted?.jobs ?? 0} of at most ${found.max}: ${wanted?.why ?? ''}`,
     `has ${found.ready} ready, ${found.running} running, ${found.pending} waiting`,
     ...(held === undefined ? [] : [`held back: ${held}`]),
     ...backOffs.flatMap(([key, one]) => [
-      `${key.slice(model.length + 1).replace('#', ', context ')}: ${one.resting ? 'rests' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
+      `${key.slice(model.length + 1).replace('#', ', context ')}: ${one.resting ? 'pauses' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
       ...tailLines(one.log_tail ?? '', EXPLAIN_LINES),
     ]),
     ...jobs.map(

@@ -39,12 +39,12 @@ function clusterProblems(cluster: ClusterConfig): ConfigProblem[] {
     if (cluster.pools.findIndex(({ name, gpu }) => name === pool.name && gpu === pool.gpu) !== n)
       found.push({
         path: [...path, 'pools', n],
-        text: `clusters.${cluster.id}: two pools are called ${pool.name} with ${pool.gpu}`,
+        text: `clusters.${cluster.id}: there are two pools ${pool.name} with ${pool.gpu}`,
       });
     if (pool.gpus !== undefined && pool.gpus < pool.gpus_per_node)
       found.push({
         path: [...path, 'pools', n, 'gpus'],
-        text: `pool ${pool.name} has ${pool.gpus} GPUs and ${pool.gpus_per_node} on each node: gpus counts those of all nodes`,
+        text: `pool ${pool.name} has ${pool.gpus} GPUs, but ${pool.gpus_per_node} on each node: gpus is the number on all nodes`,
       });
   }
   return found;
@@ -59,31 +59,31 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
       ({ launcher, pools: own }) => launcher === 'kubernetes' && own.some((pool) => runsOn(engine, pool.gpu)),
     );
     if (needsImage && engine.image === undefined)
-      found.push({ path, text: `an engine of recipe ${name} may run on Kubernetes and names no image` });
+      found.push({ path, text: `an engine of recipe ${name} may run on Kubernetes but has no image` });
     if ([engine.engine, engine.command, engine.template].every((one) => one === undefined))
       found.push({ path, text: `an engine of recipe ${name} has no engine, command or template` });
     if (engine.command !== undefined && !engine.command.some((part) => part.includes('{{port}}')))
       found.push({
         path: [...path, 'command'],
-        text: `the command of recipe ${name} must say {{port}}: jobs of others may have any fixed port on the same node`,
+        text: `the command of recipe ${name} must contain {{port}}: other jobs on the same node may use any fixed port`,
       });
     if (needsImage && engine.image !== undefined && parseSource(engine.image) !== undefined)
       found.push({
         path,
-        text: `an engine of recipe ${name} may run on Kubernetes, which pulls images from a registry alone`,
+        text: `an engine of recipe ${name} may run on Kubernetes, which pulls images only from a registry`,
       });
     if (engine.container !== 'none' && engine.packed_environment !== undefined)
       found.push({
         path,
-        text: `an engine of recipe ${name} runs in ${engine.container}, and packed_environment is for engines without a container`,
+        text: `an engine of recipe ${name} runs in ${engine.container}, but packed_environment works only without a container`,
       });
     if (engine.container !== 'none' && engine.image === undefined)
-      found.push({ path, text: `an engine of recipe ${name} runs in ${engine.container} and names no image` });
+      found.push({ path, text: `an engine of recipe ${name} runs in ${engine.container} but has no image` });
     for (const [i, gpu] of engine.gpu.entries())
       if (findGpuClass(gpuClass(gpu)) === undefined && !pools.some((pool) => runsOn(engine, pool.gpu)))
         found.push({
           path: [...path, 'gpu', i],
-          text: `no GPU is called ${gpu}; ${didYouMean(
+          text: `there is no GPU ${gpu}; ${didYouMean(
             gpu,
             GPU_CLASSES.map((one) => one.name),
           )}`,
@@ -99,7 +99,7 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
     return [
       {
         path: [...path, 'recipe'],
-        text: `${model.id}: no recipe ${model.recipe}; ${didYouMean(model.recipe, [...config.recipes.keys()])}`,
+        text: `${model.id}: there is no recipe ${model.recipe}; ${didYouMean(model.recipe, [...config.recipes.keys()])}`,
       },
     ];
   const names = config.clusters.map(({ id }) => id);
@@ -107,7 +107,7 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
   if (strange.length > 0)
     return strange.map((name) => ({
       path: [...path, 'clusters'],
-      text: `${model.id}: no cluster ${name}; ${didYouMean(name, names)}`,
+      text: `${model.id}: there is no cluster ${name}; ${didYouMean(name, names)}`,
     }));
   const found: ConfigProblem[] = [];
   if (model.min > model.max)
@@ -125,13 +125,13 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
   if (most < Math.max(1, model.min))
     found.push({
       path: [...path, 'min'],
-      text: `${model.id}: the limits of its clusters have room for ${most} jobs, and min is ${model.min}`,
+      text: `${model.id}: the limits of its clusters allow ${most} jobs, but min is ${model.min}`,
     });
   if (!places.some(({ pool }) => (timeLimitMs(pool.time) ?? 0) > recipe.load)) {
     const longest = Math.max(...places.map(({ pool }) => timeLimitMs(pool.time) ?? 0));
     found.push({
       path: ['recipes', model.recipe, 'load'],
-      text: `${model.id}: it loads for ${formatMs(recipe.load)}, and its longest job is over after ${formatMs(longest)}`,
+      text: `${model.id}: it loads for ${formatMs(recipe.load)}, but its longest job ends after ${formatMs(longest)}`,
     });
   }
   return found;
@@ -148,10 +148,10 @@ function nowhere(model: ModelConfig, recipe: RecipeConfig, config: FactoryConfig
   );
   const [near] = kinds.sort((a, b) => b.pool.gpus_per_node - a.pool.gpus_per_node);
   if (near !== undefined)
-    return `${model.id}: its engine wants ${near.engine.gpus} GPUs of one node; the nearest is ${near.where} with ${near.pool.gpus_per_node}`;
+    return `${model.id}: its engine needs ${near.engine.gpus} GPUs on one node; the closest pool is ${near.where} with ${near.pool.gpus_per_node}`;
   const wanted = [...new Set(recipe.engines.flatMap(({ gpu }) => gpu))].join(', ');
   const there = pools.map(({ pool, where }) => `${pool.gpu} (${where})`).join(', ');
-  return `${model.id}: recipe ${model.recipe} has engines for ${wanted}; there are ${there || 'no pools'}`;
+  return `${model.id}: recipe ${model.recipe} has engines for ${wanted}; the pools have ${there || 'no GPUs'}`;
 }
 
 /** Maximum characters of a factory's name: a deployment's id contains the name and has at most 63 characters. */
@@ -166,11 +166,14 @@ function agentsProblems({ factory, clusters }: FactoryConfig): ConfigProblem[] {
   if (first === undefined) return [];
   const found: ConfigProblem[] = [];
   if (second !== undefined)
-    found.push({ path: ['clusters', second.id], text: `${first.id} has the idle agents already: give it all pools` });
+    found.push({
+      path: ['clusters', second.id],
+      text: `${first.id} already has the idle agents: move all pools to it`,
+    });
   if (factory.length > FACTORY_MAX_CHARS)
     found.push({
       path: ['factory'],
-      text: `with idle agents a factory's name has ${FACTORY_MAX_CHARS} characters at most`,
+      text: `a factory with idle agents must have a name of at most ${FACTORY_MAX_CHARS} characters`,
     });
   return found;
 }
@@ -187,7 +190,7 @@ function shared(models: readonly ModelConfig[]): ConfigProblem[] {
     return [
       {
         path: ['models', model.id, 'recipe'],
-        text: `${model.id} and ${other.id} name one recipe; give ${other.id} an alias at the gateway, or ${model.id} a recipe of its own`,
+        text: `${model.id} and ${other.id} have the same recipe; give ${other.id} an alias at the gateway, or give ${model.id} its own recipe`,
       },
     ];
   });

@@ -55,7 +55,7 @@ export function parseConfig(text: string): { config: FactoryConfig } | { faults:
     value = parse(text);
   } catch (error) {
     if (!(error instanceof TomlError)) throw error;
-    const [first = 'no TOML'] = error.message.split('\n');
+    const [first = 'not valid TOML'] = error.message.split('\n');
     return { faults: [{ line: error.line, text: first.replace(/^Invalid TOML document: /, '') }] };
   }
   const read = fileSchema.safeParse(value);
@@ -82,7 +82,7 @@ function faultsOf(text: string, issue: z.core.$ZodIssue): ConfigFault[] {
   const known = keysAt(issue.path);
   return issue.keys.map((key) => {
     const meant = nearestName(key, known);
-    const help = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
+    const help = meant === undefined ? `the keys are ${known.join(', ')}` : `did you mean ${meant}?`;
     return {
       line: lineOfPath(text, [...issue.path, key]),
       text: `${where === '' ? '' : `${where}: `}unknown key ${key}; ${help}`,

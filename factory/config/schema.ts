@@ -12,7 +12,7 @@ const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
 const count = z.number().int().nonnegative().max(10_000);
 const positive = z.number().int().positive().max(10_000);
 const gpu = z.string().min(1).max(64);
-const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLineSchema);
+const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'not the name of a variable'), oneLineSchema);
 
 /** Limits over all clusters that keep the load on shared schedulers low. */
 const guest = z.strictObject({
@@ -43,7 +43,7 @@ const pool = z.strictObject({
   /** Time limit of a job, in the batch system's format. */
   time: z
     .string()
-    .refine((text) => timeLimitMs(text) !== undefined, 'no time limit such as 04:00:00 or 1-12:00:00')
+    .refine((text) => timeLimitMs(text) !== undefined, 'not a time limit such as 04:00:00 or 1-12:00:00')
     .default('04:00:00'),
   account: oneWordSchema.optional(),
   qos: oneWordSchema.optional(),
@@ -88,7 +88,7 @@ const cluster = z.strictObject({
   clusters: oneWordSchema
     .refine(
       (text) => !text.includes(',') && text.toLowerCase() !== 'all',
-      'one cluster; each further one is a [clusters.X] of its own',
+      'names several clusters: write one [clusters.X] for each',
     )
     .optional(),
   /**
@@ -108,7 +108,7 @@ const cluster = z.strictObject({
 });
 export type ClusterConfig = z.infer<typeof cluster> & { id: string };
 
-const SOURCES = 'none of hub:ORG/NAME[@REVISION], dir:/PATH, s3://BUCKET/PREFIX';
+const SOURCES = 'not hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX';
 
 function isNoBrokenSource(text: string): boolean {
   return !/^(hub|dir|s3):/.test(text) || parseSource(text) !== undefined;
@@ -161,7 +161,7 @@ export type RecipeConfig = z.infer<typeof recipe>;
 
 const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const;
 export type Weekday = (typeof DAYS)[number];
-const clock = z.string().regex(/^([01]\d|2[0-3]):[0-5]\d$|^24:00$/, 'no time of day such as 08:00');
+const clock = z.string().regex(/^([01]\d|2[0-3]):[0-5]\d$|^24:00$/, 'not a time of day such as 08:00');
 
 const model = z.strictObject({
   recipe: z.string().min(1).max(128),
@@ -228,7 +228,7 @@ export const fileSchema = z.strictObject({
   /** IANA name of the time zone in which warm hours are given. */
   timezone: z
     .string()
-    .refine((name) => isTimeZone(name), 'no time zone such as Europe/Zurich')
+    .refine((name) => isTimeZone(name), 'not a time zone such as Europe/Zurich')
     .default('UTC'),
   guest: guest.prefault({}),
   /** A planner's replicas, kept as if they were each model's `min`. */

@@ -34,19 +34,19 @@ export function timeLimitMs(text: string): number | undefined {
 /** A value of one word. A value that Slurm, PBS or a shell would read as several words is refused, not cleaned. */
 export const oneWordSchema = z
   .string()
-  .regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
+  .regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'must be one word without spaces and quotes');
 /** A value of one line. A shell reads it quoted, and a line break would begin another line of the job's script. */
 export const oneLineSchema = z
   .string()
   .min(1)
   .max(4_096)
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
-  .regex(/^[^\u0000-\u001f\u007f]*$/, 'a line break or another control character');
+  .regex(/^[^\u0000-\u001f\u007f]*$/, 'must not contain line breaks or other control characters');
 /** A path without blanks, commas and colons, which Apptainer and enroot read as the end of a path. */
 export const directory = z
   .string()
-  .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'an absolute path without blanks, commas and colons');
+  .regex(/^(~\/|\/)[^\s:,]{0,1000}$/, 'must be an absolute path without spaces, commas and colons');
 export const slugSchema = z
   .string()
   .max(32)
-  .regex(/^[a-z0-9]+(?:-[a-z0-9]+)*$/, 'small letters, digits and single dashes, at most 32');
+  .regex(/^[a-z0-9]+(?:-[a-z0-9]+)*$/, 'must consist of lower-case letters, digits and single dashes, at most 32');

@@ -37,7 +37,7 @@ function decideYields(
       job.model !== model &&
       (priorityOf(job.model) < priorityOf(model) || countSupply(census, job.model) > 1);
     const [newest] = census.jobs.filter(mayYield).sort((a, b) => b.seen_at - a.seen_at);
-    if (newest !== undefined) return [ending(newest, `it waits, and so does the first replica of ${model}`)];
+    if (newest !== undefined) return [ending(newest, `it is pending, and so is the first replica of ${model}`)];
   }
   return [];
 }

@@ -146,10 +146,13 @@ function choose(
 ): PlacedEngine | NoPlace {
   if (room.total <= 0) {
     const capped = new Set(placed.places.map(({ cluster }) => cluster.id));
-    return { why: `the factory has its ${world.config.guest.max_jobs} jobs`, capped };
+    return { why: `the factory has its maximum of ${world.config.guest.max_jobs} jobs`, capped };
   }
   if (room.submissions <= 0)
-    return { why: `${world.config.guest.submissions_per_minute} submissions a minute are reached`, capped: new Set() };
+    return {
+      why: `the limit of ${world.config.guest.submissions_per_minute} submissions per minute is reached`,
+      capped: new Set(),
+    };
   const open: PlacedEngine[] = [];
   const closed: string[] = [];
   const capped = new Set<string>();
@@ -179,20 +182,20 @@ export function obstacleOf(
 ): string | undefined {
   const { cluster, pool, engine } = place;
   const view = world.clusters.get(cluster.id);
-  if (view === undefined) return `${cluster.id} is being asked`;
+  if (view === undefined) return `${cluster.id} has not answered yet`;
   if (!view.reachable) return `${cluster.id} does not answer: ${view.reason}`;
   const { refused, starts: backOff } = backOffsOf(memory, model.id, place);
   if (refused !== undefined && now < refused.until)
     return `${cluster.id}/${pool.name}: waits for ${formatMs(refused.until - now)} more: ${refused.reason}`;
   if (backOff !== undefined) {
     if (now < backOff.until)
-      return `${cluster.id}: ${backOff.resting ? 'rests' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
+      return `${cluster.id}: ${backOff.resting ? 'pauses' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
     // Until one job of the recipe has served, only one is started at a time: a broken recipe then costs one job.
     const trying = census.jobs.some(
       (job) => job.model === model.id && job.cluster === cluster.id && job.state !== 'ready' && job.asked === undefined,
     );
     const coming = census.coming.some((one) => one.model === model.id && one.cluster === cluster.id);
-    if (trying || coming || begun > 0) return `${cluster.id}: one is tried after: ${backOff.reason}`;
+    if (trying || coming || begun > 0) return `${cluster.id}: one start is being tried after: ${backOff.reason}`;
   }
   return pool.gpus !== undefined && pool.gpus < engine.gpus ? `${pool.name} has ${pool.gpus} GPUs` : undefined;
 }
@@ -206,8 +209,9 @@ function nodeless({ cluster, pool, engine }: PlacedEngine, room: Room): string |
 
 /** Returns the factory's cap that the place has reached. */
 function capOf({ cluster, engine }: PlacedEngine, room: Room): string | undefined {
-  if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its ${cluster.max_jobs} jobs`;
-  if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs wait at ${cluster.id} already`;
-  if ((room.gpus.get(cluster.id) ?? 0) < engine.gpus) return `${cluster.id} has its ${cluster.max_gpus ?? 0} GPUs`;
+  if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its maximum of ${cluster.max_jobs} jobs`;
+  if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs already wait at ${cluster.id}`;
+  if ((room.gpus.get(cluster.id) ?? 0) < engine.gpus)
+    return `${cluster.id} has its maximum of ${cluster.max_gpus ?? 0} GPUs`;
   return undefined;
 }

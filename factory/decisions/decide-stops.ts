@@ -35,9 +35,12 @@ export function decideStops(
         model.max,
       );
       return [
-        ...cancels(surplus, `it waits, and no longer has to: ${want.why}`),
+        ...cancels(surplus, `it is pending and no longer needed: ${want.why}`),
         ...idle.map((job) =>
-          ending(job, `idle for ${formatMs(idleMs(job, wantedAt[model.id], now))}, of ${formatMs(model.idle)}`),
+          ending(
+            job,
+            `idle for ${formatMs(idleMs(job, wantedAt[model.id], now))}, the limit is ${formatMs(model.idle)}`,
+          ),
         ),
         ...over.map((job) => ending(job, `more than max ${model.max}`)),
       ];
@@ -86,7 +89,7 @@ function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
   return jobs.flatMap((job) => {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);
-    if (!known) return [ending(job, 'the file has no model for it')];
+    if (!known) return [ending(job, 'its model was removed from the file')];
     // The job of the old recipe serves until a job of the new one does, or until requests stop.
     const replaced = jobs.some((other) => other.model === job.model && !other.outdated && other.state === 'ready');
     const idle = job.node === undefined || job.node.in_flight === 0;

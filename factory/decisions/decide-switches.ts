@@ -42,7 +42,7 @@ export function decideSwitches(
     return [
       ending(
         victim,
-        `${idle > 0 ? `idle for ${formatMs(idle)}, and ` : ''}${placed.model.id} is wanted more: ${wanted.get(placed.model.id)?.why ?? ''}`,
+        `${idle > 0 ? `idle for ${formatMs(idle)}, and ` : ''}${placed.model.id} needs the place more:  ${wanted.get(placed.model.id)?.why ?? ''}`,
       ),
     ];
   }

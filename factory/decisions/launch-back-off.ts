@@ -54,23 +54,23 @@ export function recordFailure(memory: Memory, kind: FailureKind, failure: Failur
     case 'failed': {
       after.failed += 1;
       if (after.failed < guest.failed_starts)
-        return `start ${after.failed} of ${guest.failed_starts} failed, the next one in ${wait(SHORT_FIRST_MS, after.failed, WAIT_MAX_MS)}: ${failure.reason}`;
+        return `start ${after.failed} of ${guest.failed_starts} failed, next start in ${wait(SHORT_FIRST_MS, after.failed, WAIT_MAX_MS)}: ${failure.reason}`;
       after.resting = true;
       after.rests += 1;
-      return `rests for ${wait(guest.rest, after.rests, REST_MAX_MS)} after ${after.failed} failed starts: ${failure.reason}`;
+      return `pauses for ${wait(guest.rest, after.rests, REST_MAX_MS)} after ${after.failed} failed starts: ${failure.reason}`;
     }
     case 'short':
       after.short += 1;
-      return `lived too short, the next one in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}: ${failure.reason}`;
+      return `ended too early, next start in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}: ${failure.reason}`;
     case 'unwatched':
       after.short += 1;
-      return `nobody saw whether it served, the next one in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}`;
+      return `it is unknown whether it served, next start in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}`;
     case 'cancelled':
       after.short += 1;
-      return `was cancelled by somebody else, the next one in ${wait(CANCELLED_FIRST_MS, after.short, REST_MAX_MS)}`;
+      return `was cancelled by another user or program, next start in ${wait(CANCELLED_FIRST_MS, after.short, REST_MAX_MS)}`;
     case 'refused':
       after.refused += 1;
-      return `refused, asked again in ${wait(REFUSED_FIRST_MS, after.refused, WAIT_MAX_MS)}: ${failure.reason}`;
+      return `refused, trying again in ${wait(REFUSED_FIRST_MS, after.refused, WAIT_MAX_MS)}: ${failure.reason}`;
   }
 }
 

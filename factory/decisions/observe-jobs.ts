@@ -201,7 +201,7 @@ function adopted(
 
 function adoption(job: JobMemory, memory: Memory): DecisionNote[] {
   if (memory.submissions.some(({ name }) => name === job.name)) return [];
-  const of = job.model === undefined ? 'a recipe that the file no longer has' : job.model;
+  const of = job.model === undefined ? 'a recipe that was removed from the file' : job.model;
   return [
     {
       ...(job.model === undefined ? {} : { model: job.model }),
@@ -281,7 +281,7 @@ export function startTimeoutReason(job: JobMemory, world: FactoryWorld, now: num
     return undefined;
   if (job.ready_at !== undefined) {
     const gone = job.state === 'starting' && now - job.since >= LOST_AFTER_MS;
-    return gone ? `it runs, and its node has been gone from the gateway for ${formatMs(now - job.since)}` : undefined;
+    return gone ? `it runs, but its node has been missing at the gateway for ${formatMs(now - job.since)}` : undefined;
   }
   const recipe = world.models.find(({ model }) => model.id === job.model)?.places[0]?.recipe;
   const within = recipe?.ready_within ?? LOST_AFTER_MS;
@@ -350,7 +350,7 @@ function ending(how: EndedJob['how'], reason: string | undefined): string {
     case 'node':
       return `lost its node${words}`;
     case 'time':
-      return `used up its time${words}`;
+      return `reached its time limit${words}`;
     case 'cancelled':
       return `was cancelled${words}`;
     case 'vanished':

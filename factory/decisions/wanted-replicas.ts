@@ -57,7 +57,7 @@ export function computeWanted(
     floor,
     urgent: demand !== undefined && demand.waiting + demand.queued > 0,
     grows: all.some((reason) => reason.grows === true && reason.jobs >= jobs),
-    why: all.length === 0 ? 'nothing asks for it' : `${all.map(({ why }) => why).join('; ')}${capped}`,
+    why: all.length === 0 ? 'there is no demand' : `${all.map(({ why }) => why).join('; ')}${capped}`,
   };
 }
 
@@ -74,7 +74,7 @@ function requests(
     reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
   // If replicas that another program started serve the model, no job has to start.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
-    reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
+    reasons.push({ jobs: 1, why: `requested ${formatMs(asked_ms_ago)} ago` });
   const crowded =
     queued > 0
       ? `${queued} requests queue`
@@ -92,7 +92,7 @@ function batches(model: ModelConfig, { batch }: ModelDemand): Reason[] {
   if (batch === undefined || batch.lines === 0) return [];
   const jobs = Math.ceil(batch.lines / model.lines_per_job);
   const by = batch.deadline_ms === undefined ? '' : `, the first batch ends in ${formatMs(batch.deadline_ms)}`;
-  return [{ jobs, why: `${batch.lines} lines of batches are worth ${jobs}${by}` }];
+  return [{ jobs, why: `${batch.lines} lines of batches need ${jobs}${by}` }];
 }
 
 function warmOf({ warm }: ModelConfig, timezone: string, now: number): Reason[] {

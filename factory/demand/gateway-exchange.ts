@@ -55,7 +55,7 @@ export function readToken(path: string): string {
     throw new FactoryError('config', `the factory's token ${path}: ${errorLine(cause)}`, { cause });
   }
   if (!FACTORY_TOKEN_PATTERN.test(text))
-    throw new FactoryError('config', `${path} holds no factory token (otf_ and 43 letters)`);
+    throw new FactoryError('config', `${path} does not contain a factory token (otf_ and 43 characters)`);
   return text;
 }
 
@@ -73,7 +73,7 @@ export class GatewayExchange implements GatewaySource {
   #sentAt = 0;
   #answer: ExchangeAnswer | undefined;
   #receivedAt = 0;
-  #fault: string | undefined = 'it has not been asked yet';
+  #fault: string | undefined = 'no exchange has succeeded yet';
   #reported = Promise.withResolvers<void>();
 
   constructor(options: GatewayExchangeOptions) {
@@ -191,7 +191,7 @@ export class GatewayExchange implements GatewaySource {
     } catch (error) {
       if (heldExchange.signal.aborted) return undefined;
       const isRefused = error instanceof GatewayRefusalError && (error.status === 401 || error.status === 403);
-      throw isRefused ? new FactoryError('gateway', `the gateway refuses this factory: ${error.message}`) : error;
+      throw isRefused ? new FactoryError('gateway', `the gateway rejects this factory: ${error.message}`) : error;
     } finally {
       this.#heldExchange = undefined;
     }
@@ -213,7 +213,7 @@ function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   const isOwn =
     labels[FACTORY_LABEL] === factory || labels[DEPLOYMENT_LABEL]?.startsWith(jobNamePrefix(factory)) === true;
   if (nodes.length >= NODES_MAX && isOwn)
-    throw new Error(`the gateway names ${NODES_MAX} nodes at most, and this factory has more`);
+    throw new Error(`this factory has more nodes than the ${NODES_MAX} that the gateway lists`);
   return answer;
 }
 

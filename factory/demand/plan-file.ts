@@ -71,7 +71,7 @@ export class PlanFile implements DemandSource {
     const old = this.#wanted.size > 0 && left <= 0;
     this.#logProblem(
       'old',
-      old ? `${path} is too old to be followed: written ${new Date(this.#writtenAt).toISOString()}` : '',
+      old ? `${path} is too old to follow: it was written ${new Date(this.#writtenAt).toISOString()}` : '',
     );
     if (old) return { demand: new Map(), nodes: undefined };
     const demand = [...this.#wanted].map(([model, replicas]): [string, ModelDemand] => [

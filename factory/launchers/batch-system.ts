@@ -60,7 +60,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
         });
         const id = system.idIn(out);
         if (id === undefined)
-          throw new LauncherError('unclear', `${system.kind} answered "${out.slice(0, 200)}", no job id`);
+          throw new LauncherError('unclear', `${system.kind} printed "${out.slice(0, 200)}", not a job id`);
         ids.push(id);
       }
       return ids;
@@ -70,11 +70,9 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       try {
         return system.parse(out).filter(({ name }) => name.startsWith(prefix));
       } catch (cause) {
-        throw new LauncherError(
-          'unreachable',
-          `${system.list.file} printed what cannot be read: ${out.slice(0, 120)}`,
-          { cause },
-        );
+        throw new LauncherError('unreachable', `${system.list.file} printed unreadable output: ${out.slice(0, 120)}`, {
+          cause,
+        });
       }
     },
     async capacity() {

@@ -84,7 +84,8 @@ function run(
       answered();
       const last = errors.trim().slice(-600);
       if (code === null) end({ kind: 'killed', errors: `${file} was ended by ${signal}` });
-      else end({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
+      else
+        end({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} exited with code ${code}` : last });
     });
   });
 }

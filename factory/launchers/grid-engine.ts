@@ -74,7 +74,7 @@ export function gridEngine(cluster: ClusterConfig): BatchSystem {
 
 /** `-xml -r` writes one element per line, with complete names in `full_job_name`. */
 function parseJobs(out: string): ListedJob[] {
-  if (!out.includes('<job_info')) throw new Error('no job_info');
+  if (!out.includes('<job_info')) throw new Error('the output has no job_info');
   return elements(out, 'job_list').flatMap((text): ListedJob[] => {
     const [id, name, state] = [
       inside(text, 'JB_job_number'),
@@ -85,7 +85,9 @@ function parseJobs(out: string): ListedJob[] {
     // qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waits, h is held, E has
     // an error.
     if (/[rtsSTR]/.test(state.replace('E', ''))) return [{ id, name, state: 'running' }];
-    return [{ id, name, state: 'pending', reason: state.includes('E') ? `${state}: qstat -j ${id} says why` : state }];
+    return [
+      { id, name, state: 'pending', reason: state.includes('E') ? `${state}: qstat -j ${id} shows the reason` : state },
+    ];
   });
 }
 

@@ -99,7 +99,7 @@ class Agents {
         refusals.push(`node ${session.slice(0, 8)}: ${error.message}`);
       }
     }
-    throw new LauncherError('refused', refusals.join('; ') || `no idle node is left in ${pool.name}`);
+    throw new LauncherError('refused', refusals.join('; ') || `${pool.name} has no idle node left`);
   }
 
   /** Ends a deployment. Does nothing if no session runs it. @throws LauncherError */
@@ -169,7 +169,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: 
         if (offer === undefined || deployment === undefined)
           return { ok: false, text: `node ${node.session.slice(0, 8)} has no template ${deployment?.template ?? ''}` };
         bindParameters(offer.parameters, deployment.parameters);
-        return { ok: true, text: `template ${offer.template} takes it` };
+        return { ok: true, text: `template ${offer.template} accepts it` };
       } catch (error) {
         return { ok: false, text: errorLine(error) };
       }

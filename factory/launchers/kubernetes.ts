@@ -68,7 +68,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
     async check(submission): Promise<CheckFinding> {
       try {
         await api.call('POST', '?dryRun=All', manifest(submission, `${submission.name}-check`, cluster));
-        return { ok: true, text: 'the API server would take it' };
+        return { ok: true, text: 'the API server would accept it' };
       } catch (error) {
         if (error instanceof LauncherError && error.code === 'refused') return { ok: false, text: error.message };
         throw error;
@@ -79,7 +79,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
 
 /** @throws LauncherError `refused` if the engine has no image */
 function manifest({ name, pool, gpus, body, image }: Submission, id: string, cluster: ClusterConfig): Job {
-  if (image === undefined) throw new LauncherError('refused', 'the engine names no image');
+  if (image === undefined) throw new LauncherError('refused', 'the engine has no image');
   const resource = pool.gres ?? GPU_RESOURCE[findGpuClass(pool.gpu)?.vendor ?? 'nvidia'];
   const limits = {
     [resource]: String(gpus),
@@ -169,7 +169,7 @@ function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
     }
     return (status?.ready ?? 0) > 0
       ? { ...named, state: 'running' }
-      : { ...named, state: 'pending', reason: (status?.active ?? 0) > 0 ? 'its pod waits' : 'no pod yet' };
+      : { ...named, state: 'pending', reason: (status?.active ?? 0) > 0 ? 'its pod waits' : 'it has no pod yet' };
   });
   return { jobs, ...(metadata.continue === undefined || metadata.continue === '' ? {} : { next: metadata.continue }) };
 }
@@ -207,7 +207,7 @@ class Api {
         return { status: response.status, text: await response.text() };
       };
       ({ status, text } = await this.#answers.bound(() => performance.now(), ask));
-      if (text.length > ANSWER_MAX_BYTES) throw new Error(`an answer of more than ${ANSWER_MAX_BYTES} bytes`);
+      if (text.length > ANSWER_MAX_BYTES) throw new Error(`the response is larger than ${ANSWER_MAX_BYTES} bytes`);
     } catch (cause) {
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${errorLine(cause)}`, {
         cause,
@@ -220,7 +220,7 @@ class Api {
     try {
       return JSON.parse(text);
     } catch (cause) {
-      throw new LauncherError('unreachable', `${server} answered no JSON`, { cause });
+      throw new LauncherError('unreachable', `the response of ${server} is not JSON`, { cause });
     }
   }
 }

@@ -38,7 +38,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
       const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
       // Some sites print a message before the id, and a line of it may begin with a number.
       const id = [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1];
-      if (id === undefined) throw new LauncherError('unclear', `sbatch answered "${out.slice(0, 200)}", no job id`);
+      if (id === undefined) throw new LauncherError('unclear', `sbatch printed "${out.slice(0, 200)}", not a job id`);
       return submission.count === 1 ? [id] : Array.from({ length: submission.count }, (_, n) => `${id}_${n}`);
     },
     async list(prefix) {

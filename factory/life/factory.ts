@@ -240,15 +240,15 @@ export class Factory {
       const config = readFactoryConfig(this.#options.configPath);
       if (config.revision === this.#config.revision) return;
       const fixed = FIXED_KEYS.filter((key) => config[key] !== this.#config[key]);
-      if (fixed.length > 0) throw new Error(`${fixed.join(', ')}: a change takes a restart`);
+      if (fixed.length > 0) throw new Error(`${fixed.join(', ')}: a change requires a restart`);
       const launchers = this.#makeLaunchers(config);
       this.#config = config;
       this.#launchers = launchers;
       this.#models = placedModels(config);
       this.#plan = this.#planOf(config);
-      this.#journal.note({ text: `reads its file anew: revision ${config.revision}` }, this.#now());
+      this.#journal.note({ text: `read its file again: revision ${config.revision}` }, this.#now());
     } catch (error) {
-      this.#journal.note({ text: `keeps its former file: ${errorLine(error)}` }, this.#now());
+      this.#journal.note({ text: `continues with the earlier file: ${errorLine(error)}` }, this.#now());
     }
   }
 

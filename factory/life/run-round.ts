@@ -219,7 +219,10 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
     );
     parts.note({
       model,
-      text: submission.outcome === 'unclear' ? `no word of ${jobs} submitted to ${reason}; they may be there` : follows,
+      text:
+        submission.outcome === 'unclear'
+          ? `the result of submitting ${jobs} to ${reason} is unknown; they may exist`
+          : follows,
     });
   }
 }

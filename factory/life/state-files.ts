@@ -56,7 +56,7 @@ export class StateFiles {
     if (read.success) return read.data;
     throw new FactoryError(
       'config',
-      `${join(this.directory, 'memory.json')} is damaged (${read.error.issues[0]?.message}); look at it and remove it`,
+      `${join(this.directory, 'memory.json')} is damaged (${read.error.issues[0]?.message}); inspect and remove it`,
     );
   }
 

@@ -47,7 +47,7 @@ it('check finds a token that others may read, and a cluster whose commands are n
   try {
     const { code, out } = await run('check', '--config', path);
     expect(code).toBe(1);
-    expect(out).toMatch(/bad .*others can read it: chmod 600/);
+    expect(out).toMatch(/bad .*other users can read it: chmod 600/);
     expect(out).toMatch(/bad .*alps\/normal with 1 GPUs: sbatch/);
   } finally {
     process.env.PATH = before;
@@ -78,7 +78,7 @@ it('status and explain say where no factory has run', async () => {
   const path = place();
   expect(await run('status', '--config', path)).toMatchObject({
     code: 2,
-    log: expect.stringContaining('no factory has run'),
+    log: expect.stringContaining('no factory has used'),
   });
   expect(await run('stauts')).toMatchObject({ code: 2, log: expect.stringContaining('status') });
 });
@@ -115,5 +115,5 @@ it('a recipe for too long a context names the one that fits', async () => {
   const io = { out: () => {}, log: () => {} };
   await expect(
     recipeCommand(asked, io, async (_, args) => ({ kind: 'done', code: 0, out: answers(args), errors: '' })),
-  ).rejects.toThrow('say --context 16384');
+  ).rejects.toThrow('give --context 16384');
 });

@@ -37,14 +37,14 @@ it('names the line and the nearest word of a key that does not exist', () => {
 it.each([
   ['idle = "10m"', 'idle = 600', /idle/],
   ['idle = "10m"', 'idle = "600"', /not a duration such as 90s/],
-  ['time = "08:00:00"', 'time = "8 hours"', /no time limit/],
+  ['time = "08:00:00"', 'time = "8 hours"', /not a time limit/],
   ['launcher = "slurm"', 'launcher = "slrum"', /"slurm"/],
   ['name = "old"', 'name = "old --wrap=x"', /one word/],
-  ['max_jobs = 8', 'clusters = "a,b"', /one cluster/],
-  ['max_jobs = 8', 'clusters = "all"', /one cluster/],
+  ['max_jobs = 8', 'clusters = "a,b"', /several clusters/],
+  ['max_jobs = 8', 'clusters = "all"', /several clusters/],
   ['max_jobs = 8', 'mounts = ["/a b"]', /an absolute path/],
-  ['weights = "Qwen/Qwen3-8B"', 'weights = "a\\nb"', /line break/],
-  ['state = "state"', 'state = "state"\ntimezone = "Mars/Olympus"', /no time zone/],
+  ['weights = "Qwen/Qwen3-8B"', 'weights = "a\\nb"', /line breaks/],
+  ['state = "state"', 'state = "state"\ntimezone = "Mars/Olympus"', /not a time zone/],
 ])('refuses %s → %s on its own line', (from, to, message) => {
   const [fault = ''] = faults(from, to);
   expect(fault).toMatch(message);
@@ -61,28 +61,28 @@ it.each([
   [
     'gpus = 2\nengine = "sglang"',
     'gpus = 8\nengine = "sglang"',
-    'wants 8 GPUs of one node; the nearest is alps/normal with 4',
+    'needs 8 GPUs on one node; the closest pool is alps/normal with 4',
   ],
-  ['gpu = ["H100"]', 'gpu = ["MI300X"]', 'has engines for MI300X; there are H100 (alps/normal), V100 (alps/old)'],
-  ['gpu = ["H100"]', 'gpu = ["H10O"]', 'no GPU is called H10O; did you mean H100?'],
+  ['gpu = ["H100"]', 'gpu = ["MI300X"]', 'has engines for MI300X; the pools have H100 (alps/normal), V100 (alps/old)'],
+  ['gpu = ["H100"]', 'gpu = ["H10O"]', 'there is no GPU H10O; did you mean H100?'],
   ['max = 2', 'max = 2\nmin = 3', 'min 3 is above max 2'],
-  ['max = 2', 'max = 50\nmin = 20', 'have room for 8 jobs, and min is 20'],
+  ['max = 2', 'max = 50\nmin = 20', 'allow 8 jobs, but min is 20'],
   ['max = 2', 'max = 2\nclusters = ["alsp"]', 'no cluster alsp; did you mean alps?'],
-  ['recipe = "qwen"', 'recipe = "llama"', 'name one recipe'],
+  ['recipe = "qwen"', 'recipe = "llama"', 'have the same recipe'],
   [
     'weights = "Qwen/Qwen3-8B"',
     'weights = "Qwen/Qwen3-8B"\nload = "5h"',
-    'it loads for 5h, and its longest job is over after 4h',
+    'it loads for 5h, but its longest job ends after 4h',
   ],
-  ['engine = "sglang"', 'command = ["serve", "--port", "8000"]', 'must say {{port}}'],
-  ['engine = "sglang"', 'container = "apptainer"\nengine = "sglang"', 'names no image'],
+  ['engine = "sglang"', 'command = ["serve", "--port", "8000"]', 'must contain {{port}}'],
+  ['engine = "sglang"', 'container = "apptainer"\nengine = "sglang"', 'has no image'],
   [
     'engine = "sglang"',
     'container = "apptainer"\nimage = "/a.sif"\npacked_environment = "dir:/a.tar"\nengine = "sglang"',
-    'for engines without a container',
+    'works only without a container',
   ],
   ['launcher = "slurm"', 'launcher = "kubernetes"', 'kubernetes needs server'],
-  ['gpus = 16', 'gpus = 2', 'gpus counts those of all nodes'],
+  ['gpus = 16', 'gpus = 2', 'gpus is the number on all nodes'],
   ['max = 2', 'max = 2\nwarm = [{ from = "08:00", to = "18:00", jobs = 3 }]', '3 warm jobs are above max 2'],
 ])('says what cannot be had: %s → %s', (from, to, message) => {
   expect(faults(from, to).join('\n')).toContain(message);

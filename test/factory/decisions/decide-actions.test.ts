@@ -167,9 +167,9 @@ it('an engine that nobody uses gives its GPUs to a model of the same or a higher
   // and is drained.
   const { actions, held } = bench.round(listed, wants, [node('1', { idle_ms: 60_000 })]);
   expect(actions).toEqual([
-    expect.objectContaining({ kind: 'drain', why: expect.stringContaining(`${QWEN} is wanted more`) }),
+    expect.objectContaining({ kind: 'drain', why: expect.stringContaining(`${QWEN} needs the place more`) }),
   ]);
-  expect(held.get(QWEN)).toContain('alps has its 1 jobs');
+  expect(held.get(QWEN)).toContain('alps has its maximum of 1 jobs');
   const again = new Bench(full);
   again.memory.switches = [NOW - 60_000];
   expect(kinds(again.round([again.job(LLAMA, '1')], wants, [node('1', { idle_ms: 60_000 })]))).toEqual([]);
@@ -202,7 +202,7 @@ it('a job that waits gives its place to the first replica of a model that people
   bench.round(pending, [lines]);
   const { actions, held } = bench.round(pending, [lines, { model: QWEN, waiting: 1 }]);
   expect(actions).toEqual([expect.objectContaining({ kind: 'cancel', model: LLAMA })]);
-  expect(held.get(QWEN)).toContain('4 jobs wait at alps already');
+  expect(held.get(QWEN)).toContain('4 jobs already wait at alps');
   const cancelled = actions.flatMap((action) => (action.kind === 'cancel' ? action.jobs : []));
   const left = pending.filter(({ id }) => !cancelled.includes(id));
   // The scheduler's lists no longer contain it; no other job is ended meanwhile.

@@ -28,7 +28,7 @@ const REPORT: FactoryReport = {
 };
 const ANSWER: ExchangeAnswer = { version: 1, revision: '1', demand: [], nodes: [] };
 
-const UNASKED = 'it has not been asked yet';
+const UNASKED = 'no exchange has succeeded yet';
 
 interface Opened {
   exchange: GatewayExchange;

@@ -157,7 +157,7 @@ describe('idle agents', () => {
     wanted = { [QWEN]: 1 };
     await rounds(1);
     expect(house.asked).toHaveLength(2);
-    expect(said()).toMatch(/409: The agent refuses \(busy\): deployment x runs here/);
+    expect(said()).toMatch(/409: The agent refused the order \(busy\): deployment x runs here/);
     await rounds(1);
     expect(house.asked).toHaveLength(2);
     house.idle(QWEN);
@@ -179,7 +179,7 @@ describe('idle agents', () => {
     const result = await rounds(20);
     expect(house.running).toEqual([]);
     expect(house.asked).toHaveLength(3);
-    expect(result?.held.get(QWEN)).toMatch(/rests for .*the engine ended/);
+    expect(result?.held.get(QWEN)).toMatch(/pauses for .*the engine ended/);
   });
 
   it('that are only silent, or missing in one answer of the registry, have not gone', async () => {
@@ -256,5 +256,5 @@ it('a file with idle agents and no key, or with two clusters of them, is refused
     '[recipes.qwen]',
     '[clusters.more]\nlauncher = "agents"\nkey_file = "key"\n[[clusters.more.pools]]\nname = "b"\ngpu = "A100"\ngpus_per_node = 1\n[recipes.qwen]',
   );
-  expect(faults(second)).toEqual([expect.stringMatching(/idle has the idle agents already/)]);
+  expect(faults(second)).toEqual([expect.stringMatching(/idle already has the idle agents/)]);
 });

@@ -168,7 +168,7 @@ it('jobs are listed over all pages, by what became of them; those of others are 
   for (const [n, status] of statuses.entries()) Object.assign(api.jobs[n] ?? {}, { status });
   const listed = await launcher.list(PREFIX);
   expect(listed.map(({ state, ended, reason }) => [state, ended, reason])).toEqual([
-    ['pending', undefined, 'no pod yet'],
+    ['pending', undefined, 'it has no pod yet'],
     ['pending', undefined, 'its pod waits'],
     ['running', undefined, undefined],
     ['ended', 'done', 'Complete'],

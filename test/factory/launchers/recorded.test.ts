@@ -80,7 +80,7 @@ const RECORDED: Recorded[] = [
 `,
     jobs: [
       { id: '6', name: NAME, state: 'running' },
-      { id: '1', name: NAME, state: 'pending', reason: 'Eqw: qstat -j 1 says why' },
+      { id: '1', name: NAME, state: 'pending', reason: 'Eqw: qstat -j 1 shows the reason' },
     ],
     nothing:
       '<?xml version=\'1.0\'?>\n<job_info  xmlns:xsd="x">\n  <queue_info>\n  </queue_info>\n  <job_info>\n  </job_info>\n</job_info>\n',

@@ -56,7 +56,7 @@ it('a file that changes counts from the next round, also one that changed while 
   await eventually('the first model', 20_000, () => (submitted().length === 1 ? true : undefined));
   const more = KEPT.replace('max = 2', 'max = 2\nmin = 1');
   writeFileSync(site.configPath, more.slice(0, 400));
-  await says(first.lines, 'keeps its former file');
+  await says(first.lines, 'continues with the earlier file');
   expect(submitted()).toEqual([1]);
   writeFileSync(site.configPath, more);
   await eventually('the second model', 20_000, () => (submitted().length === 2 ? true : undefined));
@@ -66,7 +66,7 @@ it('a file that changes counts from the next round, also one that changed while 
   const second = site.start(next);
   await says(second.lines, 'waits:');
   writeFileSync(site.configPath, more.replace('min = 1\nidle = "10m"', 'min = 3\nidle = "10m"'));
-  await says(first.lines, 'reads its file anew');
+  await says(first.lines, 'read its file again');
   next.jobs.push(...site.launcher.jobs);
   await first.stop();
   await eventually('a round by the new file', 20_000, () =>

@@ -55,7 +55,7 @@ it('an engine that fails is tried three times on each kind of GPU, then it rests
   rounds.launcher.begin = (job) => ({ ...job, state: 'ended', ended: 'failed', reason: 'FAILED' });
   const result = await rounds.until(HOUR_MS / 2);
   expect(pools(rounds.launcher.submissions).sort()).toEqual(['normal', 'normal', 'normal', 'old', 'old', 'old']);
-  expect(result?.held.get(LLAMA)).toMatch(/rests for .*failed \(FAILED\)/);
+  expect(result?.held.get(LLAMA)).toMatch(/pauses for .*failed \(FAILED\)/);
   expect(rounds.memory.failed).toHaveLength(6);
   // After its rest only one job tries it.
   await rounds.until(HOUR_MS * 1.5);
@@ -78,7 +78,7 @@ it.each([
       });
     const result = await rounds.until(HOUR_MS);
     expect(pools(launcher.submissions).sort()).toEqual(['normal', 'normal', 'normal', 'old', 'old', 'old']);
-    expect(result?.held.get(LLAMA)).toContain('rests for');
+    expect(result?.held.get(LLAMA)).toContain('pauses for');
     expect(rounds.memory.failed.map(({ log_tail }) => log_tail)).toEqual(Array(6).fill('CUDA out of memory'));
   },
 );
@@ -105,7 +105,7 @@ it('a pool that refuses is asked again ever more rarely, and another pool takes 
   await rounds.until(60_000);
   expect(pools(launcher.submissions)).toEqual(['normal', 'old']);
   expect(rounds.notes.map(({ text }) => text).join('\n')).toContain(
-    'refused, asked again in 30s: alps/normal: Invalid account',
+    'refused, trying again in 30s: alps/normal: Invalid account',
   );
 });
 

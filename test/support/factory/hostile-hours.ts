@@ -245,7 +245,7 @@ class Watch {
   #drained({ actions }: RoundResult): string[] {
     return actions.flatMap((action) => {
       if (action.kind !== 'drain') return [];
-      const wanting = /(\S+) is wanted more/.exec(action.why)?.[1];
+      const wanting = /(\S+) needs the place more/.exec(action.why)?.[1];
       const placed = this.#factory.placed.find(({ model: { id } }) => id === wanting);
       const waits = this.#alive().some(({ model: of }) => of === wanting);
       if (placed === undefined || !waits) return [];
