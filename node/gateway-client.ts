@@ -103,7 +103,7 @@ export class GatewayClient {
         signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
       });
       const text = await readTextAtMost(response.body, maxBytes).catch((cause: unknown) => {
-        throw new GatewayUnreachableError(`the answer to ${path} broke off: ${causeText(cause)}`, { cause });
+        throw new GatewayUnreachableError(`the response to ${path} broke off: ${causeText(cause)}`, { cause });
       });
       return { ok: response.ok, status: response.status, text };
     };
@@ -113,7 +113,7 @@ export class GatewayClient {
         if (cause instanceof GatewayUnreachableError) throw cause;
         throw new GatewayUnreachableError(`${this.origin} does not answer ${path}: ${causeText(cause)}`, { cause });
       });
-    if (text === undefined) throw new GatewayUnreachableError(`${path} answers more than ${maxBytes} bytes`);
+    if (text === undefined) throw new GatewayUnreachableError(`${path} returned more than ${maxBytes} bytes`);
     if (ok) return text;
     const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
     // Only printable characters, because an operator reads the message on a terminal.
@@ -125,7 +125,7 @@ export class GatewayClient {
     try {
       return parseJson(text);
     } catch (cause) {
-      throw new GatewayUnreachableError(`${this.origin}${path} did not answer JSON`, { cause });
+      throw new GatewayUnreachableError(`${this.origin}${path} did not return JSON`, { cause });
     }
   }
 }
@@ -133,5 +133,7 @@ export class GatewayClient {
 /** The cause of a failed `fetch`. Its own message is only "fetch failed". */
 export function causeText(error: unknown): string {
   const reason = errorText(error instanceof Error && error.cause instanceof Error ? error.cause : error);
-  return reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;
+  return reason.includes('wrong version number')
+    ? 'it does not use TLS; is the URL http://, or the port wrong?'
+    : reason;
 }

@@ -20,14 +20,14 @@ export function canOthersRead(stat: Pick<Stats, 'mode' | 'uid' | 'isFile'>, me =
 
 /** @throws Error if the file cannot be read, is longer than 64 KiB, or can be read by others */
 export function readPrivateFile(path: string): string {
-  if (canOthersRead(statSync(path))) throw new Error(`others can read it: chmod 600 ${path}`);
+  if (canOthersRead(statSync(path))) throw new Error(`other users can read it: chmod 600 ${path}`);
   return readBoundedFile(path, READ_MAX_BYTES);
 }
 
 /** The key in a private file of one line. @throws Error that does not contain the file's content */
 export function readKeyFile(path: string): string {
   const key = readPrivateFile(path).trim();
-  if (!KEY.test(key)) throw new Error('it does not hold one key');
+  if (!KEY.test(key)) throw new Error('it must contain exactly one key');
   return key;
 }
 

@@ -133,7 +133,7 @@ function readAnswer(status: number, body: string): ListAnswer {
     return unknown(`the engine requires an API key (${status}): give --engine-key-file`);
   if (status !== 200) return unknown(`the engine answered ${status}`);
   const parsed = modelListSchema.safeParse(tryParseJson(body));
-  if (!parsed.success) return unknown('the answer is not a list of models');
+  if (!parsed.success) return unknown('the response is not a list of models');
   const { data } = parsed.data;
   // Skip invalid ids: the registry would refuse the whole record because of one.
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);

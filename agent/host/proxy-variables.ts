@@ -36,9 +36,7 @@ export function proxyFor(url: URL, env: Env): URL | undefined {
       `${name} is not an address such as http://proxy.example.org:3128; in its name and password / is written %2F, ? %3F, # %23 and % %25`,
     );
   if (proxy.protocol !== 'http:' && proxy.protocol !== 'https:') {
-    throw new Error(
-      `${name} asks for a ${proxy.protocol.slice(0, -1)} proxy; only http and https proxies are supported`,
-    );
+    throw new Error(`${name} names a ${proxy.protocol.slice(0, -1)} proxy; only http and https proxies are supported`);
   }
   return proxy;
 }

@@ -109,7 +109,7 @@ async function askNode({ session, provider }: ListedNode, options: CanaryOptions
       return complain(error.message);
     }
     if (usage?.prompt === undefined || usage.completion === undefined) {
-      complain('its answer says no usage');
+      complain('its response has no usage');
       continue;
     }
     reports.sum.requests++;

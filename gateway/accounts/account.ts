@@ -119,7 +119,7 @@ export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, mod
  */
 export function requireModelAccess(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
   if (unseen && account.restrictions.some(({ models }) => models !== undefined)) {
-    const message = 'This key has a list of models, so the body must be looked into: leave x-otela-model out.';
+    const message = 'This key has a list of allowed models, so the gateway must read the body: omit x-otela-model.';
     throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
   }
   if (mayUseModel(account, model)) return;
@@ -146,9 +146,9 @@ export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, r
   const wish = request.headers.get(NO_TRACK_HEADER);
   if (wish === null || wish === '0') return false;
   if (wish !== '1')
-    throw new ApiError('invalid_request', `${NO_TRACK_HEADER} is 1, or left out.`, { param: NO_TRACK_HEADER });
+    throw new ApiError('invalid_request', `${NO_TRACK_HEADER} must be 1, or omitted.`, { param: NO_TRACK_HEADER });
   if (mayOptOut) return true;
-  throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
+  throw new ApiError('permission_denied', 'This key may not turn off usage records: omit x-otela-no-track.');
 }
 
 /** The account of the operator key in the environment. It has all rights, and D1 is not read for it. */

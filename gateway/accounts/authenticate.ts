@@ -184,12 +184,11 @@ function requireKey(key: string | undefined): asserts key is string {
 }
 
 const REFUSALS: Readonly<Record<KeyRefusal, string>> = {
-  unknown: 'This API key is not known here.',
+  unknown: 'This gateway does not know this API key.',
   revoked: 'This API key has been revoked.',
   expired: 'This API key has expired.',
   disabled: 'The user or the project of this API key is disabled.',
-  lapsed:
-    'This API key rests until its owner logs in again: their identity provider has not vouched for them for long.',
+  lapsed: 'This API key is suspended until its owner logs in again: the owner’s last login is too long ago.',
 };
 
 function refusal(reason: KeyRefusal): ApiError {

@@ -16,7 +16,7 @@ export function reportDatabase({ DB, REPORTS = DB }: Pick<Env, 'DB' | 'REPORTS'>
 export function requireWritable(): void {
   const { failure } = storageHealth;
   if (failure === undefined) return;
-  const message = `Nothing can be stored at this moment: ${failure.reason}. Requests to models are served.`;
+  const message = `The gateway cannot store changes now: ${failure.reason}. Requests to models still work.`;
   throw new ApiError('server_is_overloaded', message);
 }
 
@@ -26,7 +26,7 @@ export function requireWritable(): void {
 export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
   const first = INSTITUTION?.first;
   if (first === undefined) return;
-  const message = `This gateway follows ${first}: make changes there.`;
+  const message = `This gateway is a follower of ${first}: make changes there.`;
   throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
 }
 

@@ -21,14 +21,14 @@ export async function readFactoryGrant(
   now: number,
 ): Promise<FactoryGrant> {
   if (token === undefined) throw refused('No factory token was given. Send it as "Authorization: Bearer otf_…".');
-  if (!isSecret(token, FACTORY_PREFIX)) throw refused('This factory token is not known here.');
+  if (!isSecret(token, FACTORY_PREFIX)) throw refused('This gateway does not know this factory token.');
   const [found] = await queryOrUnavailable(
     database(env)
       .select()
       .from(factoryTokens)
       .where(eq(factoryTokens.hash, sha256Hex(token))),
   );
-  if (found === undefined) throw refused('This factory token is not known here.');
+  if (found === undefined) throw refused('This gateway does not know this factory token.');
   if (found.revokedAt !== null) throw revokedFactory();
   if (found.expiresAt !== null && found.expiresAt <= now) throw refused('This factory token has expired.');
   return { tokenId: found.id, provider: found.provider };

@@ -106,7 +106,7 @@ export const PROVIDERS_MAX = 2_000;
 export const CATALOGUE_MAX = 500;
 
 /** A version such as 0.2.0 or 0.2.0-rc.1. */
-export const versionSchema = z.string().regex(VERSION, 'is no version such as 0.2.0');
+export const versionSchema = z.string().regex(VERSION, 'is not a version such as 0.2.0');
 
 /** Matches the audit log's actions that may change a cached account. */
 const OF_ACCOUNTS = /^(key|user|project)\./;

@@ -45,7 +45,7 @@ export async function readJoinGrant(
   if (revokedAt !== null) throw revokedToken();
   if (expiresAt !== null && expiresAt <= now) throw refused('This join token has expired.');
   if (only !== null && cluster !== undefined && only !== cluster) {
-    const message = `This join token is for cluster "${only}", but the agent says "${cluster}".`;
+    const message = `This join token is for the cluster "${only}", but the agent names "${cluster}".`;
     throw new ApiError('permission_denied', message);
   }
   const { providerNodesMax } = found;

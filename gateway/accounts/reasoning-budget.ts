@@ -32,10 +32,10 @@ export function reasoningBudget(
   const allowed = allowedTokens(limits);
   if (asked === undefined && allowed.length === 0) return undefined;
   if (unseen && asked !== undefined) {
-    throw new ApiError('invalid_request', `${HEADER} needs the body to be looked into: leave x-otela-model out.`);
+    throw new ApiError('invalid_request', `${HEADER} requires that the gateway reads the body: omit x-otela-model.`);
   }
   if (unseen) {
-    const message = 'This key limits reasoning, so the body must be looked into: leave x-otela-model out.';
+    const message = 'This key limits reasoning, so the gateway must read the body: omit x-otela-model.';
     throw new ApiError('permission_denied', message, { param: 'x-otela-model' });
   }
   return Math.min(asked ?? TOKENS_MAX, ...allowed);
@@ -85,7 +85,9 @@ function readHeader(request: HttpRequest): number | undefined {
   const given = request.headers.get(HEADER);
   if (given === null) return undefined;
   if (/^\d{1,7}$/.test(given) && Number(given) <= TOKENS_MAX) return Number(given);
-  throw new ApiError('invalid_request', `${HEADER} is a number of tokens, at most ${TOKENS_MAX}.`, { param: HEADER });
+  throw new ApiError('invalid_request', `${HEADER} must be a number of tokens, at most ${TOKENS_MAX}.`, {
+    param: HEADER,
+  });
 }
 
 export function takesBudget(node: { labels: Readonly<Record<string, string>> }): boolean {

@@ -99,13 +99,16 @@ function knows({ settings, nodes, issuers }: Known, named: string): boolean {
  */
 export function requireTrust(view: Known, requested: RequestedTrust, trust: Trust): void {
   if (!view.settings.known) {
-    throw new ApiError('server_is_overloaded', 'The gateway does not know yet whom to trust. Try again shortly.');
+    throw new ApiError(
+      'server_is_overloaded',
+      'The gateway has not loaded the trusted providers yet. Try again shortly.',
+    );
   }
   for (const id of requested.flat()) {
     if (knows(view, id)) continue;
-    throw new ApiError('unknown_provider', `This gateway never knew a provider "${id}".`, { param: TRUST_HEADER });
+    throw new ApiError('unknown_provider', `This gateway does not know a provider "${id}".`, { param: TRUST_HEADER });
   }
   if (!trustsNobody(trust)) return;
-  const message = 'No provider is trusted by this key, its project and this request alike.';
+  const message = 'No provider is trusted by this key, its project and this request.';
   throw new ApiError('no_trusted_provider', message);
 }

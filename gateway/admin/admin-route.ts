@@ -93,10 +93,10 @@ type Permission = Pick<AdminRoute, 'method' | 'role' | 'login' | 'scope'>;
 /** @throws ApiError 403 permission_denied */
 function permit({ account, login }: AdminCaller, { method, role, login: byLogin, scope }: Permission): void {
   if (!isRoleAtLeast(account.role, role)) {
-    throw new ApiError('permission_denied', `This needs the role ${role}; yours is ${account.role}.`);
+    throw new ApiError('permission_denied', `This requires the role ${role}; your role is ${account.role}.`);
   }
   if (byLogin && !login && account.role !== 'operator') {
-    throw new ApiError('permission_denied', 'This needs a login: a key cannot make or change keys.');
+    throw new ApiError('permission_denied', 'This requires a login: an API key cannot create or change keys.');
   }
   const read = method === 'get' ? (['admin:read'] as const) : [];
   requireScope(account, ...(scope === undefined ? [] : [scope]), ...read, 'admin');

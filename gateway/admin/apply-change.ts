@@ -100,7 +100,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
   const request = sha256Hex(`${call.c.req.path}\n${JSON.stringify(call.body)}`);
   if (key !== undefined) {
     if (!IDEMPOTENCY_KEY.test(key))
-      throw new ApiError('invalid_request', 'idempotency-key: 255 plain characters at most.');
+      throw new ApiError('invalid_request', 'idempotency-key: at most 255 printable ASCII characters.');
     const replayed = await replay(call, key, request, creation);
     if (replayed !== undefined) return replayed;
     once.push(
@@ -118,7 +118,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
     await creation.check?.();
-    throw isTaken(error) ? new ApiError('unprocessable_content', `"${creation.object}" exists already.`) : error;
+    throw isTaken(error) ? new ApiError('unprocessable_content', `"${creation.object}" already exists.`) : error;
   }
   await notifyIsolates(call.env);
   return call.c.json(creation.shown, creation.status ?? 201, { 'cache-control': 'no-store' });
@@ -133,7 +133,7 @@ async function replay(call: AnyCall, key: string, request: string, { find }: Cre
   );
   if (known === undefined || known.createdAt <= call.now - IDEMPOTENT_MS) return undefined;
   if (known.request !== request) {
-    throw new ApiError('unprocessable_content', 'This idempotency-key was used for another request.');
+    throw new ApiError('unprocessable_content', 'This idempotency-key was already used for a different request.');
   }
   const found = await find(known.object);
   if (found === undefined) return undefined;

@@ -56,7 +56,9 @@ async function asking<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await ask();
   } catch (cause) {
-    throw new ApiError('server_is_overloaded', 'What factories report cannot be read. Try again shortly.', { cause });
+    throw new ApiError('server_is_overloaded', 'The reports of factories cannot be read. Try again shortly.', {
+      cause,
+    });
   }
 }
 

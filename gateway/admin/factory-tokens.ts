@@ -121,7 +121,8 @@ async function forget({ env }: AdminCall, token: string): Promise<void> {
   try {
     await env.FACTORY.getByName(FACTORY_OBJECT_NAME).forget(token);
   } catch (cause) {
-    const message = 'The token is revoked, but its factory’s models are listed for up to 90 s. Repeating is safe.';
+    const message =
+      'The token is revoked, but the models of its factory may be listed for up to 90 s. It is safe to repeat this request.';
     throw new ApiError('server_is_overloaded', message, { cause });
   }
 }

@@ -43,7 +43,7 @@ export const restrictionsSchema = z.strictObject({
 /** The name of an available policy. */
 export const policySchema = z
   .string()
-  .refine((name) => policyNames().includes(name), { error: () => `there are ${policyNames().join(', ')}` })
+  .refine((name) => policyNames().includes(name), { error: () => `must be one of ${policyNames().join(', ')}` })
   // A getter, because `serve --policy` adds policies after this module was loaded and before the OpenAPI document is
   // made.
   .meta({

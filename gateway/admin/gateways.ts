@@ -46,7 +46,7 @@ export const gatewayRoutes: readonly AdminRoute[] = [
     answer: z.object({ object: z.literal('gateway'), key: z.string(), deleted: z.boolean() }),
     run: async ({ env, param }) => {
       requirePrimary(env);
-      if (env.INSTITUTION === undefined) throw new ApiError('not_found', 'No gateway follows one on this host.');
+      if (env.INSTITUTION === undefined) throw new ApiError('not_found', 'A gateway on this host has no followers.');
       return { object: 'gateway', key: param('key'), deleted: env.INSTITUTION.remove(param('key')) };
     },
   }),

@@ -38,7 +38,7 @@ async function readLoads(call: AdminCall): Promise<object> {
   const entry = nodes[0]?.entry;
   // For a node of another provider, the response is the same as for a node that does not exist.
   if (entry === undefined || (account.role !== 'operator' && entry.provider !== account.provider))
-    throw new ApiError('not_found', `Session ${session} is not known here.`);
+    throw new ApiError('not_found', `This gateway does not know session ${session}.`);
   // Only the tunnel object of a connected agent is called, because a call with any other name would create an object.
   const loads = entry.connected ? await loadsOf(env, session) : [];
   return { object: 'list', data: loads.map(view), has_more: false };

@@ -25,7 +25,7 @@ type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
  */
 export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
-  throw new ApiError('unprocessable_content', `after: nothing has the id "${after}".`, { param: 'after' });
+  throw new ApiError('unprocessable_content', `after: there is no object with the id "${after}".`, { param: 'after' });
 }
 
 /** SQL that selects rows older than the row with the id `after`; no row if there is no such row. */

@@ -24,7 +24,7 @@ const ROOT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/;
 const createSchema = z.strictObject({
   /** Name of the institution here, and suffix of its providers' names: `lab@NAME`. */
   name: idSchema
-    .refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is what our own issuer is called`)
+    .refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is the name of this gateway's own issuer`)
     .meta({ not: { const: LOCAL_ISSUER } }),
   /** Public root key of the institution's issuer, base64url. */
   root: z.string().regex(ROOT, 'must be a public key, 32 bytes in base64url'),
@@ -86,23 +86,27 @@ async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<
     });
   const { issuers } = await issuersView(call.env, call.c.executionCtx);
   if (issuers.get(issuer.id)?.name === LOCAL_ISSUER)
-    throw new ApiError('unprocessable_content', 'root: This is our own issuer, which is listed anyway.', {
-      param: 'root',
-    });
+    throw new ApiError(
+      'unprocessable_content',
+      'root: This is the key of this gateway’s own issuer, which is always listed.',
+      {
+        param: 'root',
+      },
+    );
   const db = database(call.env);
   const rows = await queryOrUnavailable(db.select().from(peers));
   const known = rows.find((row) => row.name === name);
   if (known !== undefined && known.root !== root) {
-    const message = `name: There is a peer "${name}" with another key. Remove it first; its nodes leave with it.`;
+    const message = `name: There is a peer "${name}" with a different key. Remove that peer first; its nodes are removed too.`;
     throw new ApiError('unprocessable_content', message, { param: 'name' });
   }
   const other = rows.find((row) => row.root === root && row.name !== name);
   if (other !== undefined)
-    throw new ApiError('unprocessable_content', `root: This key is listed already, as "${other.name}".`, {
+    throw new ApiError('unprocessable_content', `root: This key is already listed, as "${other.name}".`, {
       param: 'root',
     });
   if (known === undefined && rows.length >= PEERS_MAX)
-    throw new ApiError('unprocessable_content', `This gateway lists ${PEERS_MAX} peers already.`);
+    throw new ApiError('unprocessable_content', `This gateway already lists ${PEERS_MAX} peers, the maximum.`);
   const row = { name, root, url, createdAt: known?.createdAt ?? call.now };
   const write = db.insert(peers).values(row).onConflictDoUpdate({ target: peers.name, set: { url } });
   const what = { action: known === undefined ? 'peer.create' : 'peer.update', object: name, after: view(row) };

@@ -140,7 +140,7 @@ export async function marksNewProviders(env: Env): Promise<boolean> {
 export async function requireProviderLimit(env: Pick<Env, 'DB'>): Promise<void> {
   const [all] = await queryOrUnavailable(database(env).select({ n: count() }).from(providers));
   if ((all?.n ?? 0) < PROVIDERS_MAX) return;
-  throw new ApiError('unprocessable_content', `This gateway knows ${PROVIDERS_MAX} providers already.`);
+  throw new ApiError('unprocessable_content', `This gateway already has ${PROVIDERS_MAX} providers, the maximum.`);
 }
 
 async function patchProvider(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {

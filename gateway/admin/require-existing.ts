@@ -20,7 +20,7 @@ export async function requireProject(env: Store, id: string): Promise<typeof pro
 }
 
 export async function requireProvider(env: Store, id: string | null): Promise<typeof providers.$inferSelect> {
-  if (id === null) throw missing('provider', 'The role provider needs a provider.');
+  if (id === null) throw missing('provider', 'The role provider requires a provider.');
   const [row] = await queryOrUnavailable(database(env).select().from(providers).where(eq(providers.id, id)));
   if (row !== undefined && row.deletedAt === null) return row;
   throw missing('provider', `There is no provider "${id.slice(0, 130)}".`);

@@ -10,7 +10,7 @@ import type { AdminCall } from './admin-route.ts';
 export const SESSION_PARAM = {
   session: z
     .string()
-    .regex(SESSION_PATTERN, 'This is no session id.')
+    .regex(SESSION_PATTERN, 'This is not a session id.')
     .meta({ examples: ['mfrggzdfmztwq2lkmfrggzdfmz'] }),
 };
 

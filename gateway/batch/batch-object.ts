@@ -263,7 +263,7 @@ export class BatchObject extends GatewayObject {
   async #failed(id: string, error: unknown): Promise<void> {
     const why = errorText(error);
     if (!isUnavailable(error) && this.#obstacle.recurs(why)) {
-      console.error(`batch ${id}: ${why}; given up`);
+      console.error(`batch ${id}: ${why}; the batch failed`);
       return this.#giveUp(id, stepGivenUp(why));
     }
     this.#obstacle.meet(ownerMessage(error), this.#now);

@@ -63,7 +63,7 @@ export class BatchRecord {
 
   get state(): StoredBatchState {
     const { state } = this.#rows;
-    if (state === undefined) throw new Error('no such batch');
+    if (state === undefined) throw new Error('there is no such batch');
     return state;
   }
 
@@ -276,7 +276,7 @@ export class BatchRecord {
   /** Returns the batch object. @param waitingFor why the batch makes no progress now */
   shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
     const { spec, state } = this;
-    if (spec === undefined) throw new Error('no such batch');
+    if (spec === undefined) throw new Error('there is no such batch');
     const works = state.status === 'in_progress' || state.status === 'cancelling';
     const leases = works ? this.ledger.leases : [];
     const open = state.counts.total - state.counts.completed - state.counts.failed;

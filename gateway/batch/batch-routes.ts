@@ -126,7 +126,8 @@ const isOperator = ({ role }: Pick<Account, 'role'>) => isRoleAtLeast(role, 'ope
 function isOfAll(scope: string | undefined, account: Account): boolean {
   if (scope === undefined) return false;
   if (scope !== 'all') throw new ApiError('invalid_request', "'scope' may only be 'all'.", { param: 'scope' });
-  if (!isOperator(account)) throw new ApiError('permission_denied', 'Only operators see the batches of all.');
+  if (!isOperator(account))
+    throw new ApiError('permission_denied', 'Only operators can list the batches of all users.');
   return true;
 }
 
@@ -176,7 +177,7 @@ function metadataOf(value: unknown): Record<string, string> | null {
   if (value === undefined || value === null) return null;
   const wrong = new ApiError(
     'invalid_type',
-    `Invalid type for 'metadata': at most ${METADATA.pairs} strings of ${METADATA.value} characters by names of ${METADATA.name}.`,
+    `Invalid type for 'metadata': at most ${METADATA.pairs} strings of at most ${METADATA.value} characters, with keys of at most ${METADATA.name} characters.`,
     { param: 'metadata' },
   );
   if (!isJsonObject(value)) throw wrong;
@@ -196,6 +197,6 @@ function expiresOf(value: unknown): number | null {
   if (anchor === 'created_at' && typeof seconds === 'number' && Number.isInteger(seconds)) {
     if (seconds >= OUTPUT_EXPIRES_S.least && seconds <= OUTPUT_EXPIRES_S.most) return seconds;
   }
-  const message = `'output_expires_after' has the anchor 'created_at' and ${OUTPUT_EXPIRES_S.least} to ${OUTPUT_EXPIRES_S.most} seconds.`;
+  const message = `'output_expires_after' must have the anchor 'created_at' and ${OUTPUT_EXPIRES_S.least} to ${OUTPUT_EXPIRES_S.most} seconds.`;
   throw new ApiError('invalid_request', message, { param: 'output_expires_after' });
 }

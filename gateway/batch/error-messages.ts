@@ -1,10 +1,10 @@
 /** Messages for the owner of a batch. */
 
-export const STEP_FAILED = 'This gateway could not do its next step, and tries again.';
-export const CANCELLED_WITHOUT_FILES = 'Its files could not be written: the file store did not take them.';
+export const STEP_FAILED = 'The next step of the batch failed. The gateway tries again.';
+export const CANCELLED_WITHOUT_FILES = 'The files of the batch could not be written to the file store.';
 /** @param why the error, which the operator finds in the log */
 export const stepGivenUp = (why: string) =>
-  `This gateway failed at the same step of the batch again and again, and gave it up: ${why.slice(0, 200)}`;
+  `The same step of the batch failed repeatedly, so the gateway ended the batch: ${why.slice(0, 200)}`;
 export const NO_TOKENS = 'The tokens of this month are used up: raise the budget, or wait for the next month.';
 export const INPUT_LOST = {
   code: 'input_lost',

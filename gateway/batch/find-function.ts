@@ -29,7 +29,7 @@ export async function functionOf(
 ): Promise<BatchFunction | BatchError | undefined> {
   if (endpoint !== FUNCTIONS_ENDPOINT) return undefined;
   const asks = readFunctionName(model ?? '');
-  if (asks === undefined) return failure('The model of a function is function:FILE or function:FILE:NAME.');
+  if (asks === undefined) return failure('The model of a function must be function:FILE or function:FILE:NAME.');
   const [row] = await queryOrUnavailable(
     database(env)
       .select()
@@ -37,11 +37,12 @@ export async function functionOf(
       .where(and(eq(files.id, asks.file), eq(files.owner, owner))),
   );
   if (row === undefined) return failure(`There is no file ${asks.file} here.`);
-  if (row.purpose !== 'user_data') return failure("The file of a function has the purpose 'user_data'.");
-  if (row.bytes > FUNCTION_MAX_BYTES) return failure(`The file of a function has at most ${FUNCTION_MAX_BYTES} bytes.`);
+  if (row.purpose !== 'user_data') return failure("The file of a function must have the purpose 'user_data'.");
+  if (row.bytes > FUNCTION_MAX_BYTES)
+    return failure(`The file of a function must have at most ${FUNCTION_MAX_BYTES} bytes.`);
   const content = await storeOf(env).read(asks.file);
   const code = content === undefined ? undefined : await textOf(content);
-  if (code === undefined) return failure('The file of the function is gone, or it is not UTF-8.');
+  if (code === undefined) return failure('The file of the function was deleted, or is not UTF-8.');
   const sha256 = hash(code);
   const context = hash(contextMessage(owner, sha256, asks.name));
   return { context, sha256, code, ...(asks.name === undefined ? {} : { name: asks.name }) };

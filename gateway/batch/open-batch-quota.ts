@@ -15,7 +15,7 @@ export function countOpenBatches(env: Env, owner: string): Promise<number> {
 export async function requireOpenBelowLimit(env: Env, owner: string, most: number): Promise<void> {
   const open = await countOpenBatches(env, owner);
   if (open < most) return;
-  const message = `You have ${open} batches that are not over: wait for one, or cancel one.`;
+  const message = `You already have ${open} unfinished batches, the maximum: wait for one, or cancel one.`;
   throw new ApiError('insufficient_quota', message);
 }
 

@@ -71,7 +71,7 @@ async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Pro
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
   const room = Math.max(0, limits.bytes - used - fileBytesInFlight.of(spec.owner, nowMs));
   if (room >= wanted || !mayWait) return { most: Math.min(record.maxBytes, room), wanted };
-  throw new FileQuotaError(`Your files leave no room for its results of ${wanted} bytes: delete some.`);
+  throw new FileQuotaError(`The results need ${wanted} bytes, more than your quota has left: delete some files.`);
 }
 
 /** Returns the bytes of the batch's files that an earlier try wrote. They will be overwritten. @throws ApiError 503 */

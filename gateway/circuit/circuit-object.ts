@@ -105,8 +105,9 @@ export class CircuitObject extends GatewayObject {
     const callee = request.headers.get(CALLEE_HEADER);
     const isCaller = callee !== null;
     if (this.#finished || (isCaller ? this.#caller !== undefined : this.#called !== undefined || this.#callee === ''))
-      return new Response('no such circuit', { status: 404 });
-    if (!isCaller && ticket.session !== this.#callee) return new Response('another is called', { status: 403 });
+      return new Response('there is no such circuit', { status: 404 });
+    if (!isCaller && ticket.session !== this.#callee)
+      return new Response('the circuit belongs to another callee', { status: 403 });
     const { socket, response } = this.ctx.sockets.accept();
     const end: End = {
       socket,
@@ -122,13 +123,13 @@ export class CircuitObject extends GatewayObject {
       this.#caller = end;
       unproven.add(this);
       this.#timers.push(
-        this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not come')),
-        this.ctx.clock.after(LIFE_MS, () => this.#end('an hour is over')),
+        this.ctx.clock.after(MEET_MS, () => this.#joined || this.#end('the callee did not connect')),
+        this.ctx.clock.after(LIFE_MS, () => this.#end('the circuit reached its maximum duration')),
       );
     } else this.#called = end;
     socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
     const [oldest] = unproven;
-    if (oldest !== undefined && unproven.size > UNPROVEN_MAX) oldest.#end('too many knock here');
+    if (oldest !== undefined && unproven.size > UNPROVEN_MAX) oldest.#end('too many callers wait for this callee');
     return response;
   }
 
@@ -137,7 +138,7 @@ export class CircuitObject extends GatewayObject {
     if (end === undefined || this.#finished) return;
     try {
       if (!end.proven) this.#prove(end, message);
-      else if (!this.#joined) throw new WireError('bad_state', 'bytes before the other end is there');
+      else if (!this.#joined) throw new WireError('bad_state', 'bytes before the other end connected');
       else this.#pass(end, message);
     } catch (error) {
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
@@ -146,7 +147,7 @@ export class CircuitObject extends GatewayObject {
   }
 
   #prove(end: End, message: string | ArrayBuffer): void {
-    if (typeof message === 'string') throw new WireError('bad_state', 'a text before the hello');
+    if (typeof message === 'string') throw new WireError('bad_state', 'a text message before the hello');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
     readFrames(new Uint8Array(message), (frame) => {
       if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the hello`);
@@ -169,7 +170,7 @@ export class CircuitObject extends GatewayObject {
     const full = open.size >= CIRCUITS_MAX || ends.some((session) => of(session) >= CIRCUITS_PER_SESSION_MAX);
     const may = quotaOf(calls, caller, () => new TokenBucket(CALLS_PER_S, CALLS_BURST, now)).take(1, now);
     const rung = () => quotaOf(rings, this.#callee, () => new TokenBucket(RINGS_PER_S, RINGS_BURST, now)).take(1, now);
-    if (full || !may || !rung()) return this.#end('this gateway carries all that it may');
+    if (full || !may || !rung()) return this.#end('this gateway already carries its maximum number of circuits');
     open.set(this, ends);
     const called = this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).call(this.#callee, this.ctx.name);
     this.ctx.waitUntil(
@@ -188,8 +189,8 @@ export class CircuitObject extends GatewayObject {
     this.#bytes += message.byteLength;
     to.unasked += circuitCost(message.byteLength);
     if (to.unasked + to.asked.length * CIRCUIT_STEP_BYTES > CIRCUIT_WINDOW_BYTES + CIRCUIT_STEP_BYTES)
-      throw new WireError('too_large', 'more than was granted');
-    if (this.#bytes > CIRCUIT_BYTES) return this.#end('a circuit’s share is used up');
+      throw new WireError('too_large', 'more bytes than were granted');
+    if (this.#bytes > CIRCUIT_BYTES) return this.#end('the circuit reached its maximum number of bytes');
     to.socket.send(new Uint8Array(message));
     for (; to.unasked >= CIRCUIT_STEP_BYTES; to.unasked -= CIRCUIT_STEP_BYTES) {
       const nonce = hex(crypto.getRandomValues(new Uint8Array(8)));
@@ -205,7 +206,7 @@ export class CircuitObject extends GatewayObject {
   #onText(from: End, to: End, text: string): void {
     const nonce = READ_TEXT.exec(text)?.[1];
     if (nonce === undefined || from.asked[0] !== nonce)
-      throw new WireError('bad_state', 'an end says what it was not asked');
+      throw new WireError('bad_state', 'an end sent an unexpected message');
     from.asked.shift();
     this.#grant(to);
   }
@@ -224,11 +225,11 @@ export class CircuitObject extends GatewayObject {
   #received(): void {
     this.#idle();
     if (this.#finished) return;
-    this.#idle = this.ctx.clock.after(IDLE_MS, () => this.#end('nothing for two minutes'));
+    this.#idle = this.ctx.clock.after(IDLE_MS, () => this.#end('the circuit was idle for two minutes'));
   }
 
   webSocketClose(socket: ObjectSocket): void {
-    if (socket === this.#caller?.socket || socket === this.#called?.socket) this.#end('the other end has left');
+    if (socket === this.#caller?.socket || socket === this.#called?.socket) this.#end('the other end has disconnected');
   }
 
   webSocketError(socket: ObjectSocket): void {

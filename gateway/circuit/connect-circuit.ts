@@ -19,7 +19,7 @@ import { CALLEE_HEADER } from './circuit-object.ts';
 export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {
   const calls = SESSION_PATTERN.test(to);
   if (env.CIRCUIT === undefined || !(calls || CIRCUIT_NAME.test(to)))
-    throw new ApiError('not_found', 'There is no such circuit here.');
+    throw new ApiError('not_found', 'There is no such circuit at this gateway.');
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
   await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
@@ -31,7 +31,7 @@ export async function connectCircuit(request: Request, to: string, env: Env, ctx
     ...(calls ? { [CALLEE_HEADER]: to } : {}),
   };
   const answer = await env.CIRCUIT.getByName(name).fetch('https://circuit/join', { headers });
-  if (answer.status >= 400) throw new ApiError('not_found', 'There is no such circuit here.');
+  if (answer.status >= 400) throw new ApiError('not_found', 'There is no such circuit at this gateway.');
   return answer;
 }
 

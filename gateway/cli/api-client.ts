@@ -68,7 +68,7 @@ export interface ApiTarget {
 /** Returns the target from the values of CONNECTION_FLAGS. @throws UsageError */
 export function targetAt(path: string, values: { url: string; 'key-file': string; json: boolean }): ApiTarget {
   if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
-    throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
+    throw new UsageError(`--url ${values.url} is not a URL such as https://gw.example.org`);
   // Users may paste the URL for OpenAI clients, which ends in /v1.
   return { path, url: values.url.replace(/\/(v1\/*)?$/, ''), keyFile: values['key-file'], json: values.json };
 }
@@ -181,8 +181,8 @@ async function send(
 ): Promise<Response> {
   const key = (await readFile(target.keyFile, 'utf8').catch(() => undefined))?.trim();
   if (key === undefined)
-    throw new ClientError(`cannot read ${target.keyFile}; name the operator's key with --key-file`);
-  if (!KEY.test(key)) throw new ClientError(`${target.keyFile} does not hold one key on one line`);
+    throw new ClientError(`cannot read ${target.keyFile}; give the file of an operator's key with --key-file`);
+  if (!KEY.test(key)) throw new ClientError(`${target.keyFile} must contain exactly one key on one line`);
   const url = new URL(target.url.replace(/\/+$/, '') + target.path + path);
   const isForm = body instanceof FormData;
   const headers = { authorization: `Bearer ${key}`, ...(isForm ? {} : { 'content-type': 'application/json' }) };
@@ -194,7 +194,9 @@ async function send(
   };
   return fetch(url, init).catch((cause: unknown) => {
     const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-    const plain = reason.includes('wrong version number') ? 'it speaks no TLS: http://, or another port?' : reason;
+    const plain = reason.includes('wrong version number')
+      ? 'it does not use TLS; is the URL http://, or the port wrong?'
+      : reason;
     throw new Unreachable(`no gateway answers at ${url.origin}: ${plain}`, { cause });
   });
 }
@@ -202,7 +204,7 @@ async function send(
 /** @throws ClientError if the response is cut */
 function textOf(response: Response): Promise<string> {
   return response.text().catch((cause: unknown) => {
-    throw new Failing(`${new URL(response.url).origin} broke off its answer`, { cause });
+    throw new Failing(`${new URL(response.url).origin} ended its response early`, { cause });
   });
 }
 
@@ -218,7 +220,7 @@ export function refuseIgnoredFlags(
   flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
 ): void {
   for (const [flag, [given, of]] of Object.entries(flags))
-    if (given !== undefined && verb !== of) throw new UsageError(`--${flag} goes with ${of} alone`);
+    if (given !== undefined && verb !== of) throw new UsageError(`--${flag} works only with ${of}`);
 }
 
 const deletedSchema = z.object({ deleted: z.boolean() });

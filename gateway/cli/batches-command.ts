@@ -112,7 +112,7 @@ async function create(
   file: string,
   { endpoint, metadata }: ParsedFlags<typeof FLAGS>,
 ): Promise<unknown> {
-  if (endpoint === undefined) throw new UsageError('--endpoint is missing, as in --endpoint chat/completions');
+  if (endpoint === undefined) throw new UsageError('--endpoint is missing, for example --endpoint chat/completions');
   const pairs = metadata === undefined ? undefined : pairsOf(metadata);
   let input = file;
   if (!FILE_ID.test(file)) {
@@ -131,7 +131,7 @@ function pairsOf(text: string): Record<string, string> {
   return Object.fromEntries(
     text.split(',').map((pair) => {
       const at = pair.indexOf('=');
-      if (at < 1) throw new UsageError(`--metadata ${text}: as in study=claims,run=2`);
+      if (at < 1) throw new UsageError(`--metadata ${text}: write pairs such as study=claims,run=2`);
       return [pair.slice(0, at), pair.slice(at + 1)];
     }),
   );

@@ -54,13 +54,14 @@ async function catalogueCommand(args: readonly string[]): Promise<number> {
   const one = `/${encodeURIComponent(model)}`;
   if (verb === 'set') {
     const body = bodyOf(values);
-    if (Object.keys(body).length === 0) throw new UsageError('say what to set: otela-gateway help catalogue');
+    if (Object.keys(body).length === 0)
+      throw new UsageError('nothing to set; otela-gateway help catalogue lists the flags');
     return printAnswer(target, row, await askGateway(target, 'PATCH', one, body));
   }
   if (verb !== 'remove') throw new UsageError(`usage: otela-gateway catalogue ${USAGE}`);
   const deleted = wasDeleted(await askGateway(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ id: model, deleted }));
-  else console.log(deleted ? `${model}  removed` : `the catalogue says nothing of ${model}`);
+  else console.log(deleted ? `${model}  removed` : `the catalogue has no entry for ${model}`);
   return EXIT_DONE;
 }
 
@@ -68,7 +69,8 @@ type Values = Readonly<Record<keyof typeof OPTIONS, string | undefined>>;
 
 function bodyOf(values: Values): Record<string, unknown> {
   const { owner, access, deprecated, sunset, successor, 'always-on': alwaysOn } = values;
-  if (alwaysOn !== undefined && alwaysOn !== 'yes' && alwaysOn !== 'no') throw new UsageError('--always-on: yes or no');
+  if (alwaysOn !== undefined && alwaysOn !== 'yes' && alwaysOn !== 'no')
+    throw new UsageError('--always-on must be yes or no');
   return {
     ...(owner !== undefined && { owner_id: orNone(owner) }),
     ...(access !== undefined && { access: listOf(access) }),
@@ -93,7 +95,7 @@ function listOf(text: string): string[] | null {
 function dateOf(flag: string, text: string): string | null {
   if (text === 'none') return null;
   const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(at)) throw new UsageError(`--${flag}: a date as in 2027-06-30, or "none"`);
+  if (Number.isNaN(at)) throw new UsageError(`--${flag} must be a date such as 2027-06-30, or "none"`);
   return new Date(at).toISOString();
 }
 

@@ -36,7 +36,7 @@ async function factoryCommand(args: readonly string[]): Promise<number> {
     if (target.json) console.log(JSON.stringify(factory));
     else for (const line of linesOf(factory)) console.log(printable(line));
   }
-  if (data.length === 0 && !target.json) console.error('no factory has reported here');
+  if (data.length === 0 && !target.json) console.error('no factory has sent a report to this gateway');
   return EXIT_DONE;
 }
 

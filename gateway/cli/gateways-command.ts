@@ -47,7 +47,7 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && key !== undefined) {
     const gone = await askGateway(target, 'DELETE', `/${encodeURIComponent(key)}`);
-    console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${key}  removed` : `${key} was no follower`);
+    console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${key}  removed` : `${key} is not a follower`);
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway gateways list | remove KEY');
@@ -55,7 +55,7 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
 
 function told(status: z.infer<typeof statusSchema>): string[] {
   const { role, epoch = 0, followers = [], first, connected, synced_at, waiting_records, error } = status;
-  const here = `${role}  epoch ${epoch}`;
+  const here = `${role === 'first' ? 'primary' : role}  epoch ${epoch}`;
   if (first === undefined)
     return [
       here,
@@ -64,12 +64,12 @@ function told(status: z.infer<typeof statusSchema>): string[] {
           one.key,
           one.url,
           one.version,
-          one.connected ? 'connected' : `away since ${one.seen_at}`,
-          `${one.waiting_records} records wait`,
+          one.connected ? 'connected' : `disconnected since ${one.seen_at}`,
+          `${one.waiting_records} waiting records`,
         ].join('  '),
       ),
     ];
   const state =
-    connected === true ? 'connected' : `away: ${error ?? 'no answer yet'}; last copy ${synced_at ?? 'never'}`;
-  return [`${here}  of ${first}  ${state}  ${waiting_records ?? 0} records wait`];
+    connected === true ? 'connected' : `disconnected: ${error ?? 'no answer yet'}; last copy ${synced_at ?? 'never'}`;
+  return [`${here}  of ${first}  ${state}  ${waiting_records ?? 0} waiting records`];
 }

@@ -42,8 +42,8 @@ For a running node: the last 32 KiB of the engine, or the last 16 KiB of the age
 };
 
 const WITHHELD = {
-  forbidden: 'its provider shows no logs (--no-remote-logs)',
-  sealed: 'it opened sealed requests, and its log may quote them',
+  forbidden: 'its provider does not allow it (--no-remote-logs)',
+  sealed: 'it decrypted sealed requests, and its log may quote them',
 };
 /** Interval between requests to an agent. The node's page in the dashboard uses the same. */
 const EVERY_MS = 2_000;
@@ -66,7 +66,8 @@ async function logsCommand(args: readonly string[]): Promise<number> {
       say(target, session, textAfter(before, await lastWords(target, session)));
       return EXIT_DONE;
     }
-    if (told.withheld !== undefined) throw new ClientError(`no log of ${session}: ${WITHHELD[told.withheld]}`);
+    if (told.withheld !== undefined)
+      throw new ClientError(`the log of ${session} is not available: ${WITHHELD[told.withheld]}`);
     const text = values.agent ? (told.agent_log ?? '') : told.log;
     say(target, session, textAfter(before, text));
     if (!values.follow) return EXIT_DONE;
@@ -86,10 +87,11 @@ async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof n
     if (node.session.startsWith(name) || node.job?.node === name) found.push(node);
   const live = found.filter(({ state }) => state !== 'LEFT');
   const [one, ...others] = live.length > 0 ? live : found;
-  if (one === undefined) throw new ClientError(`no node ${name}: otela-gateway nodes list has those that are known`);
+  if (one === undefined)
+    throw new ClientError(`there is no node ${name}; otela-gateway nodes list shows all known nodes`);
   if (others.length > 0)
     throw new ClientError(
-      `${name} is several nodes: ${[one, ...others.slice(0, 9)].map(({ session }) => session).join(', ')}`,
+      `${name} matches several nodes: ${[one, ...others.slice(0, 9)].map(({ session }) => session).join(', ')}`,
     );
   return one;
 }

@@ -79,7 +79,7 @@ async function nodesCommand(args: readonly string[]): Promise<number> {
     case 'drain': {
       const drained = await askGateway(target, 'POST', `${path}/drain`);
       const { running } = drainedSchema.parse(drained);
-      console.log(target.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
+      console.log(target.json ? JSON.stringify(drained) : `${session} is draining ${running} running requests`);
       return EXIT_DONE;
     }
     case 'end': {
@@ -117,7 +117,7 @@ async function tellHistory(target: ApiTarget, session: string | undefined): Prom
   const table = new Table(['at', 'event', 'session', 'node', 'provider', 'cluster', 'reason']);
   for (const one of data) {
     const { at, event, session: of, node, provider, cluster, reason, cause } = one;
-    const why = cause == null || cause === reason ? (reason ?? '') : `${cause}: ${reason ?? 'not said'}`;
+    const why = cause == null || cause === reason ? (reason ?? '') : `${cause}: ${reason ?? 'unknown'}`;
     if (target.json) console.log(JSON.stringify(one));
     else table.add([at, event, of, node ?? '-', provider, cluster, why]);
   }

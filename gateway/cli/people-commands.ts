@@ -54,7 +54,7 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   );
   if (over !== undefined) throw new UsageError(`otela-gateway members ${verb} takes no --${over}`);
   const [lead] = given.get('lead') ?? [];
-  if (lead !== undefined && lead !== 'yes' && lead !== 'no') throw new UsageError('--lead: yes or no');
+  if (lead !== undefined && lead !== 'yes' && lead !== 'no') throw new UsageError('--lead must be yes or no');
   if (verb === 'list' && user === undefined)
     return printList(target, { head: ['user', 'role', 'granted', 'limits', 'since', 'name'], row: memberRow });
   if (user === undefined) throw usage();
@@ -74,7 +74,7 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   if (verb !== 'remove') throw usage();
   const deleted = wasDeleted(await askGateway(target, 'DELETE', one));
   if (target.json) console.log(JSON.stringify({ project_id: project, user_id: user, deleted }));
-  else console.log(deleted ? `${user}  removed` : `${user} was no member`);
+  else console.log(deleted ? `${user}  removed` : `${user} is not a member`);
   return EXIT_DONE;
 }
 
@@ -130,7 +130,7 @@ async function accessCommand(args: readonly string[]): Promise<number> {
   const [verb, id] = words;
   const target = targetAt('/admin/access-requests', values);
   if (verb === 'list' && id === undefined)
-    return printList(target, { head: ['id', 'status', 'who', 'asks for', 'when', 'reason'], row: requestRow });
+    return printList(target, { head: ['id', 'status', 'who', 'requests', 'when', 'reason'], row: requestRow });
   const status = verb === 'approve' ? 'approved' : verb === 'refuse' ? 'refused' : undefined;
   if (status === undefined || id === undefined) throw new UsageError(`usage: otela-gateway access ${ACCESS_USAGE}`);
   return printAnswer(target, requestRow, await askGateway(target, 'PATCH', `/${encodeURIComponent(id)}`, { status }));

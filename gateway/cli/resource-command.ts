@@ -73,7 +73,7 @@ async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<
   for (;;) {
     const { id, days_left } = step.parse(await askGateway(target, 'DELETE', one));
     if (target.json) console.log(JSON.stringify({ id, days_left }));
-    else console.log(days_left === 0 ? `${id}  deleted` : `${id}  ${days_left} days of records left`);
+    else console.log(days_left === 0 ? `${id}  deleted` : `${id}  records of ${days_left} days remain`);
     if (days_left === 0) return EXIT_DONE;
   }
 }
@@ -82,7 +82,7 @@ async function erase(target: ReturnType<typeof targetAt>, one: string): Promise<
 function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' | 'token'): number {
   if (json) console.log(JSON.stringify(answer));
   else {
-    console.error(`${row(answer).join('  ')}\nShown this once:`);
+    console.error(`${row(answer).join('  ')}\nShown only once:`);
     console.log(z.record(z.string(), z.unknown()).parse(answer)[secret]);
   }
   return EXIT_DONE;
@@ -119,10 +119,10 @@ function parsed(flag: string, kind: FieldKind, given: string): unknown {
     case 'count':
       if (given === 'none') return null;
       if (/^\d+$/.test(given)) return Number(given);
-      throw new UsageError(`--${flag}: a whole number or "none"`);
+      throw new UsageError(`--${flag} must be a whole number or "none"`);
     case 'switch':
       if (given === 'yes' || given === 'no') return given === 'yes';
-      throw new UsageError(`--${flag}: yes or no`);
+      throw new UsageError(`--${flag} must be yes or no`);
     case 'expiry':
       if (given === 'never') return null;
       return endOf(flag, given);
@@ -137,12 +137,12 @@ function endOf(flag: string, given: string): string {
   const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;
   const at = /^\d{4}-\d\d-\d\d/.test(given) ? Date.parse(given) : inTime;
   if (!Number.isNaN(at)) return new Date(at).toISOString();
-  throw new UsageError(`--${flag}: a date as in 2026-12-31, a time from now as in 90d, or "never"`);
+  throw new UsageError(`--${flag} must be a date such as 2026-12-31, a time from now such as 90d, or "never"`);
 }
 
 function seconds(text: string): number {
   const [, count = '', unit = ''] = /^(\d+)([mhd])$/.exec(text) ?? [];
-  if (count === '') throw new UsageError(`${text}: as in 30m, 24h or 7d`);
+  if (count === '') throw new UsageError(`"${text}" is not a duration such as 30m, 24h or 7d`);
   return Number(count) * (UNIT_S[unit] ?? 0);
 }
 

@@ -66,9 +66,10 @@ interface Rollout {
 async function rolloutCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, OPTIONS, { words: 1 });
   const withinMs = durationMs(values.within);
-  if (withinMs === undefined) throw new UsageError(`--within ${values.within} is no time: write 90s or 20m`);
-  if (!isVersion(values.to)) throw new UsageError(`--to ${values.to} is no version such as 0.2.0`);
-  if (!/^[1-9]\d{0,4}%?$/.test(values.cohort)) throw new UsageError(`--cohort ${values.cohort}: write 5 or 25%`);
+  if (withinMs === undefined) throw new UsageError(`--within ${values.within} is not a duration such as 90s or 20m`);
+  if (!isVersion(values.to)) throw new UsageError(`--to ${values.to} is not a version such as 0.2.0`);
+  if (!/^[1-9]\d{0,4}%?$/.test(values.cohort))
+    throw new UsageError(`--cohort ${values.cohort} is not a number such as 5 or a share such as 25%`);
   const { to, cohort, cluster, alone } = values;
   const targets = { target: targetAt('/admin/nodes', values), settings: targetAt('/admin/settings', values) };
   const rollout = { ...targets, to, cohort, cluster, withinMs, alone };
@@ -88,10 +89,10 @@ async function status(rollout: Rollout): Promise<number> {
       console.log(JSON.stringify({ ...node, behind: node.version !== to, below_minimum: tooOld(node.version) }));
     return EXIT_DONE;
   }
-  if (nodes.length === 0) console.log('no node is here');
+  if (nodes.length === 0) console.log('there are no nodes');
   for (const [version, of] of [...versions].sort(([a], [b]) => a.localeCompare(b))) {
     const behind = version === to ? '' : '  not yet';
-    const old = tooOld(version) ? `  below ${minimum}: not admitted again` : '';
+    const old = tooOld(version) ? `  below ${minimum}: will not be admitted again` : '';
     console.log(printable(`${version}  ${of.length} nodes${behind}${old}`));
   }
   for (const { session, provider, cluster, version } of nodes.filter((node) => node.version !== to))
@@ -111,16 +112,19 @@ async function start(rollout: Rollout): Promise<number> {
         return EXIT_DONE;
       }
       throw new ClientError(
-        `${only.length} nodes are left, each the only one of a model (${only[0]?.session} …): their requests would wait. --alone restarts them too`,
+        `${only.length} nodes are left, and each is the only node of a model (${only[0]?.session} …): while it restarts, requests for the model wait. --alone restarts these nodes too`,
       );
     }
-    say(`cohort ${round}: ${chosen.length} of ${behind} that are not ${to} yet`, { cohort: round, of: behind });
+    say(`cohort ${round}: ${chosen.length} of ${behind} nodes that do not run ${to} yet`, {
+      cohort: round,
+      of: behind,
+    });
     const before = upgradedOf(nodes, to);
     for (const { session } of chosen) {
       const { from, running } = restartedSchema.parse(
         await askGateway(target, 'POST', `/${encodeURIComponent(session)}/restart`, { version: to }),
       );
-      say(`  ${session}  ${from} to ${to}, ${running} requests run there`, { session, from, to, running });
+      say(`  ${session}  ${from} to ${to}, ${running} running requests`, { session, from, to, running });
     }
     await back(rollout, chosen, before);
   }

@@ -31,7 +31,7 @@ async function settingsCommand(args: readonly string[]): Promise<number> {
   const after = settingsOf(await askGateway(target, 'PATCH', '', { [name]: parsed(value) }));
   if (values.json) return show(after, true);
   const [was, is] = [JSON.stringify(before[name]), JSON.stringify(after[name])];
-  console.log(was === is ? `${name}  ${is}, as before` : `${name}  ${was} → ${is}`);
+  console.log(was === is ? `${name}  ${is}, unchanged` : `${name}  ${was} → ${is}`);
   return EXIT_DONE;
 }
 

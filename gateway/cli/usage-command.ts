@@ -160,7 +160,7 @@ async function traceCommand(args: readonly string[]): Promise<number> {
   if (verb === 'sample' && file === undefined) {
     const every = values.every === undefined ? undefined : Number(values.every) * 1_000;
     if (every !== undefined && !(every >= 1_000 && every <= 86_400_000))
-      throw new UsageError('--every: 1 to 86400 seconds');
+      throw new UsageError('--every must be 1 to 86400 seconds');
     await sampleNodes(targetAt('/admin/nodes', values), every);
     return EXIT_DONE;
   }
@@ -260,7 +260,8 @@ function printStats(stats: TraceStats, json: boolean): void {
     for (const row of rows) table.add(row);
     table.flush();
   }
-  if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
+  if (stats.truncated)
+    console.error('the trace is long: arrivals and prefixes use only the first five million requests');
 }
 
 export const AUDIT_COMMAND: Command = {

@@ -53,7 +53,7 @@ async function whyCommand(args: readonly string[]): Promise<number> {
       printable(`request ${request_id}${usage_id === request_id ? '' : `  (in usage and trace: ${usage_id})`}`),
     );
     for (const { at, where, text } of steps) console.log(printable(`${at}  ${where.padEnd(WHERE_CHARS)}  ${text}`));
-    for (const text of not_known) console.log(printable(`not known: ${text}`));
+    for (const text of not_known) console.log(printable(`unknown: ${text}`));
   }
   return EXIT_DONE;
 }

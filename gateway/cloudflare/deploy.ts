@@ -29,7 +29,8 @@ async function findOrMakeDatabase(
   await before();
   await wrangler(['d1', 'create', name, ...(jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction])]);
   const id = await find(wrangler, name);
-  if (id === undefined) throw new Error(`D1 "${name}" was made and is not in the list; run this again in a minute`);
+  if (id === undefined)
+    throw new Error(`the D1 database "${name}" was created but is not in the list yet; run this again in a minute`);
   return { id, made: true };
 }
 
@@ -110,7 +111,9 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
     // Printed immediately: the key is on disk, and later steps may fail.
     const kept = join(keys, 'admin.key');
     if (adminKey !== undefined)
-      log(options.showKey ? `admin key, shown this once (and kept in ${kept}): ${adminKey}` : `admin key: in ${kept}`);
+      log(
+        options.showKey ? `admin key, shown only once (and stored in ${kept}): ${adminKey}` : `admin key: in ${kept}`,
+      );
     const said = await send(options, secrets, where);
     const url = options.url ?? /https:\/\/\S+\.workers\.dev/.exec(said)?.[0];
     log(`Worker: deployed as ${name}${url === undefined ? '' : ` at ${url}`}`);
@@ -124,7 +127,7 @@ async function database({ wrangler, name: worker, database: name, jurisdiction, 
     // An existing Worker uses a database with all accounts, which then has another name.
     if (await workerExists(wrangler, worker))
       throw new DeployRefusedError(
-        `Worker ${worker} runs already, and there is no D1 "${name}": say with --database which it has. An empty one: npx wrangler d1 create`,
+        `Worker ${worker} already runs, but there is no D1 database "${name}": give the name of its database with --database. To create an empty one: npx wrangler d1 create`,
       );
   });
   log(`D1 ${name}: ${made ? 'made' : 'found'}, ${id}`);
@@ -152,9 +155,9 @@ async function ready(url: string, log: (line: string) => void): Promise<void> {
       (error: unknown) =>
         error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error),
     );
-    if (status === '200') return log('ready: it answers, its store included');
+    if (status === '200') return log('ready: the gateway and its account store answer');
     if (Date.now() > deadline)
-      throw new Error(`deployed, but ${url}/readyz says ${status}; npx wrangler tail shows why`);
+      throw new Error(`deployed, but ${url}/readyz returns ${status}; npx wrangler tail shows why`);
     await delay(RETRY_MS);
   }
 }

@@ -90,9 +90,10 @@ Exit codes: 0 done, 1 failed (run it again), 2 wrong usage.`;
 
 /** @throws UsageError if options contradict each other */
 function checkChoices(names: readonly string[], { production, release_keys: given }: Said, hasKeys: boolean): void {
-  for (const name of names) if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) throw new UsageError(`"${name}" is no name`);
+  for (const name of names)
+    if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) throw new UsageError(`"${name}" is not a name`);
   if (given !== undefined && !/^[\w,-]+$/.test(given))
-    throw new UsageError('--release-keys: base64url, between commas');
+    throw new UsageError('--release-keys must be keys in base64url, separated by commas');
   if (production && given === undefined && !hasKeys)
     throw new UsageError('--production without --release-keys: no agent would be admitted');
 }
@@ -125,8 +126,8 @@ async function main(args: string[]): Promise<number> {
   ];
   if (!known && unsaid.length > 0 && (await workerExists(wrangler, name)))
     throw new UsageError(
-      `Worker ${name} runs already and was not deployed from here: say ${unsaid.join(', and ')} as it has them ` +
-        `(Cloudflare shows its variables and bindings), or bring ${keys}/ from where it was deployed. Nothing was changed`,
+      `Worker ${name} already runs and was not deployed from this clone: give ${unsaid.join(' and ')} with its current values ` +
+        `(Cloudflare shows its variables and bindings), or copy ${keys}/ from the clone that deployed it. Nothing was changed`,
     );
   await saveDeployment(keys, said);
   const deployed = await deploy({
@@ -148,9 +149,7 @@ async function main(args: string[]): Promise<number> {
   if (values.json)
     console.log(JSON.stringify({ name, url: deployed.url ?? null, admin_key_file: deployed.adminKeyFile ?? null }));
   else
-    console.error(
-      'Next: otela-gateway keys create and tokens create with --url and --key-file, as docs/deploy.md says.',
-    );
+    console.error('Next: otela-gateway keys create and tokens create with --url and --key-file; see docs/deploy.md.');
   return EXIT_DONE;
 }
 

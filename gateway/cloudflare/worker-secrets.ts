@@ -46,7 +46,7 @@ export async function wantedSecrets(
   const known = newAdminKey ? undefined : await readIfExists(file);
   if (known !== undefined) want(ADMIN_SECRET, sha256Hex(known));
   else if (listed.includes(ADMIN_SECRET) && !newAdminKey)
-    wanted.notes.push(`the admin key is set, and is not in ${dir}; --new-admin-key makes another`);
+    wanted.notes.push(`the admin key is set, but is not in ${dir}; --new-admin-key creates another one`);
   else {
     const key = newSecret(KEY_PREFIX).plaintext;
     writePrivateFile(file, `${key}\n`);
@@ -55,7 +55,7 @@ export async function wantedSecrets(
   }
   const issuer = join(dir, 'issuer');
   if (listed.includes(ISSUER_SECRET) && (await readIfExists(join(issuer, 'gateway.key'))) === undefined)
-    wanted.notes.push(`the issuer's keys are set, and are not in ${dir}: they stay as they are`);
+    wanted.notes.push(`the issuer's keys are set, but are not in ${dir}: they are not changed`);
   else {
     // Renews the certificate if the root key is here.
     for (const [name, value] of Object.entries(workerSecrets(await openIssuer(issuer, nowS)))) want(name, value);

@@ -13,7 +13,7 @@ export class WranglerError extends Error {
   readonly said: string;
 
   constructor(args: readonly string[], code: number | null, said: string) {
-    super(`wrangler ${args.join(' ')} ended with ${code}:\n${said.trim()}`);
+    super(`wrangler ${args.join(' ')} exited with code ${code}:\n${said.trim()}`);
     this.said = said;
   }
 }

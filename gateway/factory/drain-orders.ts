@@ -41,7 +41,7 @@ export class DrainOrders {
         try {
           await this.#order(factory, session, why, now);
         } catch (error) {
-          console.error(`factory ${factory.factory}: session ${session} was not told to drain: ${error}`);
+          console.error(`factory ${factory.factory}: cannot drain session ${session}: ${error}`);
         }
       }),
     );

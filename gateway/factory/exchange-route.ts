@@ -49,10 +49,10 @@ async function exchange(env: Env, identity: FactoryIdentity, report: FactoryRepo
   try {
     return (await env.FACTORY.getByName(FACTORY_OBJECT_NAME).exchange(identity, report)) as ExchangeReply;
   } catch (cause) {
-    throw new ApiError('server_is_overloaded', 'The report could not be taken. Try again shortly.', { cause });
+    throw new ApiError('server_is_overloaded', 'The report could not be stored. Try again shortly.', { cause });
   }
 }
 
 function superseded(): ApiError {
-  return new ApiError('conflict', 'A newer exchange of this factory took the place of this one.');
+  return new ApiError('conflict', 'A newer exchange of this factory replaced this one.');
 }

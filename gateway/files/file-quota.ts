@@ -114,7 +114,7 @@ export async function requireFileQuota(
   requireFew(used, limits);
   const room = limits.bytes - used.bytes - fileBytesInFlight.of(owner, now);
   if (room >= bytes) return room;
-  const message = `Your files and unfinished uploads may have ${limits.bytes} bytes: delete some, or cancel one.`;
+  const message = `Your files and unfinished uploads may have at most ${limits.bytes} bytes: delete a file, or cancel an upload.`;
   throw new ApiError('insufficient_quota', message);
 }
 
@@ -128,7 +128,7 @@ export async function requireFileCount(env: Pick<Env, 'DB'>, { owner, limits }: 
 
 function requireFew({ count: used }: Limits, { count: most }: Limits): void {
   if (used < most) return;
-  const message = `You have ${used} files, unfinished uploads and parts of these, and may have ${most}: delete some, or cancel one.`;
+  const message = `You have ${used} files, unfinished uploads and parts; the maximum is ${most}: delete a file, or cancel an upload.`;
   throw new ApiError('insufficient_quota', message);
 }
 
@@ -146,6 +146,6 @@ export async function requireUploadSpace(
   const [stored] = await queryOrUnavailable(found);
   const room = upload.bytes - (stored?.bytes ?? 0) - partBytesInFlight.of(upload.id, now);
   if (room >= bytes && (stored?.parts ?? 0) < PARTS_MAX) return room;
-  const message = `The parts, with those that are on their way, have all of the ${upload.bytes} bytes that were declared.`;
+  const message = `The parts, including those that are still arriving, already have all ${upload.bytes} declared bytes.`;
   throw new ApiError('invalid_request', message, { param: 'data' });
 }

@@ -189,7 +189,7 @@ function checkedFields(fields: ReadonlyMap<string, string>, bytes: number, now: 
   if (!PURPOSES.some((one) => one === purpose))
     throw new ApiError('invalid_request', `'purpose' must be one of ${PURPOSES.join(', ')}.`, { param: 'purpose' });
   if (purpose === 'batch' && bytes > INPUT_MAX_BYTES)
-    throw new ApiError('request_too_large', `A file for a batch has at most ${INPUT_MAX_BYTES} bytes.`, {
+    throw new ApiError('request_too_large', `A file for a batch must have at most ${INPUT_MAX_BYTES} bytes.`, {
       param: 'file',
     });
   const anchor = fields.get('expires_after[anchor]');
@@ -198,7 +198,7 @@ function checkedFields(fields: ReadonlyMap<string, string>, bytes: number, now: 
     return { purpose, expiresAt: purpose === 'batch' ? now + BATCH_FILE_MS : null };
   const count = Number(seconds);
   if (anchor !== 'created_at' || !Number.isInteger(count) || count < EXPIRES_S.least || count > EXPIRES_S.most) {
-    const message = `'expires_after' has the anchor 'created_at' and ${EXPIRES_S.least} to ${EXPIRES_S.most} seconds.`;
+    const message = `'expires_after' must have the anchor 'created_at' and ${EXPIRES_S.least} to ${EXPIRES_S.most} seconds.`;
     throw new ApiError('invalid_request', message, { param: 'expires_after' });
   }
   return { purpose, expiresAt: now + count * 1_000 };

@@ -93,7 +93,7 @@ class Form {
       this.#pieces = [];
       yield* pieces;
       if (this.#fileEnded) return;
-      if (!(await this.read())) throw new ApiError('invalid_multipart', 'The body ended inside its file.');
+      if (!(await this.read())) throw new ApiError('invalid_multipart', 'The body ended in the middle of the file.');
     }
   }
 
@@ -113,6 +113,6 @@ function messageOf(error: MultipartError): string {
     case 'ReachedLimit':
       return `The form has too many parts, or a field above ${FIELD_MAX_BYTES} bytes.`;
     default:
-      return 'The body is no complete multipart/form-data.';
+      return 'The body is not complete multipart/form-data.';
   }
 }

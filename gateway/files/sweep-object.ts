@@ -65,7 +65,7 @@ export class FileSweepObject extends GatewayObject {
     for (const step of steps)
       await step().catch((error: unknown) => {
         const why = errorText(error);
-        console.error(`the sweep of files is tried again in ${EVERY_MS} ms: ${why}`);
+        console.error(`the sweep of files failed and is repeated in ${EVERY_MS} ms: ${why}`);
       });
     if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
   }
@@ -130,7 +130,7 @@ export class FileSweepObject extends GatewayObject {
         .catch(() => failed++);
     // The next sweep continues after the last of these batches, or starts again from the first one.
     kv.put('nudged', open.length < ROWS_MAX ? '' : (open.at(-1)?.id ?? ''));
-    if (failed > 0) throw new Error(`${failed} of ${open.length} open batches do not answer`);
+    if (failed > 0) throw new Error(`${failed} of ${open.length} open batches did not answer`);
   }
 
   /** Once a day: deletes stored files without a row, from a gateway that was killed between the two writes. */
@@ -154,7 +154,7 @@ export class FileSweepObject extends GatewayObject {
     kv.put('unknown', this.#now);
     if (listed >= SUSPICIOUS_FILES && unknown.length > listed / 2) {
       console.error(
-        `${unknown.length} of ${listed} stored files belong to nobody here: is the file store another gateway's? None is deleted.`,
+        `${unknown.length} of ${listed} stored files are unknown to this gateway: does the file store belong to another gateway? No file is deleted.`,
       );
       return;
     }

@@ -144,11 +144,13 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));
   if (parts.some((part) => part === undefined))
-    throw new ApiError('invalid_request', "'part_ids' names a part that this upload has not.", { param: 'part_ids' });
+    throw new ApiError('invalid_request', "'part_ids' names a part that this upload does not have.", {
+      param: 'part_ids',
+    });
   const inOrder = parts.filter((part) => part !== undefined);
   const bytes = inOrder.reduce((sum, part) => sum + part.bytes, 0);
   if (bytes !== upload.bytes)
-    throw new ApiError('invalid_request', `The parts have ${bytes} bytes, and ${upload.bytes} were declared.`, {
+    throw new ApiError('invalid_request', `The parts have ${bytes} bytes, but ${upload.bytes} were declared.`, {
       param: 'part_ids',
     });
   const now = Date.now();
@@ -166,7 +168,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
   await whilePending(c, () => withStoreErrors(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES)));
   if (md5 !== undefined && md5 !== hash.digest('hex')) {
     await store.delete(file.id).catch(() => {});
-    throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
+    throw new ApiError('invalid_request', 'The MD5 of the parts differs from the given one.', { param: 'md5' });
   }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
   // The status is NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.
@@ -239,7 +241,7 @@ async function whilePending<T>(c: Ctx, act: () => Promise<T>): Promise<T> {
 async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash): AsyncGenerator<Uint8Array> {
   for (const part of parts) {
     const content = await store.read(part.fileId);
-    if (content === undefined) throw new Error(`a part of an upload is gone: ${part.id}`);
+    if (content === undefined) throw new Error(`a part of an upload was deleted: ${part.id}`);
     for await (const piece of content) {
       hash.update(piece);
       yield piece;
@@ -289,7 +291,9 @@ function declared({ filename, purpose, bytes }: Json) {
     throw new ApiError('invalid_request', "'bytes' must be a positive integer.", { param: 'bytes' });
   const most = purpose === 'batch' ? INPUT_MAX_BYTES : FILE_MAX_BYTES;
   if (bytes > most)
-    throw new ApiError('request_too_large', `Such a file has at most ${most} bytes.`, { param: 'bytes' });
+    throw new ApiError('request_too_large', `A file with this purpose must have at most ${most} bytes.`, {
+      param: 'bytes',
+    });
   return { filename, purpose: String(purpose), bytes };
 }
 

@@ -63,7 +63,7 @@ async function file(env: Pick<Env, 'ASSETS'>, path: string, caching: string, acc
   const found = type === undefined ? undefined : await env.ASSETS?.fetch(`https://assets/${stored}`);
   if (type === undefined || !found?.ok) {
     await found?.body?.cancel();
-    throw new ApiError('not_found', 'This is not here; the API is below /v1 and described at /docs.');
+    throw new ApiError('not_found', 'There is no such page. The API is below /v1 and described at /docs.');
   }
   const headers = {
     'content-type': type,

@@ -45,7 +45,7 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const param = issue?.path.join('.') ?? '';
-  const said = issue === undefined ? 'Not what is expected here.' : saidOf(issue);
+  const said = issue === undefined ? 'The request is not valid.' : saidOf(issue);
   if (param === '') throw new ApiError('invalid_request', said);
   throw new ApiError('invalid_request', `${param}: ${said}`, { param });
 }
@@ -57,7 +57,7 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
 function saidOf(issue: z.core.$ZodIssue): string {
   const raw =
     issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');
-  return raw ? 'has a form that is not allowed here; /openapi.json has it.' : issue.message;
+  return raw ? 'does not match the pattern in /openapi.json.' : issue.message;
 }
 
 async function readText(c: BodyContext, maxBytes: number): Promise<string> {

@@ -57,7 +57,7 @@ export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<U
   let bytes = 0;
   for await (const piece of readBodyPieces(c)) {
     bytes += piece.length;
-    if (bytes > maxBytes) throw new ApiError('request_too_large', `This body may have ${maxBytes} bytes at most.`);
+    if (bytes > maxBytes) throw new ApiError('request_too_large', `This body may have at most ${maxBytes} bytes.`);
     pieces.push(piece);
   }
   return concat(pieces);

@@ -111,7 +111,8 @@ export class GatewayIssuer {
    * @throws IssuerError if the own key or the root is revoked
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
-    if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its tickets count nowhere.');
+    if (this.#revoked)
+      throw new IssuerError('The key of this issuer was revoked by its root key: its tickets are not valid.');
     const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
     const wanted = jobEndsAt === undefined ? nowS + TICKET_LIFE_S : Math.max(jobEndsAt, nowS) + AFTER_JOB_S;
     const expires = Math.min(Math.max(wanted, watermark + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
@@ -134,7 +135,8 @@ export class GatewayIssuer {
    * @throws IssuerError if the own key or the root is revoked
    */
   order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
-    if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
+    if (this.#revoked)
+      throw new IssuerError('The key of this issuer was revoked by its root key: its orders are not valid.');
     const nonce = newSeed().subarray(0, ORDER_NONCE_BYTES);
     const fields = { certificate: this.certificate.bytes, session, nonce, notAfter: nowS + ORDER_LIFE_S, wish };
     return signOrder(fields, this.signer);
@@ -157,7 +159,7 @@ export function issuerOf(env: IssuerEnvironment): GatewayIssuer | undefined {
   const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate } = env;
   if (key === undefined && certificate === undefined) return undefined;
   if (key === undefined || certificate === undefined)
-    throw new IssuerError('OTELA_GATEWAY_KEY and OTELA_GATEWAY_CERT go together.');
+    throw new IssuerError('OTELA_GATEWAY_KEY and OTELA_GATEWAY_CERT must be set together.');
   const retired = listed(env.OTELA_RETIRED_KEYS).map((text) => {
     const [former = '', formerCertificate = ''] = text.split(':');
     return { key: former, certificate: formerCertificate };
@@ -204,7 +206,7 @@ function readKey(own: GatewayKey): { certificate: Certificate; signer: Signer } 
     throw new IssuerError('The gateway certificate is damaged.', { cause });
   }
   if (!signer.publicKey.every((byte, i) => byte === certificate.key[i]))
-    throw new IssuerError('The gateway certificate is for another key than the gateway has.');
+    throw new IssuerError('The gateway certificate does not belong to the key of the gateway.');
   return { certificate, signer };
 }
 
@@ -222,6 +224,7 @@ function readRevocation(text: string, issuer: string): Revocation {
   } catch (cause) {
     throw new IssuerError('A revocation is damaged.', { cause });
   }
-  if (issuerId(revocation.root, workerdCrypto) !== issuer) throw new IssuerError("A revocation is another issuer's.");
+  if (issuerId(revocation.root, workerdCrypto) !== issuer)
+    throw new IssuerError('A revocation belongs to another issuer.');
   return revocation;
 }

@@ -26,7 +26,7 @@ metricsRoutes.get('/metrics', async (c) => {
     answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
   ]);
   if (counted === undefined && census === undefined)
-    throw new ApiError('server_is_overloaded', 'The counts cannot be reached. Try again shortly.');
+    throw new ApiError('server_is_overloaded', 'The metrics cannot be read now. Try again shortly.');
   const metrics = new MetricStore();
   if (counted !== undefined) metrics.merge(counted);
   else noteStorage(metrics); // the storage may be the reason why the object does not answer
@@ -42,7 +42,7 @@ async function permit(env: Env, request: Request): Promise<void> {
   if (token !== undefined && wanted !== undefined && wanted !== '' && isSame(token, wanted)) return;
   const account = await authenticateUncached(env, request, Date.now());
   if (!isRoleAtLeast(account.role, 'operator')) {
-    throw new ApiError('permission_denied', 'This needs the metrics token, or a key of an operator.');
+    throw new ApiError('permission_denied', 'This requires the metrics token, or a key of an operator.');
   }
   requireScope(account, 'admin:read', 'admin');
 }

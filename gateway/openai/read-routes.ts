@@ -64,6 +64,6 @@ async function startable(
 /** True if the query has `state=all`. @throws ApiError 400 for another value */
 function wantsAll(state: string | undefined): boolean {
   if (state !== undefined && state !== 'all')
-    throw new ApiError('invalid_request', 'state: is "all", or left out', { param: 'state' });
+    throw new ApiError('invalid_request', 'state: must be "all", or omitted.', { param: 'state' });
   return state === 'all';
 }

@@ -196,7 +196,7 @@ function generates({ method, url }: HttpRequest): boolean {
 function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Account, model: string): void {
   const all = nodes.model(model)?.ready ?? [];
   if (all.every(({ models }) => models.every(({ id }) => mayBeNamed(settings, account, model, id)))) return;
-  const message = `Nodes of '${quoteForMessage(model)}' serve models that are not yours or have limits of their own, too, so the body must be looked into: leave x-otela-model out.`;
+  const message = `Nodes of '${quoteForMessage(model)}' also serve models that you may not use or that have their own limits, so the gateway must read the body: omit x-otela-model.`;
   throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
 }
 

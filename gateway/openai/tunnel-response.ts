@@ -165,8 +165,8 @@ async function persist(attempt: TunnelAttempt, offset: number | undefined): Prom
       return await callTunnel(scope, session, request, body);
     } catch (error) {
       if (left()) break; // the client's request failed, but the object works
-      if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
-      if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
+      if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel accepts no more requests');
+      if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel has closed');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }

@@ -14,8 +14,8 @@ export async function notifyRegistry(
     await tell(env.REGISTRY.getByName(REGISTRY_OBJECT_NAME));
   } catch (cause) {
     const message =
-      'The change is stored, but the registry could not be told: the old state may be acted on for up to 10 minutes. ' +
-      'Repeat the request; repeating is safe.';
+      'The change is stored, but the registry could not be notified: the old state may apply for up to 10 minutes. ' +
+      'Repeat the request; this is safe.';
     throw new ApiError('server_is_overloaded', message, { cause });
   }
 }

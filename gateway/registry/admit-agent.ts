@@ -114,7 +114,7 @@ async function knownSettings(env: Env, ctx: Background, now: number): Promise<Ga
 
 /** Responds with 428 (RFC 6585 §3). The agent repeats its request with the attestation and is then admitted. */
 function challenged(challenge: string): Response {
-  const message = 'This gateway admits agents of signed releases alone: answer the challenge.';
+  const message = 'This gateway admits only agents of signed releases: answer the challenge.';
   const error = { message, type: 'invalid_request_error', param: null, code: 'attestation_required' };
   return Response.json({ error, challenge }, { status: 428, headers: { 'cache-control': 'no-store' } });
 }
@@ -128,8 +128,7 @@ async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): P
   }
   if (admitted !== null && 'refused' in admitted) throw noPlace(admitted);
   if (admitted !== null) return admitted;
-  const message =
-    "This gateway's certificate is not valid at this time, so it can admit nobody: its operator must renew it.";
+  const message = "This gateway's certificate is not valid now, so it cannot admit agents: its operator must renew it.";
   throw new ApiError('server_is_overloaded', message);
 }
 
@@ -139,16 +138,16 @@ const NO_PLACE_RETRY_MS = 30_000;
 function noPlace(refusal: QuotaRefusal): ApiError {
   switch (refusal.refused) {
     case 'rate':
-      return new ApiError('rate_limit_exceeded', 'Too many nodes of this provider join at once.', {
+      return new ApiError('rate_limit_exceeded', 'Too many nodes of this provider join at the same time.', {
         headers: retryAfter(refusal.waitMs),
       });
     case 'token':
-      return later(`This join token is for ${refusal.max} nodes at a time, and so many are here.`);
+      return later(`This join token allows ${refusal.max} nodes at a time, and ${refusal.max} nodes already use it.`);
     case 'provider':
-      return later(`This provider may have ${refusal.max} nodes at a time, and so many are here.`);
+      return later(`This provider may have ${refusal.max} nodes at a time, and already has ${refusal.max}.`);
     case 'tickets':
       return later(
-        `This provider's nodes hold ${refusal.max} tickets of the last days; it gets no more until some of them are forgotten.`,
+        `This provider received ${refusal.max} tickets in the last days, the maximum. It gets more when the oldest ones expire.`,
       );
   }
 }

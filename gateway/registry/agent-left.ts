@@ -29,7 +29,7 @@ agentLeftRoutes.post('/left', async (c) => {
   const { ticket } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
   const length = Number(request.headers.get('content-length') ?? Number.NaN);
   if (!(length <= REGISTRY_RECORD_MAX_BYTES))
-    throw new ApiError('request_too_large', 'A record is some hundred bytes long.');
+    throw new ApiError('request_too_large', 'The body is too long for a registry record.');
   const record = checked(await readBodyBytes(c, REGISTRY_RECORD_MAX_BYTES), ticket);
   try {
     await c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).left(ticket.bytes, record.bytes);
@@ -48,7 +48,8 @@ function checked(bytes: Uint8Array, ticket: Ticket): OwnerRecord {
     if (record.session === ticket.session) return verifyRecord(record, ticket.sessionKey, workerdCrypto);
   } catch (cause) {
     if (!(cause instanceof LatticeError)) throw cause;
-    if (cause.code !== 'bad_signature') throw new ApiError('invalid_request', `No record: ${cause.message}`, { cause });
+    if (cause.code !== 'bad_signature')
+      throw new ApiError('invalid_request', `The body is not a registry record: ${cause.message}`, { cause });
   }
   throw new ApiError('permission_denied', 'The record is not signed by the session of this ticket.');
 }

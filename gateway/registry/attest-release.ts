@@ -57,7 +57,7 @@ export async function requireRelease(
 ): Promise<string | undefined> {
   const rules = releaseRules(env, minimum);
   if (!rules.required) return undefined;
-  if (rules.keys.length === 0) throw refused('it has no key to know releases by: its operator must set RELEASE_KEYS');
+  if (rules.keys.length === 0) throw refused('it has no release keys: its operator must set RELEASE_KEYS');
   if (!isVersion(rules.oldest))
     throw refused('its OLDEST_AGENT is not a version such as 0.2.0: its operator must set it');
   if (release === undefined)
@@ -73,7 +73,7 @@ export async function requireRelease(
   const signed = fromBase64url(signature, SIGNATURE_BYTES) ?? new Uint8Array();
   const message = attestationMessage(challenge, release.manifest, digest, workerdCrypto);
   if (!workerdCrypto.verify(sessionKey, message, signed))
-    throw refused("its answer is not signed by its session's key");
+    throw refused("the agent's response is not signed by its session's key");
   const checked = checkRelease(release, digest, rules, workerdCrypto);
   if (typeof checked === 'string') throw refused(checked);
   return undefined;
@@ -81,10 +81,10 @@ export async function requireRelease(
 
 async function requireChallenge(secret: string, challenge: string, publicKey: string, now: number): Promise<void> {
   const text = await decryptText(secret, 'attestation', challenge);
-  if (text === undefined) throw refused('it answers a challenge that this gateway did not give');
+  if (text === undefined) throw refused('the agent answered a challenge that this gateway did not send');
   const [givenTo, until] = JSON.parse(text);
-  if (givenTo !== publicKey) throw refused('it answers a challenge that was given to another agent');
-  if (!(now < until)) throw refused('it answered too late');
+  if (givenTo !== publicKey) throw refused('the agent answered a challenge that was sent to another agent');
+  if (!(now < until)) throw refused('the agent answered too late');
 }
 
 /**
@@ -94,7 +94,7 @@ async function requireChallenge(secret: string, challenge: string, publicKey: st
  */
 export function requireVersion(version: string | undefined, minimum: string | undefined): void {
   if (minimum === undefined || (version !== undefined && !isOlder(version, minimum))) return;
-  const theirs = version === undefined ? 'does not say its version' : `is ${version}`;
+  const theirs = version === undefined ? 'does not send its version' : `is ${version}`;
   throw new ApiError(
     'permission_denied',
     `This gateway admits agents from version ${minimum} on, but this agent ${theirs}: install a newer agent.`,
@@ -102,5 +102,5 @@ export function requireVersion(version: string | undefined, minimum: string | un
 }
 
 function refused(why: string): ApiError {
-  return new ApiError('permission_denied', `This gateway admits agents of signed releases alone, and ${why}.`);
+  return new ApiError('permission_denied', `This gateway admits only agents of signed releases, and ${why}.`);
 }

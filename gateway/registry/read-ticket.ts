@@ -35,13 +35,13 @@ export async function readTicket(
 ): Promise<ShownTicket> {
   const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
   if (bytes === undefined || bytes.length === 0)
-    throw new ApiError('invalid_request', `${TICKET_HEADER} holds no ticket. Get one with POST /agent/admit.`);
+    throw new ApiError('invalid_request', `${TICKET_HEADER} contains no ticket. Get one with POST /agent/admit.`);
   const ticket = opened(bytes);
   const view = await viewFor(ticket.issuer);
   const issuer = view.issuers.get(ticket.issuer);
   if (issuer === undefined)
     throw new ApiError('permission_denied', 'The issuer of this ticket is not listed at this gateway.');
-  if (ticket.expires * 1000 <= now) throw over('its ticket has ended');
+  if (ticket.expires * 1000 <= now) throw over('its ticket has expired');
   if (view.nodes.get(ticket.session)?.state === 'LEFT') throw over('it has left');
   return { ticket, issuer, view };
 }
@@ -51,13 +51,13 @@ function opened(bytes: Uint8Array): Ticket {
     return openTicket(bytes, workerdCrypto, certificates);
   } catch (error) {
     if (!(error instanceof LatticeError)) throw error;
-    throw new ApiError('invalid_request', `This ticket is not good: ${error.message}.`, { cause: error });
+    throw new ApiError('invalid_request', `This ticket is not valid: ${error.message}.`, { cause: error });
   }
 }
 
 /** Returns the error 410 (RFC 9110 §15.5.11), after which the agent creates a new session. */
 function over(why: string): ApiError {
-  return new ApiError('session_over', `This session is over: ${why}. Ask for a new one with POST /agent/admit.`);
+  return new ApiError('session_over', `This session has ended: ${why}. Get a new one with POST /agent/admit.`);
 }
 
 /**
@@ -68,7 +68,7 @@ export function versionMismatch(protocol: string | null): Response | undefined {
   if (protocol === String(PROTOCOL_VERSION)) return undefined;
   const theirs = protocol === null ? 'none' : protocol.slice(0, 16);
   const older = Number(theirs) < PROTOCOL_VERSION;
-  const message = `This gateway speaks tunnel protocol ${PROTOCOL_VERSION}, the agent ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
+  const message = `This gateway uses version ${PROTOCOL_VERSION} of the tunnel protocol, but the agent uses ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
   const error = { message, type: 'invalid_request_error', param: PROTOCOL_HEADER, code: 'protocol_mismatch' };
   return Response.json({ error }, { status: 426, headers: { upgrade: 'websocket' } });
 }

@@ -52,7 +52,7 @@ function streamAsked(c: ReadContext): { filter: RegistryFilter; withLoads: boole
   const query = new URL(c.req.url).searchParams;
   const load = query.get('load');
   query.delete('load');
-  if (load !== null && load !== '1') throw new ApiError('invalid_requirement', 'load: 1 or nothing.');
+  if (load !== null && load !== '1') throw new ApiError('invalid_requirement', 'load: must be 1, or omitted.');
   return { filter: filterOf(c, query), withLoads: load === '1' };
 }
 

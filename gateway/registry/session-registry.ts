@@ -195,7 +195,7 @@ export class Membership {
     if (typeof read === 'string') return { kind: 'refused', reason: read };
     const { ticket, update } = read;
     if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
-    if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has ended' };
+    if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has expired' };
     if (this.replica.get(session) === undefined && !this.#admissions.speaks(session, Date.now()))
       return { kind: 'over', reason: 'it was admitted too long ago' };
     const result = this.merge(update);

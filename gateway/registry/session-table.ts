@@ -160,7 +160,7 @@ export class SessionTable {
   #unroutableReason(session: string): string | undefined {
     if (this.#tunnels.get(session) === 'closed') return 'its tunnel closed';
     if (this.#suspected.tunnel.has(session)) return 'it did not answer';
-    return this.#suspected.gossip.has(session) ? 'other nodes do not hear it' : undefined;
+    return this.#suspected.gossip.has(session) ? 'other nodes cannot reach it' : undefined;
   }
 
   #retire(session: string): void {

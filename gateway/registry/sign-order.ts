@@ -38,7 +38,10 @@ export function orderFor(
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;
   if (nowS < notBefore || nowS >= notAfter)
-    return { kind: 'powerless', reason: "This gateway's certificate is not valid now: no agent would obey it." };
+    return {
+      kind: 'powerless',
+      reason: "This gateway's certificate is not valid now, so agents would refuse the order.",
+    };
   try {
     return { kind: 'signed', order: authority.issuer.order(session, wish, nowS), provider };
   } catch (error) {

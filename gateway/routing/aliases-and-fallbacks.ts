@@ -85,6 +85,6 @@ export function* aliasesOf(account: Account, settings: GatewaySettings): Generat
 
 /** Returns the error for a name that must be replaced in a body that was not parsed. */
 function cannotRename(name: string, model: string): ApiError {
-  const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
+  const message = `'${name}' is an alias of '${model}', which the gateway cannot write into this body: name '${model}' instead.`;
   return new ApiError('invalid_request', message, { param: 'model' });
 }

@@ -152,7 +152,7 @@ export class AgentSocket {
   /** Reads a message. False if the agent violated the protocol; the socket is then closed. */
   receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
     try {
-      if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
+      if (typeof message === 'string') throw new WireError('bad_frame', 'a text message is not a frame');
       const bytes = new Uint8Array(message);
       if (this.attachment.phase === 'challenged') {
         greeting(bytes, each);

@@ -111,7 +111,7 @@ export class AgentSockets {
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     if (oldest === undefined) return;
     this.#all.delete(oldest.socket);
-    oldest.close(CLOSE_CODES.resync, 'others knock, and this one did not answer'); // An honest agent reconnects.
+    oldest.close(CLOSE_CODES.resync, 'other connections wait, and this one did not authenticate'); // An honest agent reconnects.
   }
 
   /** Checks the answer to the challenge. A repeated answer is ignored. */

@@ -138,7 +138,7 @@ export class TunnelAttempts {
     }
     const broken = this.#broken.of(open);
     if (open.answerOffset === FAILURE_ONLY_OFFSET || (open.resume && broken?.length === open.answerOffset))
-      return encodeResponse({ kind: 'failure', code: broken?.code ?? 'lost', message: 'the answer broke off' });
+      return encodeResponse({ kind: 'failure', code: broken?.code ?? 'lost', message: 'the response broke off' });
     const called = this.#calls.take(open);
     if (called === undefined && !this.#admits(open)) return encodeResponse(SUSPECTED);
     return new Promise((resolve) => {

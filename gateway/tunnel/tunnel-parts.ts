@@ -45,7 +45,7 @@ export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents
     },
     idle: () => attempts.open === 0,
     stuck: (peer) => {
-      peer.close(CLOSE_CODES.silent, 'does not read what it is sent');
+      peer.close(CLOSE_CODES.silent, 'the agent does not read');
       on.gone(peer);
     },
   });

@@ -56,7 +56,7 @@ export class RefusalWriter {
     const due = [...this.#waiting.values()].map(rounded);
     this.#waiting.clear();
     if (this.#missed > 0)
-      console.error(`${this.#missed} requests that no engine saw are not on record: too many kinds`);
+      console.error(`${this.#missed} requests that no engine received were not recorded: too many different kinds`);
     this.#missed = 0;
     const shards = Map.groupBy(due, ({ at }) => usageShardOf(at));
     await Promise.all(

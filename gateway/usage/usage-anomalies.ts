@@ -47,6 +47,6 @@ export class UsageAnomalies {
     this.#loggedAt = now;
     const counts = [...this.#unlogged].map(([anomaly, times]) => `${times} ${anomaly}`).join(', ');
     this.#unlogged.clear();
-    console.warn(`usage reports of node ${this.#session} (provider ${provider}) not taken as reported: ${counts}`);
+    console.warn(`usage reports of node ${this.#session} (provider ${provider}) were corrected: ${counts}`);
   }
 }

@@ -27,9 +27,9 @@ function errorOf(failure: AttemptError): ApiError {
   switch (failure.code) {
     case 'first_byte_timeout':
     case 'hung':
-      return new ApiError('upstream_timeout', 'The engine did not begin to answer in time.', options);
+      return new ApiError('upstream_timeout', 'The engine did not start its response in time.', options);
     case 'stall_timeout':
-      return new ApiError('upstream_timeout', 'The engine stopped in the middle of its answer.', options);
+      return new ApiError('upstream_timeout', 'The engine stopped in the middle of its response.', options);
     case 'not_accepted':
     case 'unreachable':
     case 'refused':
@@ -42,11 +42,11 @@ function errorOf(failure: AttemptError): ApiError {
     case 'overloaded':
       return new ApiError('server_is_overloaded', 'The node that serves this model is overloaded.', options);
     case 'seal_refused':
-      return new ApiError('invalid_request', 'No node that was asked could open the sealed request.', options);
+      return new ApiError('invalid_request', 'No node could decrypt the sealed request.', options);
     default:
       return new ApiError(
         'upstream_error',
-        'The connection to the engine was lost before its answer was complete.',
+        'The connection to the engine was lost before its response was complete.',
         options,
       );
   }

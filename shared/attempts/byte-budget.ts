@@ -72,5 +72,5 @@ export class BudgetShare {
 }
 
 function tooMany(): ApiError {
-  return new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
+  return new ApiError('server_is_overloaded', 'Too many large requests are running; try again shortly.');
 }

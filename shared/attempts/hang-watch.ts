@@ -28,7 +28,7 @@ const COMPARE_SHARE = 0.1;
 const RECENT_BYTE_MS = 10_000;
 
 /** Message of an attempt that is refused because its engine is being probed. */
-export const SUSPECTED_REASON = 'its engine answers no request, and another request tries it';
+export const SUSPECTED_REASON = 'its engine does not answer, and one other request probes it';
 
 interface HangWatchHost {
   now(): number;
@@ -156,7 +156,7 @@ function move(upstream: OutboundAttempt, now: number): void {
   const { movable, continues } = upstream.request;
   const waits = movable === true && !upstream.begun;
   const stands = continues === true && upstream.begun && upstream.silentMs(now) >= RECENT_BYTE_MS;
-  if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers none');
+  if (waits || stands) upstream.breakOff('hung', 'the engine accepted requests but answers none');
 }
 
 /** True if the answer comes from the model's engine. An error may come from a server in front of it. */

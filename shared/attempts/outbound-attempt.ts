@@ -186,7 +186,7 @@ export class OutboundAttempt {
   connect(link: Link): void {
     if (this.#settled) return;
     if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
-      return this.fail('failed', 'the answer breaks every socket');
+      return this.fail('failed', 'the response broke several sockets');
     }
     this.#link = link;
     if (this.#openings > 0) this.#incoming.resume();
@@ -342,13 +342,13 @@ export class OutboundAttempt {
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
       const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
-      return this.breakOff(code, 'nothing from the node');
+      return this.breakOff(code, 'the node sent nothing');
     }
     if (!this.#deadlines.isLate(now)) return;
     if (this.accepted) this.breakOff('lost', 'the stream was not resumed');
     else {
       this.#host.accepts.expired();
-      this.fail('not_accepted', 'no answer');
+      this.fail('not_accepted', 'the node did not answer');
     }
   }
 

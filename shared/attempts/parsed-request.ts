@@ -81,7 +81,7 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
 /** Refuses compressed bodies, which neither this code nor engines can read. @throws ApiError 415 (RFC 9110 §15.5.16) */
 export function requireIdentityEncoding(contentEncoding: string | null | undefined): void {
   if (!contentEncoding || contentEncoding.toLowerCase() === 'identity') return;
-  const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it as it is.`;
+  const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it uncompressed.`;
   throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
 }
 

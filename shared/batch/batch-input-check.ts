@@ -122,7 +122,7 @@ export class InputCheck {
     if (this.#finished) return;
     if (this.#lines === LINES_MAX) {
       this.#finished = true;
-      const message = `A batch has at most ${LINES_MAX} lines.`;
+      const message = `A batch may have at most ${LINES_MAX} lines.`;
       return this.#fail({ code: 'too_many_tasks', message, param: null, line: null });
     }
     const first = this.#lines;
@@ -155,7 +155,7 @@ export class InputCheck {
   #takeId(id: string, line: number): void {
     const before = this.#ids.get(id);
     if (before === undefined) return void this.#ids.set(id, line);
-    const message = `The custom_id of this line is the same as that of line ${before}.`;
+    const message = `This line has the same custom_id as line ${before}.`;
     this.#fail({ code: 'duplicate_custom_id', message, param: 'custom_id', line });
   }
 
@@ -173,7 +173,7 @@ export class InputCheck {
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
       }
     }
-    const message = 'The model of this line does not exist here, or this key may not use it.';
+    const message = 'The model of this line does not exist, or this key may not use it.';
     this.#fail({ code: 'model_not_found', message, param: 'body.model', line });
   }
 
@@ -182,7 +182,7 @@ export class InputCheck {
     this.#inputs += inputsOfLine(body, this.#options.endpoint);
     if (this.#options.endpoint !== '/v1/embeddings') return;
     if (before <= EMBEDDING_INPUTS_MAX && this.#inputs > EMBEDDING_INPUTS_MAX) {
-      const message = `A batch of embeddings has at most ${EMBEDDING_INPUTS_MAX} inputs.`;
+      const message = `A batch of embeddings may have at most ${EMBEDDING_INPUTS_MAX} inputs.`;
       this.#fail({ code: 'too_many_tasks', message, param: 'body.input', line: null });
     }
   }

@@ -16,9 +16,8 @@ const MESSAGES: Record<LineErrorCode, string> = {
   batch_cancelled: 'This request was not executed, because the batch was cancelled.',
   engine_failed: 'Every engine that was tried failed on this request.',
   function_load_failed: 'The function could not be loaded on any node that tried.',
-  model_unavailable: 'No node that may run this request came before the batch ended.',
-  response_too_large:
-    'The response to this request is larger than a result, or the results of a batch together, may be.',
+  model_unavailable: 'No node that may run this request was available before the batch ended.',
+  response_too_large: 'The response exceeds the maximum size of one result, or of all results of a batch.',
 };
 
 /** Maximum length of a line's stored response. */

@@ -37,7 +37,7 @@ type Asked<C> = { kind: 'print'; text: string } | { kind: 'run'; command: Comman
 /** @throws UsageError for an unknown command */
 export function readCommand<C>(program: Program<C>, [word, ...args]: readonly string[]): Asked<C> {
   const print = (text: string) => ({ kind: 'print', text }) as const;
-  if (word === undefined) throw new UsageError(`a command is missing; there are ${namesOf(program).join(', ')}`);
+  if (word === undefined) throw new UsageError(`a command is missing; the commands are ${namesOf(program).join(', ')}`);
   if (word === '--help' || word === '-h') return print(overview(program));
   if (word === '--version') return print(version(program, args));
   if (asksForHelp(args, commandOf(program, word).flags)) return print(helpText(program, word));
@@ -106,7 +106,7 @@ function commandOf<C>(program: Program<C>, word: string): CommandDescription {
   if (command !== undefined) return command;
   const near = nearestName(word, Object.keys(commands));
   throw new UsageError(
-    `there is no command "${word}"; ${near === undefined ? `there are ${Object.keys(commands).join(', ')}` : `did you mean ${near}?`}`,
+    `unknown command "${word}"; ${near === undefined ? `the commands are ${Object.keys(commands).join(', ')}` : `did you mean ${near}?`}`,
   );
 }
 
@@ -139,7 +139,7 @@ export function flagTable(flags: Flags): string {
 
 function overview<C>(program: Program<C>): string {
   const rows = Object.entries(allCommands(program)).map(([name, { summary }]) => [name, summary] as const);
-  return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help tells more.\n\n${program.exitCodes}`;
+  return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help shows more.\n\n${program.exitCodes}`;
 }
 
 /** Maximum width of the first column. A longer name moves only its own text. */
@@ -156,6 +156,6 @@ function version<C>({ name, version }: Program<C>, args: readonly string[]): str
 
 function completion<C>(program: Program<C>, args: readonly string[]): string {
   const [shell] = parseLine(args, {}, { words: 1 }).words;
-  if (!isShell(shell)) throw new UsageError(`which shell? ${program.name} completion ${SHELLS.join('|')}`);
+  if (!isShell(shell)) throw new UsageError(`a shell is missing: ${program.name} completion ${SHELLS.join('|')}`);
   return completionScript(shell, program.name, allCommands(program)).trimEnd();
 }

@@ -84,7 +84,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
     const arg = args[at] ?? '';
     if (arg === '--') {
       if (rest !== undefined) command = args.slice(at + 1);
-      else if (rules.words === undefined) throw new UsageError('no command is taken after --');
+      else if (rules.words === undefined) throw new UsageError('this command accepts no command after --');
       else {
         words.push(...args.slice(at + 1));
         break;
@@ -95,7 +95,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
       const name = nameOf(written, known);
       if (name === rest) command = [...(inline ? [inline] : []), ...args.slice(at + 1)];
       else if (known[name]?.value === undefined) {
-        if (inline !== undefined) throw new UsageError(`${written} takes no value`);
+        if (inline !== undefined) throw new UsageError(`${written} does not accept a value`);
         given.set(name, ['true']);
       } else {
         const value = inline ?? args[++at];
@@ -107,7 +107,7 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
     }
   }
   const surplus = words[rules.words ?? 0];
-  if (surplus !== undefined) throw new UsageError(`"${surplus}" is one word too many${rules.hint?.(words) ?? ''}`);
+  if (surplus !== undefined) throw new UsageError(`unexpected argument "${surplus}"${rules.hint?.(words) ?? ''}`);
   return { values: valuesOf(known, given) as ParsedFlags<F>, given, words, command };
 }
 
@@ -122,7 +122,7 @@ function nameOf(written: string, flags: Flags): string {
     : Object.keys(flags).find((one) => `-${flags[one]?.short}` === written);
   if (name !== undefined && Object.hasOwn(flags, name)) return name;
   const near = nearestName(written.replace(/^-+/, ''), Object.keys(flags));
-  throw new UsageError(`there is no flag ${written} here${near === undefined ? '' : `; did you mean --${near}?`}`);
+  throw new UsageError(`unknown flag ${written}${near === undefined ? '' : `; did you mean --${near}?`}`);
 }
 
 function valuesOf(flags: Flags, given: ReadonlyMap<string, string[]>): ParsedFlags<Flags> {

@@ -48,7 +48,7 @@ function completed([name, { summary, verbs, takes, flags }]: [string, CommandDes
     takes: value === undefined ? undefined : offered,
     help,
   }));
-  const help = { name: 'help', takes: undefined, help: 'says more' };
+  const help = { name: 'help', takes: undefined, help: 'prints more details' };
   return { name, summary, takes: verbs ?? takes, flags: [...known, help], runs: restFlag(flags) !== undefined };
 }
 

@@ -118,23 +118,26 @@ export function openOrder(bytes: Uint8Array, context: OrderContext): Order {
   if (issuerId(certificate.root, crypto) !== issuer)
     throw new DeploymentError(
       'foreign_issuer',
-      'the order is signed by another institution than the one that admitted this session',
+      'the order was signed by a different institution from the one that admitted this session',
     );
   if (nowS < certificate.notBefore || nowS >= certificate.notAfter)
     throw new DeploymentError('expired', "the certificate of the order's gateway is not valid now");
   if (context.revoked(certificate.keyName) || context.revoked(keyName(certificate.root)))
-    throw new DeploymentError('revoked_key', 'the key that signed the order was taken back by its institution');
+    throw new DeploymentError('revoked_key', 'the key that signed the order was revoked by its institution');
   const body = bytes.subarray(0, bytes.length - SIGNATURE_BYTES);
   if (!isCertified(certificate.bytes, crypto) || !crypto.verify(certificate.key, message(body), read.signature))
     throw new DeploymentError('bad_signature', 'the order is not signed by a gateway of this institution');
   if (session !== context.session)
-    throw new DeploymentError('wrong_session', `the order is for session ${session}, this is ${context.session}`);
+    throw new DeploymentError(
+      'wrong_session',
+      `the order is for session ${session}, but this is session ${context.session}`,
+    );
   if (notAfter <= nowS)
-    throw new DeploymentError('expired', `the order ran out ${nowS - notAfter} s ago by this machine's clock`);
+    throw new DeploymentError('expired', `the order expired ${nowS - notAfter} s ago by this machine's clock`);
   if (notAfter > nowS + ORDER_LIFE_MAX_S)
     throw new DeploymentError(
       'expired',
-      `the order is good for ${notAfter - nowS} s by this machine's clock, more than the ${ORDER_LIFE_MAX_S} s allowed: is the clock right?`,
+      `the order is valid for ${notAfter - nowS} s by this machine's clock, but at most ${ORDER_LIFE_MAX_S} s are allowed: check the clock`,
     );
   return { nonce: read.nonce, notAfter, wish: readWish(read.text) };
 }
@@ -153,7 +156,7 @@ function decodeOrder(bytes: Uint8Array) {
     return { certificate, session, nonce, notAfter, text, signature };
   } catch (cause) {
     if (!(cause instanceof LatticeError)) throw cause;
-    throw new DeploymentError('malformed', `no order: ${cause.message}`, { cause });
+    throw new DeploymentError('malformed', `not a valid order: ${cause.message}`, { cause });
   }
 }
 
@@ -176,7 +179,10 @@ function readWish(text: string): DeploymentRequest {
   }
   const read = deploymentRequestSchema.safeParse(value);
   if (read.success) return read.data;
-  throw new DeploymentError('malformed', `the order is for a newer agent, or no order: ${z.prettifyError(read.error)}`);
+  throw new DeploymentError(
+    'malformed',
+    `the order is not valid, or is for a newer agent: ${z.prettifyError(read.error)}`,
+  );
 }
 
 function message(body: Uint8Array): Uint8Array {

@@ -9,7 +9,7 @@ const NAME_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
 export const TEMPLATE_NAME_PATTERN = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 export const templateNameSchema = z
   .string()
-  .regex(TEMPLATE_NAME_PATTERN, 'a template is named by lower-case letters, digits and . _ -');
+  .regex(TEMPLATE_NAME_PATTERN, 'the name of a template consists of lower-case letters, digits and . _ -');
 
 /** Maximum number of parameters per template, and of allowed values per parameter. */
 const PARAMETERS_MAX = 16;
@@ -34,10 +34,10 @@ const patternSchema = z
   .string()
   .min(1)
   .max(256)
-  .regex(/^[^*]*\*?$/, '* stands at the end only')
+  .regex(/^[^*]*\*?$/, '* is allowed only at the end')
   .refine(
     (pattern) => pattern === '*' || SAFE.test(pattern.replace(/\*$/, '')),
-    'has characters that no value can have',
+    'has characters that are not allowed in a value',
   );
 
 const integer = z.number().int().min(-1_000_000_000_000).max(1_000_000_000_000);
@@ -68,7 +68,7 @@ type ParameterSpec = z.infer<typeof parameterSpecSchema>;
 
 export const parameterSpecsSchema = z
   .record(
-    z.string().regex(NAME_PATTERN, 'a parameter is named by lower-case letters, digits and _'),
+    z.string().regex(NAME_PATTERN, 'the name of a parameter consists of lower-case letters, digits and _'),
     parameterSpecSchema,
   )
   .refine((specs) => Object.keys(specs).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`);
@@ -82,7 +82,7 @@ export function bindParameters(specs: ParameterSpecs, given: Parameters): Record
   const problems: string[] = [];
   for (const name of Object.keys(given))
     if (!Object.hasOwn(specs, name))
-      problems.push(`there is no ${name} (there are: ${Object.keys(specs).join(', ') || 'none'})`);
+      problems.push(`unknown parameter ${name} (known: ${Object.keys(specs).join(', ') || 'none'})`);
   const bound: [string, string][] = [];
   for (const [name, spec] of Object.entries(specs)) {
     const value = Object.hasOwn(given, name) ? given[name] : spec.default;
@@ -105,13 +105,14 @@ function problemOf(spec: ParameterSpec, value: string | number): string | undefi
 function problemOfText(allow: readonly string[], value: string | number): string | undefined {
   if (typeof value !== 'string') return 'must be a string';
   const shown = JSON.stringify(value.slice(0, 80));
-  if (!SAFE.test(value)) return `${shown} has characters that must not reach a command`;
+  if (!SAFE.test(value)) return `${shown} has characters that are not allowed in a command`;
   // Otherwise `org/*` would allow paths that leave `org`.
-  if (value.split('/').some((part) => part === '..' || part === '.')) return `${shown} has a path's dots in it`;
+  if (value.split('/').some((part) => part === '..' || part === '.'))
+    return `${shown} must not contain the path segment . or ..`;
   const fits = allow.some((pattern) =>
     pattern.endsWith('*') ? value.startsWith(pattern.slice(0, -1)) : value === pattern,
   );
-  return fits ? undefined : `${shown} is not allowed here (allowed: ${listed(allow)})`;
+  return fits ? undefined : `${shown} is not allowed (allowed: ${listed(allow)})`;
 }
 
 function problemOfInteger(
@@ -120,9 +121,9 @@ function problemOfInteger(
 ): string | undefined {
   if (typeof value !== 'number' || !Number.isSafeInteger(value)) return 'must be a whole number';
   const { allow, min, max } = spec;
-  if (allow !== undefined && !allow.includes(value)) return `${value} is not allowed here (allowed: ${listed(allow)})`;
-  if (min !== undefined && value < min) return `${value} is below ${min}`;
-  if (max !== undefined && value > max) return `${value} is above ${max}`;
+  if (allow !== undefined && !allow.includes(value)) return `${value} is not allowed (allowed: ${listed(allow)})`;
+  if (min !== undefined && value < min) return `${value} is below the minimum ${min}`;
+  if (max !== undefined && value > max) return `${value} is above the maximum ${max}`;
   return undefined;
 }
 

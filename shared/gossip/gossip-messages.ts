@@ -161,7 +161,7 @@ export function decodeMessage(bytes: Uint8Array): MessagePart[] {
   while (input.rest > 0) {
     if (parts.length >= PARTS_MAX) throw new LatticeError('too_large', `more than ${PARTS_MAX} parts`);
     const type = TYPES[input.byte()];
-    if (type === undefined) throw new LatticeError('malformed', 'no such part');
+    if (type === undefined) throw new LatticeError('malformed', 'unknown part');
     parts.push(readPart(input, type));
   }
   return parts;
@@ -178,7 +178,7 @@ function readPart(input: ByteReader, type: MessagePart['type']): MessagePart {
     case 'probed': {
       const seq = bounded(input.varint(), SEQ_MAX);
       const verdict = VERDICTS[input.byte()];
-      if (verdict === undefined) throw new LatticeError('malformed', 'no such verdict');
+      if (verdict === undefined) throw new LatticeError('malformed', 'unknown verdict');
       return { type, seq, verdict };
     }
     case 'news':
@@ -228,7 +228,7 @@ function readSuspicion(input: ByteReader): Suspicion {
 function readRefutation(input: ByteReader): Refutation {
   const session = readSession(input);
   const incarnation = bounded(input.varint(), INCARNATION_MAX);
-  if (incarnation === 0) throw new LatticeError('malformed', 'nobody is accused at incarnation -1');
+  if (incarnation === 0) throw new LatticeError('malformed', 'an accusation must not have incarnation -1');
   return { session, incarnation, signature: input.bytes(SIGNATURE_BYTES).slice() };
 }
 
@@ -242,7 +242,7 @@ function readSums(input: ByteReader): IssuerSums[] {
 
 function readFlag(input: ByteReader): boolean {
   const value = input.byte();
-  if (value > 1) throw new LatticeError('malformed', 'neither yes nor no');
+  if (value > 1) throw new LatticeError('malformed', 'a boolean must be 0 or 1');
   return value === 1;
 }
 

@@ -33,7 +33,7 @@ export class ByteWriter {
 
   u32(value: number): this {
     if (!Number.isInteger(value) || value < 0 || value > U32_MAX)
-      throw new LatticeError('malformed', `${value} is no u32`);
+      throw new LatticeError('malformed', `${value} is not a u32`);
     return this.byte(value >>> 24)
       .byte(value >>> 16)
       .byte(value >>> 8)
@@ -42,7 +42,8 @@ export class ByteWriter {
 
   /** Unsigned LEB128. */
   varint(value: number): this {
-    if (!Number.isSafeInteger(value) || value < 0) throw new LatticeError('malformed', `${value} is no whole number`);
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new LatticeError('malformed', `${value} is not a whole number`);
     let rest = value;
     while (rest >= 0x80) {
       this.byte((rest % 128) | 0x80);
@@ -106,7 +107,7 @@ export class ByteReader {
       value += (byte & 0x7f) * scale;
       if (value > Number.MAX_SAFE_INTEGER) throw new LatticeError('malformed', 'number above 2^53');
       if (byte < 0x80) {
-        if (byte === 0 && scale > 1) throw new LatticeError('malformed', 'number not in its shortest form');
+        if (byte === 0 && scale > 1) throw new LatticeError('malformed', 'the number is not in its shortest form');
         return value;
       }
       scale *= 128;
@@ -122,7 +123,8 @@ export class ByteReader {
 
   blob(maxBytes: number): Uint8Array {
     const length = this.varint();
-    if (length > maxBytes) throw new LatticeError('too_large', `field of ${length} bytes, at most ${maxBytes}`);
+    if (length > maxBytes)
+      throw new LatticeError('too_large', `a field has ${length} bytes, at most ${maxBytes} are allowed`);
     return this.bytes(length);
   }
 
@@ -136,7 +138,7 @@ export class ByteReader {
   }
 
   end(): void {
-    if (this.rest > 0) throw new LatticeError('malformed', `${this.rest} bytes behind the end`);
+    if (this.rest > 0) throw new LatticeError('malformed', `${this.rest} bytes follow the end`);
   }
 }
 

@@ -41,7 +41,7 @@ export function decodeEviction(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>
   const input = new ByteReader(bytes);
   const session = readSession(input);
   const reason = input.text(REASON_MAX_BYTES);
-  if (!ID_PATTERN.test(reason)) throw new LatticeError('malformed', 'the reason is no id');
+  if (!ID_PATTERN.test(reason)) throw new LatticeError('malformed', 'the reason is not an id');
   input.bytes(SIGNATURE_BYTES);
   input.end();
   return { bytes, session, reason, hash: hex(crypto.sha256(bytes)) };

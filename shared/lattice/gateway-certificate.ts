@@ -60,9 +60,9 @@ export function decodeCertificate(bytes: Uint8Array): Certificate {
   input.bytes(SIGNATURE_BYTES);
   input.end();
   const name = keyName(key);
-  if (notAfter <= notBefore) throw new LatticeError('malformed', 'a certificate that ends before it begins');
+  if (notAfter <= notBefore) throw new LatticeError('malformed', 'the certificate ends before it begins');
   // In a revocation, a root that is also a gateway could not be distinguished from it.
-  if (name === keyName(root)) throw new LatticeError('malformed', 'a root certifies other keys than its own');
+  if (name === keyName(root)) throw new LatticeError('malformed', 'a root key must certify a key other than itself');
   return { bytes, root, key, keyName: name, notBefore, notAfter };
 }
 

@@ -58,7 +58,7 @@ export function decodeGcWatermark(bytes: Uint8Array): GcWatermark {
   // Detects a clock that runs far ahead from the bytes only, so that all replicas agree on refusing it. Beyond the end
   // of the last ticket that the certificate allows, there is nothing to drop.
   if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
-    throw new LatticeError('outside_validity', 'a floor beyond its certificate');
+    throw new LatticeError('outside_validity', 'the watermark is outside the validity of its certificate');
   return { bytes, certificate, at };
 }
 
@@ -68,7 +68,7 @@ export function openGcWatermark(bytes: Uint8Array, crypto: Crypto, cache?: Certi
   const certificate = openCertificate(watermark.certificate.bytes, crypto, cache);
   const signature = watermark.bytes.subarray(GC_WATERMARK_BYTES - SIGNATURE_BYTES);
   if (!crypto.verify(certificate.key, gcWatermarkMessage(certificate, watermark.at), signature)) {
-    throw new LatticeError('bad_signature', 'the floor is not signed by its certified key');
+    throw new LatticeError('bad_signature', 'the watermark is not signed by its certified key');
   }
   return { ...watermark, certificate };
 }

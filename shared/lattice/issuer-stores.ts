@@ -42,7 +42,7 @@ export class IssuerStores {
   of(issuer: string, root: Uint8Array): IssuerStore {
     const known = this.#stores.get(issuer);
     if (known !== undefined) return known;
-    if (!this.accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
+    if (!this.accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed`);
     const store = new IssuerStore(issuer, copyBytes(root), this.#crypto);
     this.#stores.set(issuer, store);
     return store;

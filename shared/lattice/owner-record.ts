@@ -48,7 +48,7 @@ export function decodeRecord(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   const input = new ByteReader(bytes);
   const session = readSession(input);
   const state = LIFECYCLE[input.byte()];
-  if (state === undefined) throw new LatticeError('malformed', 'no such state');
+  if (state === undefined) throw new LatticeError('malformed', 'unknown state');
   const version = input.varint();
   const payloadHash = hex(input.bytes(PAYLOAD_HASH_BYTES));
   input.bytes(SIGNATURE_BYTES);

@@ -60,7 +60,7 @@ export function decodeUpdate(bytes: Uint8Array): Update {
 function readUpdate(input: ByteReader, kind: number): Update {
   if (kind === KIND.floor) return { kind: 'floor', floor: input.bytes(GC_WATERMARK_BYTES) };
   if (kind === KIND.revocation) return { kind: 'revocation', revocation: input.bytes(REVOCATION_BYTES) };
-  if (kind !== KIND.entry) throw new LatticeError('malformed', `no update of kind ${kind}`);
+  if (kind !== KIND.entry) throw new LatticeError('malformed', `unknown kind of update: ${kind}`);
   const flags = input.byte();
   if (flags > (TICKET | RECORD | PAYLOAD | EVICTION)) throw new LatticeError('malformed', 'unknown parts');
   const update: EntryUpdate = { kind: 'entry' };

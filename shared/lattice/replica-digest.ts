@@ -82,7 +82,7 @@ export function decodeDigest(bytes: Uint8Array): Digest {
   const issuer = input.text(26);
   const scope = input.byte();
   const bucket = scope & 0x1f;
-  if (bucket > BUCKETS || scope >= 0x60) throw new LatticeError('malformed', 'no such bucket');
+  if (bucket > BUCKETS || scope >= 0x60) throw new LatticeError('malformed', 'unknown bucket');
   const count = input.varint();
   if (count > DIGEST_ITEMS_MAX) throw new LatticeError('too_large', `digest of ${count} items`);
   const items: DigestItem[] = [];
@@ -126,7 +126,7 @@ function readItem(input: ByteReader): DigestItem {
   const id = hex(input.bytes(ITEM_ID_BYTES));
   const head = input.byte();
   const state = head & ~EVICTED;
-  if (state > REVOCATION_ITEM) throw new LatticeError('malformed', 'no such state');
+  if (state > REVOCATION_ITEM) throw new LatticeError('malformed', 'unknown state');
   const version = input.varint();
   const tie = state > 0 && state < GC_WATERMARK_ITEM ? hex(input.bytes(8)) : '';
   return { id, state, version, tie, mark: (head & EVICTED) === 0 ? '' : hex(input.bytes(8)) };

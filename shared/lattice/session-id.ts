@@ -18,13 +18,13 @@ export function sessionIdFromDigest(digest: Uint8Array): string {
 /** The encoding of a session id in records. @throws LatticeError malformed */
 export function packSession(session: string): Uint8Array {
   const bytes = SESSION_PATTERN.test(session) ? fromBase32(session) : undefined;
-  if (bytes === undefined) throw new LatticeError('malformed', 'no session id');
+  if (bytes === undefined) throw new LatticeError('malformed', 'not a session id');
   return bytes;
 }
 
 export function readSession(input: ByteReader): string {
   const bytes = input.bytes(SESSION_BYTES);
-  if (((bytes[SESSION_BYTES - 1] ?? 0) & 0x3f) !== 0) throw new LatticeError('malformed', 'no session id');
+  if (((bytes[SESSION_BYTES - 1] ?? 0) & 0x3f) !== 0) throw new LatticeError('malformed', 'not a session id');
   return base32(bytes, SESSION_CHARS);
 }
 

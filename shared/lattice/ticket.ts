@@ -70,9 +70,9 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   input.bytes(SIGNATURE_BYTES);
   input.end();
   if (birth < certificate.notBefore || birth >= certificate.notAfter)
-    throw new LatticeError('outside_validity', 'the ticket was not made while its certificate was valid');
+    throw new LatticeError('outside_validity', 'the ticket was not issued while its certificate was valid');
   if (expires <= birth || expires - birth > TICKET_LIFE_MAX_S)
-    throw new LatticeError('outside_validity', 'a ticket lives for more than 0 s and at most 30 days');
+    throw new LatticeError('outside_validity', 'a ticket must be valid for more than 0 s and at most 30 days');
   const digest = crypto.sha256(identity(new ByteWriter().label('session'), certificate, own).done());
   const session = sessionIdFromDigest(digest);
   const issuer = issuerId(certificate.root, crypto);
@@ -112,6 +112,6 @@ function message(certificate: Certificate, own: Uint8Array): Uint8Array {
 
 function readName(input: ByteReader): string {
   const name = input.text(NAME_MAX_BYTES);
-  if (!ID_PATTERN.test(name)) throw new LatticeError('malformed', `no id: it must match ${ID_PATTERN.source}`);
+  if (!ID_PATTERN.test(name)) throw new LatticeError('malformed', `not an id: it must match ${ID_PATTERN.source}`);
   return name;
 }

@@ -131,9 +131,9 @@ export class Merger {
   /** @throws LatticeError `full` */
   #requireRoom(store: IssuerStore, live: boolean): void {
     if (store.entries.size >= this.#entriesMax)
-      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+      throw new LatticeError('full', `there are already ${this.#entriesMax} sessions of this issuer`);
     if (live && store.live >= this.#liveMax)
-      throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
+      throw new LatticeError('full', `there are already ${this.#liveMax} sessions of this issuer that have not left`);
   }
 
   /** Does everything that needs no signature check. */
@@ -142,9 +142,9 @@ export class Merger {
     const eviction =
       update.eviction === undefined ? undefined : decodeEviction(copyBytes(update.eviction), this.#crypto);
     const session = record?.session ?? eviction?.session;
-    if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
+    if (session === undefined) throw new LatticeError('incomplete', 'the update has neither a record nor an eviction');
     if (eviction !== undefined && eviction.session !== session)
-      throw new LatticeError('mismatch', 'parts of different sessions');
+      throw new LatticeError('mismatch', 'the parts belong to different sessions');
     const known = this.#stores.entry(session);
     const store = known === undefined ? undefined : this.#stores.get(known.issuer);
     if (known !== undefined && store !== undefined) return { session, record, eviction, known, shelf: store };
@@ -155,7 +155,7 @@ export class Merger {
   #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
     if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
     const ticket = decodeTicket(copyBytes(bytes), this.#crypto);
-    if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
+    if (ticket.session !== session) throw new LatticeError('mismatch', 'the ticket belongs to another session');
     const store = this.#stores.of(ticket.issuer, ticket.certificate.root);
     if (store.excludes(ticket)) return { outcome: 'collected', issuer: store.issuer, session } as const;
     return { session, ...said, ticket, known: undefined, shelf: store };
@@ -175,14 +175,14 @@ export class Merger {
       return known.payloadBytes;
     if (given === undefined) return 'lacking';
     if (payloadHash(given, this.#crypto) !== record.payloadHash)
-      throw new LatticeError('mismatch', 'not the payload that was signed');
+      throw new LatticeError('mismatch', 'the payload differs from the signed one');
     return given;
   }
 
   /** A thousand tickets share one certificate. So checking it costs nothing, and they share it in memory too. */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
     if (ticket === undefined) {
-      if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
+      if (known === undefined) throw new LatticeError('incomplete', 'the ticket is missing');
       return known.ticket;
     }
     if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
@@ -200,7 +200,7 @@ export class Merger {
     const known = watermarks.get(watermark.certificate.keyName);
     if (known !== undefined && known.at >= watermark.at)
       return { outcome: known.at === watermark.at ? 'known' : 'older', issuer, sessions: [] };
-    if (known === undefined && watermarks.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
+    if (known === undefined && watermarks.size >= this.#keysMax) throw new LatticeError('full', 'too many watermarks');
     const opened = trusted ? watermark : openGcWatermark(watermark.bytes, this.#crypto, this.#certificates);
     return { outcome: 'merged', issuer, sessions: store.raiseGcWatermark(opened) };
   }

@@ -78,7 +78,7 @@ function checkEdits(edits: readonly Edit[]): void {
   let free = 0;
   for (const { at, remove } of edits) {
     if (!Number.isSafeInteger(at) || !Number.isSafeInteger(remove) || remove < 0 || at < free) {
-      throw new RangeError(`edit at ${at} removing ${remove} is out of order, overlaps or is no range`);
+      throw new RangeError(`edit at ${at} removing ${remove} is out of order, overlaps another one or is not a range`);
     }
     free = at + remove;
   }

@@ -73,7 +73,7 @@ export class JsonReader {
    * @returns the offset of the closing brace
    */
   object(member: (key: StringSpan) => void): number {
-    if (this.peek() !== OPEN_OBJECT) this.fail('an object must begin');
+    if (this.peek() !== OPEN_OBJECT) this.fail('expected an object');
     this.pos++;
     if (this.peek() !== CLOSE_OBJECT) {
       for (;;) {
@@ -95,7 +95,7 @@ export class JsonReader {
 
   /** Reads the array that begins at the next byte. @param item called with `pos` at the item, which it must consume */
   array(item: () => void): void {
-    if (this.peek() !== OPEN_ARRAY) this.fail('an array must begin');
+    if (this.peek() !== OPEN_ARRAY) this.fail('expected an array');
     this.pos++;
     if (this.peek() === CLOSE_ARRAY) {
       this.pos++;
@@ -175,7 +175,7 @@ export class JsonReader {
   string(): boolean {
     const bytes = this.bytes;
     const start = this.pos;
-    if (bytes[start] !== QUOTE) this.fail('a string must begin');
+    if (bytes[start] !== QUOTE) this.fail('expected a string');
     let escaped = false;
     let pos = start + 1;
     let shortEnd = pos + SHORT_STRING_BYTES;

@@ -70,5 +70,5 @@ function mayFold(bytes: Uint8Array, key: StringSpan): boolean {
 }
 
 export function duplicateKey(param: string): ApiError {
-  return new ApiError('duplicate_key', `The key '${param}' stands more than once in the request body.`, { param });
+  return new ApiError('duplicate_key', `The key '${param}' occurs more than once in the request body.`, { param });
 }

@@ -31,7 +31,7 @@ export function readMetadata(reader: JsonReader): Record<string, string> | undef
     const isOurs = key?.startsWith(OTELA_PREFIX) ?? false;
     const param = `metadata.${key}`;
     if (key !== undefined && isOurs) {
-      if (ours.has(key)) throw new ApiError('duplicate_key', `'${param}' stands more than once.`, { param });
+      if (ours.has(key)) throw new ApiError('duplicate_key', `'${param}' occurs more than once.`, { param });
       if (ours.size >= MAX_METADATA_ENTRIES)
         throw new ApiError('invalid_request', `Too many '${OTELA_PREFIX}' keys.`, { param });
       ours.add(key);

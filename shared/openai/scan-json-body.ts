@@ -128,7 +128,7 @@ class Scanner {
 
   #inOtherCase(name: KnownKey): void {
     if (isSamplingKey(name)) {
-      throw new ApiError('invalid_request', `Write the key '${name}' in small letters.`, { param: name });
+      throw new ApiError('invalid_request', `Write the key '${name}' in lower case.`, { param: name });
     }
     this.#otherCase |= bitOf(name);
   }
@@ -306,5 +306,5 @@ function requireUtf8(bytes: Uint8Array): void {
 export function requireModel(scan: { model?: string | { value: string } }): string {
   const model = typeof scan.model === 'string' ? scan.model : scan.model?.value;
   if (model !== undefined) return model;
-  throw new ApiError('invalid_request', `The request must name a 'model'.`, { param: 'model' });
+  throw new ApiError('invalid_request', `Missing required parameter: 'model'.`, { param: 'model' });
 }

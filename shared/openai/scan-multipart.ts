@@ -53,7 +53,7 @@ function parameters(value: string): Map<string, string> | undefined {
 function boundaryOf(contentType: string): string {
   const [type = ''] = contentType.split(';', 1);
   if (type.trim().toLowerCase() !== 'multipart/form-data') {
-    throw new ApiError('unsupported_media_type', 'This endpoint takes a multipart/form-data body.');
+    throw new ApiError('unsupported_media_type', 'This endpoint requires a multipart/form-data body.');
   }
   const boundary = parameters(contentType)?.get('boundary');
   if (boundary === undefined || !BOUNDARY.test(boundary)) throw invalid('the content type has no valid boundary');
@@ -140,7 +140,7 @@ export function scanMultipart(bytes: Uint8Array, contentType: string): Multipart
 function readPart(scan: MultipartScan, seen: Set<string>, name: string, value: Uint8Array): void {
   if (name !== 'model' && name !== 'stream') return;
   if (seen.has(name)) {
-    throw new ApiError('duplicate_key', `The part '${name}' stands more than once.`, { param: name });
+    throw new ApiError('duplicate_key', `The part '${name}' occurs more than once.`, { param: name });
   }
   seen.add(name);
   if (name === 'model') scan.model = modelOf(value);

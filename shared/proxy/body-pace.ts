@@ -50,7 +50,7 @@ export class BodyPace {
 }
 
 function tooSlow(stallMs: number): ApiError {
-  const message = `Less than ${1_000 * BYTES_PER_MS_MIN} bytes a second came of the request body for ${stallMs / 1_000} s.`;
+  const message = `Less than ${1_000 * BYTES_PER_MS_MIN} bytes per second of the request body arrived for ${stallMs / 1_000} s.`;
   return new ApiError('request_timeout', message);
 }
 

@@ -66,15 +66,15 @@ export function coldStartingError({ model, state, readyInMs, percent, where }: C
   const how = wordsOf({ state, percent, where });
   const left =
     readyInMs === undefined
-      ? 'how long it takes is not known'
-      : `it is ready in about ${approximateDuration(readyInMs)}`;
-  const message = `The model '${model}' is not running: ${how}; ${left}. Try again then, or wait for it with x-otela-wait: SECONDS.`;
+      ? 'the time until it is ready is unknown'
+      : `it will be ready in about ${approximateDuration(readyInMs)}`;
+  const message = `The model '${model}' is not running: ${how}; ${left}. Try again later, or wait for it with x-otela-wait: SECONDS.`;
   const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? RETRY_AFTER_DEFAULT_MS));
   return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(again) });
 }
 
 export function modelNotRunningError(model: string): ApiError {
-  const message = `The model '${model}' could not be started several times; its operator has to look at it.`;
+  const message = `The model '${model}' failed to start several times. Ask the operator of this gateway.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
 }
 
@@ -94,7 +94,7 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
         ? 'its engine loads the weights'
         : `its engine has loaded ${percent} % of the weights`;
     default:
-      return 'it is started now';
+      return 'it is being started';
   }
 }
 
@@ -125,6 +125,6 @@ export function readStartWait(given: string | null | undefined): number | undefi
   if (given === null || given === undefined) return undefined;
   const seconds = /^\d{1,6}$/.test(given.trim()) ? Number(given) : Number.NaN;
   if (seconds * 1_000 <= START_WAIT_MAX_MS) return seconds * 1_000;
-  const message = `${WAIT_HEADER} is a whole number of seconds, 0 to ${START_WAIT_MAX_MS / 1_000}.`;
+  const message = `${WAIT_HEADER} must be a whole number of seconds from 0 to ${START_WAIT_MAX_MS / 1_000}.`;
   throw new ApiError('invalid_request', message, { param: WAIT_HEADER });
 }

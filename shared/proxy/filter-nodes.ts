@@ -57,7 +57,7 @@ function requireMet(route: Route, clock: Pick<HostClock, 'now' | 'random'>): voi
   if (route.demand.require.length === 0) return;
   const instead = unmetRequirements(route.nodes, routingQuery(route, clock));
   if (instead === undefined) return;
-  const message = `No node that may be asked meets what this request requires: ${instead}.`;
+  const message = `No node that may receive this request meets its requirements: ${instead}.`;
   throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
 }
 
@@ -106,5 +106,5 @@ function isServed({ nodes }: Route, model: string): boolean {
 }
 
 export function noCapacityError(model: string): ApiError {
-  return new ApiError('no_capacity', `No node serves '${model}' at this moment; try again shortly.`);
+  return new ApiError('no_capacity', `No node serves '${model}' now; try again shortly.`);
 }

@@ -155,7 +155,7 @@ function requireEndpoint(request: ProxyRequest): Endpoint {
   const endpoint = findEndpoint(method, path);
   if (endpoint === undefined) throw pathNotFound(path);
   if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
-    throw new ApiError('upgrade_required', `${quoteForMessage(path)} takes no WebSocket; use POST.`);
+    throw new ApiError('upgrade_required', `${quoteForMessage(path)} does not accept WebSockets; use POST.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
   return endpoint;
 }

@@ -45,8 +45,8 @@ export function modelStartingError(start: LocatedModelStart): ApiError {
   const { model, nodes, runningMs, usualMs } = start;
   const left = remainingMs(start);
   const where = nodes === 1 ? 'a node' : `${nodes} nodes`;
-  const usual = usualMs === undefined ? 'how long it takes is not known yet' : `such a start took ${seconds(usualMs)}`;
-  const message = `The model '${model}' is being loaded by ${where} for ${seconds(runningMs)}; ${usual}. Try again.`;
+  const usual = usualMs === undefined ? 'the usual time is not known yet' : `it usually takes ${seconds(usualMs)}`;
+  const message = `The model '${model}' has been loading at ${where} for ${seconds(runningMs)}; ${usual}. Try again.`;
   return new ApiError('model_starting', message, {
     param: 'model',
     headers: retryAfter(left ?? RETRY_AFTER_DEFAULT_MS),

@@ -131,7 +131,7 @@ function opaqueRequest(
 
 function requireType(contentType: string, endpoint: Endpoint): void {
   if (endpoint.body === 'multipart' && !/^multipart\/form-data\b/i.test(contentType)) {
-    throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
+    throw new ApiError('unsupported_media_type', `${endpoint.path} requires multipart/form-data.`);
   }
 }
 
@@ -212,7 +212,7 @@ async function readPieces(
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: HostClock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) {
-      throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');
+      throw new ApiError('server_is_overloaded', 'Too many request bodies are arriving; try again shortly.');
     }
     await new Promise<void>((resolve) => void clock.after(ROOM_EVERY_MS, resolve));
   }
@@ -231,7 +231,7 @@ async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promis
 }
 
 function tooSlow(): ApiError {
-  return new ApiError('request_timeout', 'The request body came too slowly while others waited for room.');
+  return new ApiError('request_timeout', 'The request body arrived too slowly while other requests waited for memory.');
 }
 
 function tooLarge(limit: number): ApiError {

@@ -40,7 +40,7 @@ export function routedRequest(
 export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;
-  throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
+  throw new ApiError('invalid_request', `${PRIORITY_HEADER} must be interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
 /** FNV-1a hash of the body's beginning. Undefined for a shorter body, which is not worth caching. */

@@ -20,16 +20,16 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
   if (!typed && stamp === undefined && to === undefined) return undefined;
   if (!typed || stamp === undefined || to === undefined || model === undefined)
     throw badSeal(
-      'A sealed request has content-type application/otela-sealed, x-otela-model, x-otela-seal and x-otela-seal-to.',
+      'A sealed request must have the content-type application/otela-sealed and the headers x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
   // Otherwise every node would accept it, give up and report an overload, and SDKs would retry it.
   if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
-    throw new ApiError('request_too_large', `A sealed request may have ${SEALED_BODY_MAX_BYTES} bytes at most.`);
+    throw new ApiError('request_too_large', `A sealed request may have at most ${SEALED_BODY_MAX_BYTES} bytes.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
     // Otherwise every node would refuse it without a reason. The client should learn that its clock is wrong.
     const untimely = timingProblem(readStamp(stamp), now);
-    if (untimely !== undefined) throw badSeal(`The request's time is over or has not come: ${untimely}.`);
+    if (untimely !== undefined) throw badSeal(`The sealed request is not valid at this time: ${untimely}.`);
     const envelopes = readEnvelopes(to);
     const told: [string, string][] = [
       ['x-otela-model', model],
@@ -53,7 +53,7 @@ function badSeal(message: string): ApiError {
  */
 export function sealedRoute(route: Route, model: string, { envelopes }: SealRecipients): Route {
   if (route.request.model !== model) {
-    const message = `'${model}' is another name here; a sealed request names the model itself: '${route.request.model}'.`;
+    const message = `'${model}' is an alias. A sealed request must name the model itself: '${route.request.model}'.`;
     throw new ApiError('invalid_request', message, { param: 'x-otela-model' });
   }
   const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
@@ -73,8 +73,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealReci
 }
 
 export function sealStaleError(): ApiError {
-  const message =
-    'None of the nodes that the request is sealed to serves the model any more; ask for their keys again.';
+  const message = 'No node that the request is sealed to still serves the model: get the keys of the nodes again.';
   return new ApiError('seal_stale', message, { param: SEAL_TO_HEADER });
 }
 

@@ -62,7 +62,7 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
 }
 
 function queueFull(model: string, retryAfterMs: number): ApiError {
-  const message = `Too many requests wait for '${model}' already; try again shortly.`;
+  const message = `Too many requests already wait for '${model}'; try again shortly.`;
   return new ApiError('queue_full', message, { headers: retryAfter(retryAfterMs) });
 }
 

@@ -114,7 +114,7 @@ export function checkRelease(
   if (typeof manifest === 'string') return manifest;
   const version = manifest.version.slice(0, 64);
   if (isOlder(manifest.version, oldest))
-    return `release ${version} is older than ${oldest}, the oldest that is accepted`;
+    return `release ${version} is older than ${oldest}, the oldest accepted release`;
   const known = manifest.files.some(({ path, sha256 }) => AGENT_FILES.includes(path) && sha256 === digest);
   return known ? manifest : `the program that runs is not the agent of release ${version}: its file was changed`;
 }

@@ -137,12 +137,12 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
   /** The reason for the client, if the stream stays broken. */
   why(error: ApiError): string {
     const { code, cause } = error;
-    if (code === 'queue_full') return 'too many requests wait for a node already';
-    if (error !== this.#last) return 'no node that could go on became free for as long as it may wait';
+    if (code === 'queue_full') return 'too many requests already wait for a node';
+    if (error !== this.#last) return 'no node that could continue it became free in time';
     if (cause instanceof AttemptError) {
-      return cause.code === 'overloaded' ? 'the other nodes have no place for it' : 'the other nodes failed too';
+      return cause.code === 'overloaded' ? 'the other nodes are full' : 'the other nodes failed too';
     }
-    return this.#unfit ?? 'no other node serves the model in the same revision and quantisation';
+    return this.#unfit ?? 'no other node serves the same revision and quantization of the model';
   }
 
   choose(round: ReadonlySet<string>): C | undefined | Promise<C | undefined> {
@@ -223,5 +223,5 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
 function asUnfit(error: unknown): CannotContinueError | undefined {
   if (error instanceof CannotContinueError) return error;
   const isRefused = error instanceof AttemptError && error.code === 'seal_refused';
-  return isRefused ? new CannotContinueError('no other node that it is sealed to could go on with it') : undefined;
+  return isRefused ? new CannotContinueError('no other node that it is sealed to could continue it') : undefined;
 }

@@ -32,7 +32,7 @@ const BODY_MAX_BYTES = 1024 * 1024;
  */
 const SILENCE_MS = 4_000;
 
-const FULL = 'too much is kept for other streams already';
+const FULL = 'the memory for resumable streams is full';
 
 const NOTHING = new Uint8Array(0);
 
@@ -50,7 +50,7 @@ export function resumable<C extends DispatchTarget, A extends ResponseStream>(
   if (complete || answer.status !== 200 || !isEventStream(answer.head)) return response;
   const { body, sealed, unseen } = context.parsed;
   if (body.kind !== 'kept' || (unseen && sealed === undefined))
-    return explained(response, 'its body was not looked into');
+    return explained(response, 'the gateway did not read its body');
   if (body.bytes.length > BODY_MAX_BYTES) return explained(response, 'its body is too large');
   const stream =
     sealed === undefined ? clearStream(context, body.bytes, host) : new SealedStream<C>(context, body.bytes);

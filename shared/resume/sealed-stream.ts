@@ -54,7 +54,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
       }
     } catch (error) {
       if (!(error instanceof SealError)) throw error;
-      this.#fault = 'the node sent no frames of a sealed answer';
+      this.#fault = 'the node sent no frames of a sealed response';
     }
     this.#keep(out);
     return out;
@@ -62,7 +62,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
 
   #keep(frames: readonly Uint8Array[]): void {
     for (const { length } of frames) this.#sentBytes += length;
-    if (this.#sentBytes > CONTINUED_MAX_BYTES) this.forbid('its answer is too long');
+    if (this.#sentBytes > CONTINUED_MAX_BYTES) this.forbid('its response is too long');
     if (this.#obstacle === undefined) this.#sent.push(...frames);
   }
 

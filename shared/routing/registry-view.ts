@@ -39,7 +39,7 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
   const requirements: Requirement[] = [];
   let count = 0;
   for (const [key, value] of query) {
-    if (++count > VALUES_MAX) throw new RequirementError(`at most ${VALUES_MAX} filters`);
+    if (++count > VALUES_MAX) throw new RequirementError(`at most ${VALUES_MAX} filters are allowed`);
     const name = NAMES.find((known) => known === key);
     if (name === undefined) {
       const least = key.endsWith('>');
@@ -57,7 +57,7 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
 function stateNamed(text: string): string {
   const state = LIFECYCLE.find((known) => known === text.toUpperCase());
   if (state === undefined)
-    throw new RequirementError(`state: "${text.slice(0, 32)}" is none of ${LIFECYCLE.join(', ')}`);
+    throw new RequirementError(`state: "${text.slice(0, 32)}" is not one of ${LIFECYCLE.join(', ')}`);
   return state;
 }
 

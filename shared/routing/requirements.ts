@@ -51,9 +51,11 @@ export interface Requirement {
  * @throws RequirementError
  */
 export function parseRequirements(text: string): Requirement[] {
-  if (text.length > TEXT_MAX_CHARS) throw new RequirementError(`requirements may have ${TEXT_MAX_CHARS} characters`);
+  if (text.length > TEXT_MAX_CHARS)
+    throw new RequirementError(`requirements may have at most ${TEXT_MAX_CHARS} characters`);
   const clauses = text.split(';').filter((clause) => clause.trim() !== '');
-  if (clauses.length > REQUIREMENTS_MAX) throw new RequirementError(`at most ${REQUIREMENTS_MAX} requirements`);
+  if (clauses.length > REQUIREMENTS_MAX)
+    throw new RequirementError(`at most ${REQUIREMENTS_MAX} requirements are allowed`);
   return clauses.map((clause) => {
     const parts = /^\s*([a-z_]+)\s*(>=|=)(.*)$/is.exec(clause);
     const [, key, operator, values] = parts ?? [];
@@ -67,17 +69,19 @@ export function parseRequirements(text: string): Requirement[] {
 /** Builds one requirement from its parts, e.g. of a query string. @throws RequirementError */
 export function buildRequirement(key: string, operator: Operator, text: string): Requirement {
   if (!isKey(key)) {
-    throw new RequirementError(`"${clip(key)}" is no requirement; there are ${REQUIREMENT_KEYS.join(', ')}`);
+    throw new RequirementError(
+      `"${clip(key)}" is not a requirement; the requirements are ${REQUIREMENT_KEYS.join(', ')}`,
+    );
   }
   const { kind, read } = KEYS[key];
   const words = text.split(',').map((word) => word.trim());
   if (operator === '>=' && (kind !== 'number' || words.length > 1)) {
     throw new RequirementError(`${key}>= needs one number${kind === 'number' ? '' : `: ${key} is compared with =`}`);
   }
-  if (words.length > VALUES_MAX) throw new RequirementError(`${key}: at most ${VALUES_MAX} values`);
+  if (words.length > VALUES_MAX) throw new RequirementError(`${key}: at most ${VALUES_MAX} values are allowed`);
   const values = words.map((word) => {
     const value = word === '' ? undefined : read(word);
-    if (value === undefined) throw new RequirementError(`${key}: "${clip(word)}" is no value for it`);
+    if (value === undefined) throw new RequirementError(`${key}: "${clip(word)}" is not a valid value`);
     return value;
   });
   return { key, operator, values };

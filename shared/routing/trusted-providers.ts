@@ -118,7 +118,7 @@ export function readProviderList(text: string): string[] | undefined {
 export function requireProviderList(text: string, param: string): string[] {
   const list = readProviderList(text);
   if (list !== undefined) return list;
-  const message = `${param} must be a list of at most 64 provider ids, as in "eth, psi@peer".`;
+  const message = `${param} must be a list of at most 64 provider ids, for example "eth, psi@peer".`;
   throw new ApiError('unknown_provider', message, { param });
 }
 

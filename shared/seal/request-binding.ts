@@ -67,7 +67,7 @@ export function readStamp(text: string): SealStamp {
   const nonce = fromBase64url(nonceText, NONCE_BYTES);
   const [at, until] = [Number(atText), Number(untilText)];
   if (nonce?.length !== NONCE_BYTES || at > U32_MAX || until > U32_MAX)
-    throw new SealError('malformed', 'x-otela-seal is not as version 1 has it');
+    throw new SealError('malformed', 'x-otela-seal does not have the format of version 1');
   return { nonce, at, until };
 }
 
@@ -75,11 +75,11 @@ export function readStamp(text: string): SealStamp {
  * The reason why a request with this stamp must not be answered at `now` (seconds since 1970); undefined if it may be.
  */
 export function timingProblem({ at, until }: SealStamp, now: number): string | undefined {
-  if (at - now > CLOCK_AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the clock here`;
-  if (until <= now) return `it was good until ${Math.round(now - until)} s ago by the clock here`;
+  if (at - now > CLOCK_AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the receiver's clock`;
+  if (until <= now) return `it expired ${Math.round(now - until)} s ago by the receiver's clock`;
   return until > at && until - at <= SEALED_LIFE_MAX_S
     ? undefined
-    : `it is not good for at most ${SEALED_LIFE_MAX_S} s`;
+    : `it must be valid for at most ${SEALED_LIFE_MAX_S} s`;
 }
 
 /** The content key for one node: `kid 8 ‖ enc 32 ‖ Seal(CEK 32 ‖ SHA-256 of the sealed body 32)`. */

@@ -49,7 +49,7 @@ function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
   try {
     return { head: JSON.parse(utf8Text(content.subarray(length.end, end))), body: content.subarray(end) };
   } catch (cause) {
-    throw new SealError('malformed', 'headers that are no JSON', { cause });
+    throw new SealError('malformed', 'headers that are not JSON', { cause });
   }
 }
 
@@ -73,7 +73,8 @@ export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uin
 
 function continuedOf(value: unknown): ContinuationPoint {
   const { segment, chunks } = isRecord(value) ? value : {};
-  if (typeof segment !== 'string' || typeof chunks !== 'number') throw new SealError('malformed', 'goes on nowhere');
+  if (typeof segment !== 'string' || typeof chunks !== 'number')
+    throw new SealError('malformed', 'does not say where it continues');
   return { segment, chunks };
 }
 

@@ -13,7 +13,7 @@ export function varintBytes(value: number): number {
 }
 
 export function varint(value: number): Uint8Array {
-  if (!Number.isSafeInteger(value) || value < 0) throw new SealError('malformed', `${value} is no length`);
+  if (!Number.isSafeInteger(value) || value < 0) throw new SealError('malformed', `${value} is not a length`);
   const bytes = new Uint8Array(varintBytes(value));
   writeVarint(bytes, 0, value);
   return bytes;

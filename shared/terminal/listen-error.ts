@@ -8,8 +8,8 @@ export function listenError(error: unknown, { host, port }: { host: string; port
 }
 
 const WHY: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'is in use by another process: end that one, or choose another port',
-  EADDRNOTAVAIL: 'is no address of this machine: 0.0.0.0 or :: is all of them',
-  ENOTFOUND: 'is no address of this machine: 0.0.0.0 or :: is all of them',
-  EACCES: 'may be opened by root alone: choose a port above 1023',
+  EADDRINUSE: 'is in use by another process: end that process, or choose another port',
+  EADDRNOTAVAIL: 'is not an address of this machine; 0.0.0.0 or :: means all addresses',
+  ENOTFOUND: 'is not an address of this machine; 0.0.0.0 or :: means all addresses',
+  EACCES: 'can be opened only by root: choose a port above 1023',
 };

@@ -34,7 +34,7 @@ function isName(part: string): boolean {
 }
 
 const fileSchema = z.strictObject({
-  path: z.string().refine(isSafePath, 'a path that leaves the snapshot'),
+  path: z.string().refine(isSafePath, 'a path that points out of the snapshot'),
   size: z.number().int().nonnegative().max(BLOB_MAX_BYTES),
   /** Nodes request a blob by its key. Equal keys mean equal bytes. */
   key: digestSchema,
@@ -67,7 +67,7 @@ export const weightsManifestSchema = z
     public: z.boolean(),
     files: z.array(fileSchema).min(1).max(FILES_MAX),
   })
-  .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that stands twice, or below a file');
+  .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that occurs twice, or is below a file');
 export type WeightsManifest = z.infer<typeof weightsManifestSchema>;
 
 /** True if a name occurs twice or is also a folder of another name, because writing would then follow a symlink. */

@@ -152,7 +152,7 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
     const first = input.byte();
     const number = first & 0x7f;
     const type = FRAME_TYPES[number];
-    if (type === undefined) throw new WireError('bad_frame', `no frame type ${number}`);
+    if (type === undefined) throw new WireError('bad_frame', `unknown frame type ${number}`);
     let stream = 0;
     if (!CONNECTION_FRAMES.has(type)) {
       if ((first & SAME_STREAM) === 0) previous = input.varint();

@@ -43,7 +43,7 @@ export class FrameReader {
       value += (byte & 0x7f) * scale;
       if (value > Number.MAX_SAFE_INTEGER) throw new WireError('bad_frame', 'number above 2^53');
       if (byte < 0x80) {
-        if (byte === 0 && scale > 1) throw new WireError('bad_frame', 'number not in its shortest form');
+        if (byte === 0 && scale > 1) throw new WireError('bad_frame', 'the number is not in its shortest form');
         return value;
       }
       scale *= 128;
@@ -61,7 +61,8 @@ export class FrameReader {
 
   blob(maxBytes: number): Uint8Array {
     const length = this.varint();
-    if (length > maxBytes) throw new WireError('too_large', `field of ${length} bytes, at most ${maxBytes}`);
+    if (length > maxBytes)
+      throw new WireError('too_large', `a field has ${length} bytes, at most ${maxBytes} are allowed`);
     return this.bytes(length);
   }
 

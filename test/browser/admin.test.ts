@@ -203,7 +203,7 @@ it('settings are saved group by group and come back, institution logins too', as
   expect(complaints).toEqual([]);
 });
 
-it('users that are not operators have no such page', async () => {
+it('people who are no operators have no such page', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   expect(await page.getByRole('link', { name: 'Administration' }).count()).toBe(0);
   await page.goto(`${visitors.house.gateway.url}/#/admin/users`);

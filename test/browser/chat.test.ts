@@ -253,7 +253,7 @@ it('a wait says why: its place in the queue, loading, reading', async () => {
   expect(await page.locator('.told').innerText()).toContain('lab · node abcdefgh');
 });
 
-it('a text file and a PDF are sent with a question as text, and other files are refused with a message', async () => {
+it('a text file and a PDF go with a question as text, and what is none is refused in words', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   const chooser = page.locator('input[type=file]');
   await chooser.setInputFiles([
@@ -421,6 +421,6 @@ it('a sealed chat leaves the browser unreadable, says what that is worth, and se
   await page.reload();
   await page.getByText('Its operator could still read it').waitFor();
   await send(page, 'Again');
-  await page.getByRole('alert').getByText('opens sealed requests').waitFor();
+  await page.getByRole('alert').getByText('can decrypt sealed requests').waitFor();
   expect(sent.length).toBe(1);
 });

@@ -52,7 +52,7 @@ it('an operator sees demand by kind with its forecast, replicas, changes and lat
   const model = page.getByRole('article', { name: 'org/followed' });
   for (const name of [/^Requests: long prompt/, /^Requests: long answer/, /^Replicas/, /^Latency/])
     await model.getByRole('img', { name }).waitFor();
-  await model.getByText('what runs is the best for the forecast').waitFor();
+  await model.getByText('the current layout is the best for the forecast').waitFor();
   await model.getByRole('row', { name: /the mix flips in 3 slots.*done: start TP 1 × PP 2/ }).waitFor();
   expect(await findings(page, 'a timeline')).toEqual([]);
   expect(complaints).toEqual([]);
@@ -77,7 +77,7 @@ function followed(now: number): object {
       },
       replicas: { 'TP 2': late ? 1 : 3, 'TP 1 × PP 2': late ? 3 : 1 },
       decision: n === 16 ? 'switch' : 'keep',
-      why: n === 16 ? 'the mix flips in 3 slots' : 'what runs is the best for the forecast',
+      why: n === 16 ? 'the mix flips in 3 slots' : 'the current layout is the best for the forecast',
       changes: n === 16 ? ['done: stop TP 2', 'done: start TP 1 × PP 2'] : [],
       p50_ms: n < 5 || n === 30 ? null : 700,
       p99_ms: n < 5 || n === 30 ? null : 1_900,

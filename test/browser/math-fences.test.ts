@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { withMathFences } from '../../dashboard/chat/markdown/math-fences.ts';
 
-it('a displayed formula is between fences, with any brackets it had', () => {
+it('a displayed formula stands between fences, whatever brackets it had', () => {
   for (const text of ['So $$E = h$$ holds', 'So \\[E = h\\] holds'])
     expect(withMathFences(text, false)).toBe('So \n$$\nE = h\n$$\n holds');
 });

@@ -5,7 +5,7 @@ import { go, openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
-it('providers: a join token that admits an agent, and a job script that is valid for any input', async () => {
+it('providers: a join token that admits an agent, and a job script that is one whatever was typed', async () => {
   const { page, complaints } = await visitors.enter();
   await go(page, 'Providers');
   await page.getByRole('button', { name: 'New join token' }).click();

@@ -25,7 +25,7 @@ it('an operator sees regions with prices, round trips and the plan beside what w
     holds_ms: 600_000,
     models: { [MODEL]: { shares: { '': 0.75, moon: 0.25 } } },
     warm: [{ region: 'moon', model: MODEL, replicas: 2 }],
-    notes: ['the price of moon is stale: counted as the median'],
+    notes: ['the price of moon is stale: assuming the median'],
   });
   const answer = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
   expect(answer.status, await answer.text()).toBe(200);

@@ -64,8 +64,8 @@ it('does not follow a redirect with the key', async () => {
 });
 
 it.each<[string, RequestListener, RegExp]>([
-  ['is too long', (_, response) => void response.end('x'.repeat(101)), /answers more than 100 bytes/],
-  ['is not JSON', (_, response) => void response.end('{'), /did not answer JSON/],
+  ['is too long', (_, response) => void response.end('x'.repeat(101)), /returned more than 100 bytes/],
+  ['is not JSON', (_, response) => void response.end('{'), /did not return JSON/],
   [
     'breaks off',
     (_, response) => {

@@ -38,12 +38,12 @@ it('reads one key, and names the command for a file that others can read', () =>
   expect(statSync(file).mode & 0o777).toBe(0o600);
   expect(readKeyFile(file)).toBe('sk-1');
   chmodSync(file, 0o644);
-  expect(() => readPrivateFile(file)).toThrow(`others can read it: chmod 600 ${file}`);
+  expect(() => readPrivateFile(file)).toThrow(`other users can read it: chmod 600 ${file}`);
 });
 
 it.each(['', 'two keys', 'sk-ü'])('%j is not a key, and the message does not contain it', (text) => {
   writePrivateFile(file, text);
-  expect(() => readKeyFile(file)).toThrow(/^it does not hold one key$/);
+  expect(() => readKeyFile(file)).toThrow(/^it must contain exactly one key$/);
 });
 
 it('refuses a file of more than 64 KiB', () => {

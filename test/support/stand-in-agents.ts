@@ -110,7 +110,8 @@ export class StandInAgents {
     this.asked.push(parameters.model);
     const fits = (pattern: string) => new RegExp(`^${pattern.replace('*', '.*')}$`).test(parameters.model);
     if (!node.allow.some(fits)) return [422, { error: { message: `${parameters.model} is not allowed here` } }];
-    if (node.refuses !== undefined) return [409, { error: { message: `The agent refuses (busy): ${node.refuses}.` } }];
+    if (node.refuses !== undefined)
+      return [409, { error: { message: `The agent refused the order (busy): ${node.refuses}.` } }];
     this.#follow(node, { labels: { 'otela.deployment': deployment }, model: parameters.model, state: 'SERVING' });
     return node.deaf ? [504, { error: { message: 'did not answer' } }] : [202, {}];
   }

@@ -47,7 +47,7 @@ export class FunctionFrameReader {
   #add(piece: Buffer): void {
     this.#bytes += piece.length;
     if (this.#bytes > FUNCTION_FRAME_MAX_BYTES)
-      return this.#invalid(`an answer of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
+      return this.#invalid(`a response of more than ${FUNCTION_FRAME_MAX_BYTES} bytes`);
     if (piece.length > 0) this.#pieces.push(Buffer.from(piece));
   }
 
@@ -57,7 +57,7 @@ export class FunctionFrameReader {
     this.#pieces = [];
     this.#bytes = 0;
     const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
-    if (data === undefined) this.#invalid('an answer that is not a frame');
+    if (data === undefined) this.#invalid('a response that is not a frame');
     else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
   }
 

@@ -146,7 +146,7 @@ export class FunctionProcess {
     const { loadMs } = this.#options.limits;
     const frame = await this.#answer(loadMs, 'load()');
     if (frame === undefined) return this.#shown(this.#broken ?? 'it ended');
-    if (!('loaded' in frame)) return this.#break('it sent an answer before it was loaded');
+    if (!('loaded' in frame)) return this.#break('it sent a response before it was loaded');
     return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
   }
 
@@ -157,7 +157,7 @@ export class FunctionProcess {
     const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
     if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
     if ('loaded' in frame || frame.id !== id)
-      return { kind: 'broken', why: this.#break('it sent an answer to a different call') };
+      return { kind: 'broken', why: this.#break('it sent a response to a different call') };
     if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
     if (frame.outputs.length === lines.length) return { kind: 'outputs', outputs: frame.outputs };
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
@@ -193,7 +193,7 @@ export class FunctionProcess {
 
   #take(frame: FunctionFrame): void {
     // A process that the function left running may write to the pipe between calls.
-    if (this.#waits === undefined) this.#break('it sent an answer without a call');
+    if (this.#waits === undefined) this.#break('it sent a response without a call');
     else this.#waits(frame);
   }
 

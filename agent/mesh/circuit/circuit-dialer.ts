@@ -107,7 +107,7 @@ export function agentRendezvous(
       if (said.type === 'connected') return socket;
       socket.destroy();
       const why = said.type === 'refused' ? said.why : said.type;
-      throw new ChannelError('unreachable', `the relay ${relay.session} answers ${why}`);
+      throw new ChannelError('unreachable', `the relay ${relay.session} answered ${why}`);
     } finally {
       signal.removeEventListener('abort', abort);
     }

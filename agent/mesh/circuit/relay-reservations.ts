@@ -96,7 +96,7 @@ export class Reservations {
       const said = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (said.type !== 'reserved') {
         socket.destroy();
-        throw new ChannelError('unreachable', `the relay answers ${said.type}`);
+        throw new ChannelError('unreachable', `the relay answered ${said.type}`);
       }
       held.reserved = true;
       await this.#called(socket);

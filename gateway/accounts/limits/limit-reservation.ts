@@ -40,7 +40,9 @@ function readHeader({ headers }: Pick<HttpRequest, 'headers'>): number | undefin
   const given = headers.get(MAX_TOKENS_HEADER);
   if (given === null) return undefined;
   if (/^\d+$/.test(given) && given.length <= MAX_TOKENS_DIGITS) return Number(given);
-  throw new ApiError('invalid_request', `${MAX_TOKENS_HEADER} is a number of tokens.`, { param: MAX_TOKENS_HEADER });
+  throw new ApiError('invalid_request', `${MAX_TOKENS_HEADER} must be a number of tokens.`, {
+    param: MAX_TOKENS_HEADER,
+  });
 }
 
 interface LimitedAccount {
@@ -104,7 +106,7 @@ export class LimitReservation implements Reservation {
   /** Resolves when the request is granted. @throws ApiError 429 if a limit is reached, 503 */
   async granted(): Promise<void> {
     const verdict = await this.#verdict.catch((cause: unknown) => {
-      const message = 'The limits of this key cannot be asked. Try again shortly.';
+      const message = 'The limits of this key cannot be checked now. Try again shortly.';
       throw new ApiError('server_is_overloaded', message, { cause });
     });
     if (!verdict.granted) {
@@ -127,7 +129,7 @@ export class LimitReservation implements Reservation {
   }
 }
 
-const LIMIT_OWNERS = { key: 'this key', user: 'this person', project: "this key's project" };
+const LIMIT_OWNERS = { key: 'this key', user: 'this user', project: "this key's project" };
 
 function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): ApiError {
   const whose = `${LIMIT_OWNERS[scope]}${model === undefined ? '' : ` for the model '${quoteForMessage(model)}'`}`;
@@ -138,7 +140,7 @@ function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): Api
         return new ApiError('insufficient_quota', `The tokens of ${whose} for this month are used up.`, { headers });
       return new ApiError(
         'rate_limit_exceeded',
-        `Running requests may use up the tokens of ${whose} for this month.`,
+        `Running requests have reserved the remaining tokens of ${whose} for this month.`,
         later,
       );
     case 'gpu-month': {
@@ -146,12 +148,12 @@ function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): Api
       return new ApiError('insufficient_quota', message, { headers });
     }
     case 'answer': {
-      const message = `The answer may have ${shortage.maxTokens} tokens, and ${whose} has ${shortage.limit} per minute: lower max_tokens.`;
+      const message = `The response may have ${shortage.maxTokens} tokens, but the limit of ${whose} is ${shortage.limit} per minute: lower max_tokens.`;
       const never = { ...headers, 'x-should-retry': 'false' };
       return new ApiError('rate_limit_exceeded', message, { param: 'max_tokens', headers: never });
     }
     case 'concurrent':
-      return new ApiError('rate_limit_exceeded', `${shortage.limit} requests of ${whose} are running already.`, later);
+      return new ApiError('rate_limit_exceeded', `${shortage.limit} requests of ${whose} are already running.`, later);
     case 'requests':
     case 'tokens': {
       const message = `The limit of ${shortage.limit} ${shortage.kind} per minute of ${whose} is reached.`;

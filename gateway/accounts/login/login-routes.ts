@@ -85,7 +85,8 @@ async function begin(c: LoginContext): Promise<Response> {
   if (oidc.length === 0) throw new ApiError('not_found', 'This gateway has no identity provider configured.');
   if (named === undefined && oidc.length > 1) return choice(c, oidc);
   const config = named === undefined ? oidc[0] : oidc.find(({ issuer }) => issuer === named);
-  if (config === undefined) throw new ApiError('invalid_request', 'issuer: is none of the configured ones.');
+  if (config === undefined)
+    throw new ApiError('invalid_request', 'issuer: is not one of the configured identity providers.');
   const metadata = await discover(config, now);
   // RFC 9700 §4.4.2: if there are several providers, one could present another's code as its own. So each response must
   // name its provider: by `iss`, or by the address to which it returns.
@@ -132,7 +133,9 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   const { state, code, iss, error } = c.req.query();
   const login = await begun(c, now);
   if (login === undefined || state !== login.state) {
-    throw unauthorized('This login was not begun in this browser, has ended, or took too long. Begin at /login.');
+    throw unauthorized(
+      'This login was not started in this browser, has ended, or took too long. Start again at /login.',
+    );
   }
   if (error !== undefined) throw unauthorized('The identity provider refused this login.');
   const { oidc } = await readGatewaySettings(c.env, now);
@@ -156,7 +159,7 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
 }
 
 function foreign(): ApiError {
-  return unauthorized('The identity provider’s answer does not belong to this login.');
+  return unauthorized('The response of the identity provider does not belong to this login.');
 }
 
 /**

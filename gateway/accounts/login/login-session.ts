@@ -88,7 +88,7 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest,
   );
   const found = row === undefined ? 'unknown' : await findUser(env, { id: row.userId });
   if (typeof found === 'object') return found.account;
-  throw unauthorized(found === 'disabled' ? 'Your account is disabled.' : 'This session is over. Log in again.');
+  throw unauthorized(found === 'disabled' ? 'Your account is disabled.' : 'This session has ended. Log in again.');
 }
 
 /**
@@ -105,7 +105,7 @@ export function requireSameOrigin(request: HttpRequest): void {
     const origin = request.headers.get('origin');
     if (origin !== null && hostOf(origin) === new URL(request.url).host) return;
   }
-  throw new ApiError('permission_denied', 'A session may change things from this site alone.');
+  throw new ApiError('permission_denied', 'A login session may make changes only from this site.');
 }
 
 /** Compares hosts without the scheme, because a proxy may terminate TLS. */

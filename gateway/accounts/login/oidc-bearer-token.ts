@@ -27,7 +27,7 @@ export async function tokenAccount(
 ): Promise<Account> {
   const config = issuers.find((one) => one.audience !== null && one.issuer === issuerOf(token));
   if (config === undefined || config.audience === null)
-    throw unauthorized('Tokens of this issuer are not accepted here.');
+    throw unauthorized('This gateway does not accept tokens of this issuer.');
   const claims = await verifyToken(config, token, config.audience, now);
   try {
     const { account } = await findOrCreateUser(env, config, claims, now);

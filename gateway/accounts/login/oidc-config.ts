@@ -19,7 +19,9 @@ const CLAIM_VALUES_MAX = 2_000;
 const text = z.string().min(1).max(256);
 const projectIdSchema = z.string().min(1).max(64);
 /** A group's name as access lists contain it after `group:`. */
-const groupSchema = z.string().regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'lower-case letters, digits, . _ and -');
+const groupSchema = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9._-]{0,59}$/, 'must consist of lower-case letters, digits, . _ and -');
 
 const issuerSchema = z.strictObject({
   /** The issuer exactly as its tokens contain it, character by character. */
@@ -168,9 +170,9 @@ function valuesOf(claims: Claims, path: string | null): string[] {
   const found = claimAt(claims, path) ?? [];
   const values: unknown[] = Array.isArray(found) ? found : [found];
   if (values.length > CLAIM_VALUES_MAX)
-    throw wrongClaim(path, `has ${values.length} values, and ${CLAIM_VALUES_MAX} are read: have it send fewer`);
+    throw wrongClaim(path, `has ${values.length} values, but at most ${CLAIM_VALUES_MAX} are allowed`);
   // If the malformed claim were ignored, the user would lose rights.
-  if (!values.every((value) => typeof value === 'string')) throw wrongClaim(path, 'is no list of texts');
+  if (!values.every((value) => typeof value === 'string')) throw wrongClaim(path, 'is not a list of strings');
   return values;
 }
 

@@ -99,7 +99,7 @@ export async function discover({ issuer }: OidcIssuer, now: number): Promise<Dis
 /** @throws ApiError 503 if the document is not this issuer's */
 function checked(value: Discovery, issuer: string): Discovery {
   // OpenID Connect Discovery 1.0 §4.3: without this check one provider could act for another.
-  if (value.issuer !== issuer) throw unavailable(`it calls itself ${value.issuer.slice(0, 200)}`);
+  if (value.issuer !== issuer) throw unavailable(`its issuer is ${value.issuer.slice(0, 200)}, not the configured one`);
   for (const target of [value.authorization_endpoint, value.token_endpoint, value.jwks_uri]) {
     if (issuer.startsWith('https:') && !target.startsWith('https:')) throw unavailable('it has endpoints without TLS');
   }
@@ -159,7 +159,7 @@ export async function verifyToken(
       if (error instanceof errors.JWKSNoMatchingKey) return verify(KEYS_COOLDOWN_MS);
       throw error;
     });
-    if (typeof payload.sub !== 'string' || payload.sub === '') throw unauthorized('This token names nobody.');
+    if (typeof payload.sub !== 'string' || payload.sub === '') throw unauthorized('This token has no subject.');
     return { ...payload, sub: payload.sub };
   } catch (error) {
     if (error instanceof ApiError) throw error;
@@ -213,11 +213,11 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   if (response.status === 400 || response.status === 401)
     throw unauthorized('The identity provider refused this login.');
   if (!response.ok) throw unavailable(`it answered ${response.status}`);
-  if (text === undefined) throw unavailable(`its answer has more than ${ANSWER_MAX_BYTES} bytes`);
+  if (text === undefined) throw unavailable(`its response is larger than ${ANSWER_MAX_BYTES} bytes`);
   try {
     return schema.parse(parseJson(text));
   } catch (cause) {
-    throw unavailable('its answer is not what OpenID Connect says', cause);
+    throw unavailable('its response does not conform to OpenID Connect', cause);
   }
 }
 
@@ -235,5 +235,5 @@ async function boundedText(response: Response): Promise<string | undefined> {
 }
 
 function unavailable(why: string, cause?: unknown): ApiError {
-  return new ApiError('server_is_overloaded', `The identity provider cannot be asked: ${why}.`, { cause });
+  return new ApiError('server_is_overloaded', `The request to the identity provider failed: ${why}.`, { cause });
 }

@@ -35,7 +35,7 @@ const patchSchema = z
      * operators.
      */
     access: z
-      .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group: and the name of one'))
+      .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group:NAME'))
       .max(ACCESS_MAX)
       .nullable(),
     /** True if requests wait for the model when no node serves it, because its owner keeps it running. */
@@ -117,7 +117,7 @@ async function patchEntry(call: AdminCall<z.infer<typeof patchSchema>>): Promise
   if (await rows.isFull(call, model))
     throw new ApiError(
       'unprocessable_content',
-      `The catalogue has ${CATALOGUE_MAX} models already. Delete some first.`,
+      `The catalogue already has ${CATALOGUE_MAX} models, the maximum. Delete some first.`,
     );
   if (body.owner_id != null) await requireUser(env, body.owner_id);
   const before = await rows.find(call, model);
@@ -150,7 +150,9 @@ function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
   if (deprecatedAt !== null && sunsetAt !== null && sunsetAt < deprecatedAt)
     throw new ApiError('unprocessable_content', 'sunset_at: is before deprecated_at.', { param: 'sunset_at' });
   if (successor === model)
-    throw new ApiError('unprocessable_content', 'successor: a model does not follow itself.', { param: 'successor' });
+    throw new ApiError('unprocessable_content', 'successor: a model cannot be its own successor.', {
+      param: 'successor',
+    });
 }
 
 /**

@@ -69,7 +69,7 @@ export const modelRoutes: readonly AdminRoute[] = [
       const model = call.param('id');
       const row = await rows.find(call, model);
       if (row !== undefined) return view(row);
-      throw new ApiError('not_found', `Model "${model}" has no settings of its own.`);
+      throw new ApiError('not_found', `The model "${model}" has no settings.`);
     },
   }),
   route({
@@ -100,7 +100,7 @@ export const modelRoutes: readonly AdminRoute[] = [
 async function putModel(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> {
   const model = call.param('id');
   if (await rows.isFull(call, model)) {
-    const message = `At most ${MODEL_SETTINGS_MAX} models can have settings of their own. Delete some first.`;
+    const message = `At most ${MODEL_SETTINGS_MAX} models can have settings. Delete some first.`;
     throw new ApiError('unprocessable_content', message);
   }
   const before = await rows.find(call, model);
@@ -137,8 +137,8 @@ function columns(body: z.infer<typeof putSchema>, now: number) {
 async function requireFree({ env, body }: AdminCall<z.infer<typeof putSchema>>, model: string): Promise<void> {
   const { aliases, fallbacks } = body;
   const twice = aliases.find((name, at) => name === model || aliases.indexOf(name) !== at);
-  if (twice !== undefined) throw refused('aliases', `"${twice}" stands there twice, or is the model itself.`);
-  if (fallbacks.includes(model)) throw refused('fallbacks', 'a model is no fallback of its own.');
+  if (twice !== undefined) throw refused('aliases', `"${twice}" is listed twice, or is the model itself.`);
+  if (fallbacks.includes(model)) throw refused('fallbacks', 'a model cannot be its own fallback.');
   if (aliases.length === 0) return;
   const others = await queryOrUnavailable(
     database(env)
@@ -148,7 +148,7 @@ async function requireFree({ env, body }: AdminCall<z.infer<typeof putSchema>>, 
   );
   for (const other of others) {
     const taken = other.aliases?.find((name) => aliases.includes(name));
-    if (taken !== undefined) throw refused('aliases', `"${taken}" stands for "${other.model}" already.`);
+    if (taken !== undefined) throw refused('aliases', `"${taken}" is already an alias of "${other.model}".`);
   }
 }
 

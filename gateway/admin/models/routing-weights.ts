@@ -46,7 +46,7 @@ export const routingRoutes: readonly AdminRoute[] = [
       const model = call.param('model');
       const row = await rows.find(call, model);
       if (row !== undefined) return view(row);
-      throw new ApiError('not_found', `Model "${model}" has no weights.`);
+      throw new ApiError('not_found', `The model "${model}" has no weights.`);
     },
   }),
   route({
@@ -89,10 +89,10 @@ async function put(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> 
   const kinds = call.body.kinds ?? [];
   const twice = kinds.find(({ name }, at) => kinds.findIndex((one) => one.name === name) !== at);
   if (twice !== undefined)
-    throw new ApiError('unprocessable_content', `kinds: "${twice.name}" stands there twice.`, { param: 'kinds' });
+    throw new ApiError('unprocessable_content', `kinds: "${twice.name}" is listed twice.`, { param: 'kinds' });
   const unknown = weights.find(({ kind }) => kind !== undefined && !kinds.some(({ name }) => name === kind));
   if (unknown !== undefined)
-    throw new ApiError('unprocessable_content', `weights: "${unknown.kind}" is none of \`kinds\`.`, {
+    throw new ApiError('unprocessable_content', `weights: "${unknown.kind}" is not one of \`kinds\`.`, {
       param: 'weights',
     });
   const before = await rows.find(call, model);

@@ -107,7 +107,7 @@ async function deleteDeployment(call: AdminCall<unknown, z.infer<typeof deleteSc
   const reply = await signOrderFor(call, session);
   const { deployment } = describedIn(await send(call, session, reply));
   if (deployment === undefined || deployment.state === 'failed')
-    throw new ApiError('not_found', `Nothing is deployed on session ${session}.`);
+    throw new ApiError('not_found', `Session ${session} has no deployment.`);
   const { id } = deployment;
   const request: DeploymentRequest = { action: 'stop', id, drain_ms: call.query.drain_ms };
   return obey(call, session, request, { action: 'deployment.stop', object: session, before: deployment });
@@ -156,12 +156,12 @@ function unsigned(session: string, reply: UnsignedReply): ApiError {
     case 'foreign':
       return new ApiError(
         'deployment_refused',
-        `Session ${session} was admitted by another institution, which alone deploys there.`,
+        `Session ${session} was admitted by another institution. Only that institution can deploy on it.`,
       );
     case 'unreachable':
       return new ApiError('no_capacity', `The tunnel of session ${session} is not open at this gateway now.`);
     case 'deaf':
-      return new ApiError('deployment_refused', `The agent of session ${session} takes no deployments now.`);
+      return new ApiError('deployment_refused', `The agent of session ${session} does not accept deployments now.`);
     case 'powerless':
       return new ApiError('internal_error', reply.reason);
   }

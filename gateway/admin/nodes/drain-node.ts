@@ -52,7 +52,7 @@ async function drainNode(call: AdminCall): Promise<Response> {
 export function agentTooOldError(session: string): ApiError {
   return new ApiError(
     'order_refused',
-    `The agent of session ${session} is too old to be drained from here: \`otela-agent drain\` or SIGTERM on its machine does it.`,
+    `The agent of session ${session} is too old for remote draining: use \`otela-agent drain\` or SIGTERM on its machine.`,
   );
 }
 
@@ -72,19 +72,19 @@ export function orderRefusal(session: string, reply: UnsignedReply): ApiError {
     case 'unknown':
       return new ApiError('not_found', `There is no session ${session}.`);
     case 'over':
-      return new ApiError('not_found', `Session ${session} has left already.`);
+      return new ApiError('not_found', `Session ${session} has already left.`);
     case 'foreign':
       return new ApiError(
         'order_refused',
-        `Session ${session} was admitted by another institution, which alone gives it orders.`,
+        `Session ${session} was admitted by another institution. Only that institution can send it orders.`,
       );
     case 'unreachable':
       return new ApiError(
         'order_refused',
-        `The tunnel of session ${session} is not open at this gateway now: ask the gateway where it is.`,
+        `The tunnel of session ${session} is not open at this gateway now: send the request to the gateway that has the tunnel.`,
       );
     case 'deaf':
-      return new ApiError('order_refused', `The agent of session ${session} takes no orders.`);
+      return new ApiError('order_refused', `The agent of session ${session} does not accept orders.`);
     case 'powerless':
       return new ApiError('internal_error', reply.reason);
   }

@@ -93,7 +93,7 @@ export async function readNode(call: AdminCall): Promise<object> {
   const [found] = nodes;
   // For a node of another provider, the response is the same as for a node that does not exist.
   if (found === undefined || (account.role !== 'operator' && found.entry.provider !== account.provider))
-    throw new ApiError('not_found', `Session ${session} is not known here.`);
+    throw new ApiError('not_found', `This gateway does not know session ${session}.`);
   const shown = view(found.entry, found.live, now);
   // Only the tunnel object of a connected agent is called, because a call with any other name would create an object.
   const status = found.entry.connected ? await statusOf(env, session) : undefined;

@@ -55,7 +55,7 @@ async function readLogs(call: AdminCall): Promise<Response> {
   // For a log of another provider, the response is the same as for a missing log, because even its existence is
   // information.
   if (tail === null || (role !== 'operator' && tail.provider !== provider))
-    throw new ApiError('not_found', `No log of session ${session} is kept.`);
+    throw new ApiError('not_found', `This gateway has no log of session ${session}.`);
   return call.c.body(tail.text, 200, {
     'cache-control': 'no-store',
     'last-modified': new Date(tail.at).toUTCString(),
@@ -72,6 +72,6 @@ async function endSession(call: AdminCall): Promise<object> {
   const { issuer, provider } = nodes[0]?.entry ?? {};
   if (issuer === LOCAL_ISSUER) await recordIntent(call, { action: 'node.end', object: session, before: { provider } });
   const evicted = await askRegistry(call.env, (registry) => registry.evict(session));
-  if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
+  if (!evicted) throw new ApiError('not_found', `Session ${session} was not admitted by this gateway's issuer.`);
   return { object: 'node', session, deleted: true };
 }

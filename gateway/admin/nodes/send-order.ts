@@ -29,12 +29,12 @@ export async function sendOrder(
 ): Promise<AcceptedAnswer> {
   const json = await sent(env, session, order);
   if (json === null) {
-    const message = `Session ${session} did not answer. Whether the order arrived is not known: look for what it was to do in the registry before it is repeated.`;
+    const message = `Session ${session} did not answer, so the order may or may not have arrived. Before you repeat it, check its effect in the registry.`;
     throw new ApiError('upstream_timeout', message);
   }
   const answer = read(json);
   if (answer.kind !== 'refused') return answer;
-  throw new ApiError(codeOf(answer.code), `The agent refuses (${answer.code}): ${answer.message}.`);
+  throw new ApiError(codeOf(answer.code), `The agent refused the order (${answer.code}): ${answer.message}.`);
 }
 
 async function sent(env: AdminCall['env'], session: string, order: Uint8Array): Promise<string | null> {
@@ -55,5 +55,5 @@ function read(json: string): DeploymentAnswer {
 }
 
 export function answerNotUnderstoodError(cause?: unknown): ApiError {
-  return new ApiError('upstream_error', 'The agent answered what this gateway does not understand.', { cause });
+  return new ApiError('upstream_error', 'This gateway cannot parse the agent’s response.', { cause });
 }

@@ -34,7 +34,7 @@ async function readTelemetry(call: AdminCall): Promise<object> {
     throw orderRefusal(session, { kind: 'unknown' });
   if (reply.kind !== 'signed') throw orderRefusal(session, reply);
   if (!(await acceptsOrders(call.env, session)))
-    throw new ApiError('order_refused', `The agent of session ${session} is too old to tell what its engine prints.`);
+    throw new ApiError('order_refused', `The agent of session ${session} is too old to send the output of its engine.`);
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
   if (answer.kind !== 'inspected') throw answerNotUnderstoodError();
   const { kind: _kind, ...told } = answer;

@@ -101,10 +101,11 @@ async function listRequests(call: AdminCall<undefined, z.infer<typeof pageSchema
 async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
   const { account, env, now, body } = call;
   const { userId } = account;
-  if (userId === undefined) throw new ApiError('permission_denied', 'Only a person can ask for access.');
+  if (userId === undefined)
+    throw new ApiError('permission_denied', 'Only a user can request access; this key belongs to no user.');
   const { project_id: projectId = null, model = null, reason } = body;
   if ((projectId === null) === (model === null))
-    throw new ApiError('unprocessable_content', 'Name project_id or model, one of them.');
+    throw new ApiError('unprocessable_content', 'Give either project_id or model, not both.');
   const row: Row = {
     id: newId('req'),
     userId,
@@ -144,7 +145,7 @@ async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Pr
     db.batch([counted(eq(accessRequests.status, 'open')), counted(gt(accessRequests.createdAt, now - DAY_MS))]),
   );
   if ((open?.n ?? 0) < OPEN_MAX && (today?.n ?? 0) < DAILY_MAX) return;
-  const message = `You may have ${OPEN_MAX} open requests, and make ${DAILY_MAX} a day.`;
+  const message = `You may have at most ${OPEN_MAX} open requests, and create at most ${DAILY_MAX} a day.`;
   throw new ApiError('rate_limit_exceeded', message);
 }
 
@@ -175,7 +176,10 @@ async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Prom
   const row = await find();
   if (row === undefined) throw new ApiError('not_found', `There is no request with id "${id.slice(0, 64)}".`);
   if (!(await mayDecide(call, row)))
-    throw new ApiError('permission_denied', 'The leads of the project, the owner of the model, or operators decide.');
+    throw new ApiError(
+      'permission_denied',
+      'Only leads of the project, the owner of the model and operators can decide.',
+    );
   requireOpen(row);
   const after = { ...row, status: body.status, decidedAt: now };
   // Of two concurrent decisions the second finds no open request, so its status is NULL, and the whole batch fails with
@@ -196,7 +200,7 @@ async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Prom
 
 /** @throws ApiError 422 if the request was already decided */
 function requireOpen({ status }: Row): void {
-  if (status !== 'open') throw new ApiError('unprocessable_content', `This request was ${status} already.`);
+  if (status !== 'open') throw new ApiError('unprocessable_content', `This request was already ${status}.`);
 }
 
 async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, row: Row): Promise<boolean> {
@@ -229,9 +233,12 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
   }
   const mine = eq(catalogue.model, model ?? '');
   const [entry] = await queryOrUnavailable(db.select({ access: catalogue.access }).from(catalogue).where(mine));
-  if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model is kept for nobody.');
+  if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model has no access list.');
   if (entry.access.length >= ACCESS_MAX)
-    throw new ApiError('unprocessable_content', `Its list has ${ACCESS_MAX} names: give a project access instead.`);
+    throw new ApiError(
+      'unprocessable_content',
+      `Its access list already has ${ACCESS_MAX} entries: give access to a project instead.`,
+    );
   // The list is changed within the statement, so that of two concurrent approvals neither overwrites the other.
   const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
   return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];

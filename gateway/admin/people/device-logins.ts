@@ -69,7 +69,7 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
   const { account, env, now, body } = call;
   const { userId } = account;
   if (userId === undefined)
-    throw new ApiError('permission_denied', 'This key belongs to no person: log in as one to let a machine in.');
+    throw new ApiError('permission_denied', 'This key belongs to no user: log in as a user to approve a device.');
   const code = await codeOf(env, body.user_code);
   const approvedBy = call.login ? null : account.keyId;
   const projectId = await projectOf(call, body.project_id);
@@ -81,7 +81,7 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
   const requireRoom = async () => {
     const [mine] = await queryOrUnavailable(db.select({ n: count() }).from(deviceLogins).where(open));
     if ((mine?.n ?? 0) < OPEN_MAX) return;
-    const message = `${OPEN_MAX} machines that you let in have not come yet. Try again in ten minutes.`;
+    const message = `${OPEN_MAX} devices that you approved have not logged in yet. Try again in ten minutes.`;
     throw new ApiError('rate_limit_exceeded', message);
   };
   await requireRoom();
@@ -130,7 +130,7 @@ async function projectOf(
   const { userId, projectId = null } = account;
   if (wanted === undefined || wanted === projectId) return projectId;
   if (!login || (await findMember(env, wanted, userId)) === undefined)
-    throw new ApiError('permission_denied', 'That project is not yours.', { param: 'project_id' });
+    throw new ApiError('permission_denied', 'You are not a member of that project.', { param: 'project_id' });
   await requireProject(env, wanted);
   return wanted;
 }
@@ -148,5 +148,8 @@ async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Pro
       .where(and(eq(apiKeys.id, keyId), free)),
   );
   if (row !== undefined) return;
-  throw new ApiError('permission_denied', 'This key has limits of its own: log in as a person, or with another key.');
+  throw new ApiError(
+    'permission_denied',
+    'This key has its own limits, so it cannot approve a device: log in as a user, or use another key.',
+  );
 }

@@ -99,11 +99,11 @@ async function createToken(call: AdminCall<z.infer<typeof createSchema>>): Promi
   const { body, account, env, now } = call;
   const provider = body.provider ?? account.provider;
   if (provider === undefined)
-    throw new ApiError('unprocessable_content', 'provider: is needed.', { param: 'provider' });
+    throw new ApiError('unprocessable_content', 'provider: is required.', { param: 'provider' });
   if (account.role !== 'operator' && provider !== account.provider) {
     throw new ApiError(
       'permission_denied',
-      `Your provider is "${account.provider}"; tokens of others need an operator.`,
+      `Your provider is "${account.provider}". Only operators can create tokens for other providers.`,
     );
   }
   const known = await findProvider(env, provider);

@@ -139,18 +139,20 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
   const { body, account, env, now } = call;
   const { name, role, provider = null, user_id, project_id, scopes = null, expires_at, ...narrowed } = body;
   refuseGrants(call, body);
-  if (!isRoleAtLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
+  if (!isRoleAtLeast(account.role, role)) throw denied(`Only operators can create a key with the role ${role}.`);
   const operator = account.role === 'operator';
-  if (!operator && (user_id ?? account.userId) !== account.userId) throw denied('Keys of others need an operator.');
+  if (!operator && (user_id ?? account.userId) !== account.userId)
+    throw denied('Only operators can create keys for other users.');
   const wanted = project_id ?? account.projectId;
   const asMember = !operator && wanted !== undefined && wanted !== account.projectId;
   const isMember = async () => !asMember || (await findMember(env, wanted, account.userId)) !== undefined;
-  if (!(await isMember())) throw denied('That project is not yours.');
+  if (!(await isMember())) throw denied('You are not a member of that project.');
   const userId = operator ? (user_id ?? null) : (account.userId ?? null);
   const user = userId === null ? undefined : await requireUser(env, userId);
   const projectId = operator ? (project_id ?? user?.projectId ?? null) : (wanted ?? null);
   if (projectId !== null) await requireProject(env, projectId);
-  if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
+  if (!operator && provider !== null && provider !== account.provider)
+    throw denied('You do not belong to that provider.');
   const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
   if (role === 'provider') await requireProvider(env, ofProvider);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
@@ -186,7 +188,7 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     action: 'key.revoke',
     object: row.id,
   });
-  throw denied('That project is not yours.');
+  throw denied('You are not a member of that project.');
 }
 
 function insert(
@@ -277,7 +279,7 @@ async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow)
   const old = await found(call);
   if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
   if (old.expiresAt !== null && old.expiresAt <= now)
-    throw new ApiError('unprocessable_content', 'A key that has expired cannot be rotated: make a new one.');
+    throw new ApiError('unprocessable_content', 'An expired key cannot be rotated: create a new one.');
   const next = await findKey(env, eq(apiKeys.rotatedFrom, old.id));
   if (
     next === undefined &&
@@ -285,8 +287,8 @@ async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow)
   )
     return;
   if (next === undefined)
-    throw new ApiError('conflict', 'This key was changed just now: look at it, and rotate it again.');
-  const message = `This key was rotated already: rotate "${next.id}", which took its place, or make a new one.`;
+    throw new ApiError('conflict', 'This key was changed a moment ago: check it, then rotate it again.');
+  const message = `This key was already rotated: rotate its successor "${next.id}", or create a new key.`;
   throw new ApiError('unprocessable_content', message);
 }
 
@@ -336,13 +338,16 @@ export async function requireKeysBelowLimit(
   or = '',
 ): Promise<void> {
   if (await isBelowKeyLimit(env, account.userId ?? '', now)) return;
-  throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys that work: revoke some first${or}.`);
+  throw new ApiError(
+    'unprocessable_content',
+    `You already have ${OWN_KEYS_MAX} valid keys, the maximum: revoke some first${or}.`,
+  );
 }
 
 /** Refuses fields that only operators may set. @throws ApiError 403 */
 function refuseGrants({ account }: AdminCall<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
   if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
-  throw denied('limits and no_track are set by operators.');
+  throw denied('Only operators can set limits and no_track.');
 }
 
 /** Selects the keys that the caller may see. */

@@ -105,7 +105,7 @@ export async function projectWorkers(env: Store, projectId: string, userId?: str
 export async function requireProjectWorker(env: Store, projectId: string, userId: string): Promise<ProjectWorker> {
   const [worker] = await projectWorkers(env, projectId, userId);
   if (worker !== undefined) return worker;
-  throw new ApiError('not_found', `"${userId.slice(0, 64)}" does not work in this project.`);
+  throw new ApiError('not_found', `The user "${userId.slice(0, 64)}" is not a member of this project.`);
 }
 
 export async function readMemberView(env: Store, projectId: string, userId: string): Promise<object> {

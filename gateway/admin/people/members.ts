@@ -173,7 +173,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   const projectId = await requireLead(call);
   const { lead } = body;
   if (lead !== undefined && account.role !== 'operator')
-    throw new ApiError('permission_denied', 'Operators say who leads a project.');
+    throw new ApiError('permission_denied', 'Only operators can appoint the leads of a project.');
   await requireProject(env, projectId);
   const person = await requireUser(env, call.param('user'));
   const before = await findMember(env, projectId, person.id);
@@ -182,7 +182,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
     db.select({ n: count() }).from(projectMembers).where(eq(projectMembers.projectId, projectId)),
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
-    throw new ApiError('unprocessable_content', `A project has ${MEMBERS_MAX} members at most.`);
+    throw new ApiError('unprocessable_content', `A project has at most ${MEMBERS_MAX} members.`);
   // Without this check a lead could make a membership that claims gave permanent, above all their own.
   if (before?.claimed === true && account.role !== 'operator') return readMemberView(env, projectId, person.id);
   const row: MemberRow = {
@@ -210,7 +210,7 @@ async function patchMember(call: AdminCall<{ limits: Limits | null }>): Promise<
   const { limits } = body;
   const above = limits === null ? undefined : limitAboveProject(limits, project.limits);
   if (above !== undefined) {
-    const message = `limits.${above.path}: the project itself has ${above.allowed}.`;
+    const message = `limits.${above.path}: must be at most ${above.allowed}, the limit of the project.`;
     throw new ApiError('unprocessable_content', message, { param: 'limits' });
   }
   const db = database(env);
@@ -243,11 +243,11 @@ async function deleteMember(call: AdminCall): Promise<object> {
   if (before === undefined) return { object: 'project_member', deleted: false };
   if (before.claimed) {
     const message =
-      'Their identity provider says so, and would again at their next sign-in: take them out of the group.';
+      'The identity provider made this user a member, and would again at the next login: remove the user from the group there.';
     throw new ApiError('unprocessable_content', message, { param: 'user' });
   }
   if (before.lead && account.role !== 'operator')
-    throw new ApiError('permission_denied', 'Operators say who leads a project.');
+    throw new ApiError('permission_denied', 'Only operators can appoint the leads of a project.');
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));

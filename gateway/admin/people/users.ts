@@ -116,7 +116,7 @@ async function createUser(call: AdminCall<z.infer<typeof createSchema>>): Promis
   const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
   const { limits = null } = body;
   if ((issuer === null) !== (subject === null)) {
-    throw new ApiError('unprocessable_content', 'issuer and subject go together.', { param: 'issuer' });
+    throw new ApiError('unprocessable_content', 'issuer and subject must be given together.', { param: 'issuer' });
   }
   await requireFitting(call, role, provider, project_id);
   const id = newId('user');

@@ -21,7 +21,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
     answer: pricesSchema,
     run: async (call) => {
       const table = await readPrices(call);
-      if (table === undefined) throw new ApiError('not_found', 'No prices are set.');
+      if (table === undefined) throw new ApiError('not_found', 'There are no prices.');
       return { object: 'region_prices', ...table };
     },
   }),
@@ -49,7 +49,7 @@ async function put(call: AdminCall<PriceTable>): Promise<object> {
   const names = value.prices.map(({ region }) => region.toLowerCase());
   const twice = names.find((name, at) => names.indexOf(name) !== at);
   if (twice !== undefined)
-    throw new ApiError('unprocessable_content', `prices: "${twice}" stands there twice.`, { param: 'prices' });
+    throw new ApiError('unprocessable_content', `prices: "${twice}" is listed twice.`, { param: 'prices' });
   const before = await readPrices(call);
   const set = { value, updatedAt: now };
   const write = database(call.env)

@@ -100,7 +100,7 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
       .onConflictDoUpdate({ target: settings.name, set, setWhere: mayTake })
       .returning({ name: settings.name }),
   );
-  if (taken.length === 0) throw conflict('Another plan was taken at this moment.');
+  if (taken.length === 0) throw conflict('Another plan was accepted at the same time.');
   await notifyIsolates(call.env);
   return planView(value, now);
 }
@@ -108,8 +108,8 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
 function refused(before: StoredPlan, { planner, sequence }: { planner: string; sequence: number }, now: number) {
   if (!holds(before, now)) return undefined;
   if (before.planner !== planner)
-    return conflict(`The plan of "${before.planner}" holds until ${rfc3339(before.expires_at)}.`);
-  if (before.sequence >= sequence) return conflict(`Plan ${before.sequence} of "${planner}" is there already.`);
+    return conflict(`The plan of "${before.planner}" is valid until ${rfc3339(before.expires_at)}.`);
+  if (before.sequence >= sequence) return conflict(`Plan ${before.sequence} of "${planner}" was already accepted.`);
   return undefined;
 }
 

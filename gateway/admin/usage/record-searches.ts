@@ -63,6 +63,6 @@ export class RecordSearches {
 
 function tooMany(waitMs: number): ApiError {
   const message =
-    'Searching the records for a request that is told of nowhere else is allowed twelve times a minute, one after the other. Wait, or ask soon after the request.';
+    'The gateway has no timeline of this request and must search the usage records. This is allowed 12 times a minute, one search at a time. Wait, or ask sooner after a request.';
   return new ApiError('rate_limit_exceeded', message, { headers: retryAfter(Math.max(waitMs, RETRY_MS)) });
 }

@@ -59,7 +59,7 @@ export const requestRoutes: readonly AdminRoute[] = [
     params: {
       id: z
         .string()
-        .regex(REQUEST_ID_PATTERN, 'This is no request id.')
+        .regex(REQUEST_ID_PATTERN, 'This is not a request id.')
         .meta({ examples: ['0b6a2c9e'] }),
     },
     summary:
@@ -101,15 +101,16 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
   if (told.length === 0)
     throw new ApiError(
       'not_found',
-      `Nothing is on record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
+      `There is no record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
     );
   return listPage(told, { limit: told.length });
 }
 
 function whereElse({ env }: AdminCall): string {
   const others = env.INSTITUTION?.gateways() ?? [];
-  const elsewhere = others.length === 0 ? '' : ` Another gateway may have answered it: ask ${others.join(' or ')}.`;
-  return `Records come with the node's report, a second or two after the answer; an older request is found with "to", a time soon after it.${elsewhere}`;
+  const elsewhere =
+    others.length === 0 ? '' : ` Another gateway may have answered the request: ask ${others.join(' or ')}.`;
+  return `A record is stored when the node's report arrives, a second or two after the response. To find an older request, set "to" to a time soon after it.${elsewhere}`;
 }
 
 /** Reads the records of the request. Searches the newest hour first, until an hour has records. */
@@ -166,7 +167,7 @@ function ofGateway(
   const asAlias = served === '' || served === model ? '' : `, served as ${served}`;
   const successor = life.successor === undefined ? '' : `, then ${life.successor}`;
   const ends = life.sunset_at === undefined ? '' : ` (ends ${life.sunset_at.slice(0, 10)}${successor})`;
-  const asked = `${endpoint || 'a path that is no endpoint'} for ${model === '' ? 'no model' : model}${ends}${asAlias}, with ${key === '' ? 'no valid key' : `key ${key}`}`;
+  const asked = `${endpoint || 'a path that is not an endpoint'} for ${model === '' ? 'no model' : model}${ends}${asAlias}, with ${key === '' ? 'no valid key' : `key ${key}`}`;
   return [
     step(0, 'gateway', `came: ${asked}`),
     ...steps.map((one) =>
@@ -176,24 +177,24 @@ function ofGateway(
     ),
     ...(firstMs === undefined
       ? []
-      : [step(firstMs, 'gateway', `the answer began, ${firstMs} ms after the request came`)]),
+      : [step(firstMs, 'gateway', `the response began ${firstMs} ms after the request arrived`)]),
     step(
       totalMs,
       'gateway',
-      `over after ${totalMs} ms: status ${status}${error === '' ? '' : `, ${error}`}${inside && failedAt !== undefined ? `, at ${failedAt}` : ''}`,
+      `ended after ${totalMs} ms: status ${status}${error === '' ? '' : `, ${error}`}${inside && failedAt !== undefined ? `, at ${failedAt}` : ''}`,
     ),
   ];
 }
 
 const WAITS: Readonly<Record<string, string>> = {
-  turn: 'a place became free',
+  turn: 'a node became free',
   full: 'the queue was full',
-  late: 'none became free in time',
-  left: 'the client left',
+  late: 'no node became free in time',
+  left: 'the client disconnected',
 };
 
 function outcomeOf(outcome: string): string {
-  return /^\d+$/.test(outcome) ? `its engine answered ${outcome}` : `no answer of its engine: ${outcome}`;
+  return /^\d+$/.test(outcome) ? `its engine answered ${outcome}` : `no response from its engine: ${outcome}`;
 }
 
 function ofRecord(row: UsageRow): TimelineStepJson {
@@ -215,16 +216,16 @@ function ofRecord(row: UsageRow): TimelineStepJson {
     times = 1,
   } = row;
   if (session === NO_SESSION) {
-    const others = times > 1 ? ` (${times} alike within a second)` : '';
-    return { at: rfc3339(at), where: 'record', text: `no engine saw it: ${error ?? 'not said'}${others}` };
+    const others = times > 1 ? ` (${times} such requests within a second)` : '';
+    return { at: rfc3339(at), where: 'record', text: `no engine received it: ${error ?? 'unknown reason'}${others}` };
   }
   const parts = [
-    `attempt ${attempt} at node ${session}: ${status === null ? 'status not known' : `status ${status}`}`,
-    `${prompt} tokens in${cached > 0 ? ` (${cached} cached)` : ''}, ${completion} out${reasoning > 0 ? ` (${reasoning} of reasoning)` : ''}`,
-    ...(queueMs > 0 ? [`handed over after ${queueMs} ms`] : []),
+    `attempt ${attempt} at node ${session}: ${status === null ? 'status unknown' : `status ${status}`}`,
+    `${prompt} input tokens${cached > 0 ? ` (${cached} cached)` : ''}, ${completion} output tokens${reasoning > 0 ? ` (${reasoning} for reasoning)` : ''}`,
+    ...(queueMs > 0 ? [`sent to the node after ${queueMs} ms`] : []),
     ...(firstMs === null ? [] : [`first token after ${firstMs} ms`]),
-    ...(totalMs === null ? [] : [`over after ${totalMs} ms`]),
-    ...(aborted ? ['broken off'] : []),
+    ...(totalMs === null ? [] : [`ended after ${totalMs} ms`]),
+    ...(aborted ? ['incomplete'] : []),
     ...(estimated ? ['estimated: its node has not reported'] : []),
   ];
   return { at: rfc3339(at), where: 'record', text: parts.join('; ') };
@@ -265,12 +266,14 @@ function notKnown(
 ): string[] {
   const elsewhere = rows.some(({ session }) => nodeOf(session) !== session);
   const answered = elsewhere
-    ? `how the gateway answered: it was a follower; ask ${gateways.join(' or ') || 'it'}`
-    : 'how the gateway answered: of requests that their first node answers, and whose client chose no id, the record of use is all that is kept';
+    ? `the timeline of the gateway: a follower answered the request; ask ${gateways.join(' or ') || 'it'}`
+    : 'the timeline of the gateway: if the first node answers and the client chose no request id, the gateway stores only the usage record';
   return [
     ...(timeline === undefined ? [answered] : []),
-    ...(rows.length === 0 ? ['tokens: no record of use is here (yet, or the hour is over its time to be kept)'] : []),
-    ...(rows.some(({ estimated }) => estimated) ? ['exact tokens: a node has not reported'] : []),
-    'what was asked and answered: no text is kept',
+    ...(rows.length === 0
+      ? ['tokens: there is no usage record (not yet, or it was deleted after its retention time)']
+      : []),
+    ...(rows.some(({ estimated }) => estimated) ? ['exact tokens: a node has not sent its report'] : []),
+    'the text of the request and response: it is never stored',
   ];
 }

@@ -31,7 +31,7 @@ const usageQuery = z.strictObject({
   to: daySchema.optional(),
   group_by: z
     .string()
-    .regex(GROUP_LIST, `names of ${GROUPS.join(', ')}, with commas between them`)
+    .regex(GROUP_LIST, `must be names of ${GROUPS.join(', ')}, separated by commas`)
     .default('day')
     .transform((text) => [...new Set(text.split(','))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
@@ -161,7 +161,7 @@ function cursorOf(values: readonly string[]): string {
 function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
   const values = readCursor(cursor);
   if (values?.length !== groups.length) {
-    throw new ApiError('unprocessable_content', 'after: is no `next` of this question.', { param: 'after' });
+    throw new ApiError('unprocessable_content', 'after: is not a `next` of the same query.', { param: 'after' });
   }
   const bound = values.map((value) => sql`${value}`);
   return sql`(${sql.join([...groups], sql`, `)}) > (${sql.join(bound, sql`, `)})`;
@@ -185,7 +185,7 @@ function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>)
   if (role === 'provider' && provider !== undefined) {
     const asked = [...query.group_by, ...GROUPS.filter((name) => name !== 'day' && query[name] !== undefined)];
     if (asked.every((name) => PROVIDER_GROUPS.includes(name))) return eq(usageTotals.provider, provider);
-    throw new ApiError('permission_denied', 'A provider sees what it served by day and model, not for whom.');
+    throw new ApiError('permission_denied', 'A provider may group its usage only by day and model, not by user.');
   }
   return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
 }

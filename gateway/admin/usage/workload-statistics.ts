@@ -28,10 +28,10 @@ const SLOTS_MAX = 2_880;
 const PIECE_MS = 600_000;
 
 const query = z.strictObject({
-  window: z.string().regex(WINDOW, 'a number of s, m, h or d, from 1s to 7d').default('1h'),
+  window: z.string().regex(WINDOW, 'must be a number of s, m, h or d, from 1s to 7d').default('1h'),
   by: z.enum(['model', 'kind']).default('model'),
   /** With `by=kind`: the length of a slot. */
-  slot: z.string().regex(SLOT, 'a number of seconds, from 1s to 3600s').default('60s'),
+  slot: z.string().regex(SLOT, 'must be a number of seconds, from 1s to 3600s').default('60s'),
 });
 const lengths = z.object({ mean: z.number(), deviation: z.number(), p50: z.number(), p95: z.number() });
 const byModel = z.object({

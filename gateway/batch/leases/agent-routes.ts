@@ -116,7 +116,7 @@ batchAgentRoutes.post('/lease', async (c) => {
   const node = await nodeOf(c);
   const { models, functions, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
   if (models.length === 0 && functions === undefined)
-    throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
+    throw new ApiError('invalid_request', 'A request for a lease must name models or functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
   const { signal } = c.req.raw;
   // An agent asks again after its connection was cut. Lines leased by this request would not run until their lease
@@ -226,11 +226,11 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
     case 'fresh':
       return;
     case 'replayed':
-      throw new ApiError('conflict', 'This request came before.');
+      throw new ApiError('conflict', 'This request was already received.');
     case 'full':
-      throw new ApiError('rate_limit_exceeded', 'This session asks too often.');
+      throw new ApiError('rate_limit_exceeded', 'This session sends too many requests.');
     case 'stale': {
-      const message = `This request was signed more than ${BATCH_SKEW_MS / 1000} s from now by this gateway's clock, or before it began to count.`;
+      const message = `The time of the signature differs from this gateway's clock by more than ${BATCH_SKEW_MS / 1000} s, or is before the gateway's start.`;
       throw new ApiError('permission_denied', message, { headers: { [CLOCK_HEADER]: String(Date.now()) } });
     }
   }
@@ -240,7 +240,7 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
 async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
-    throw new ApiError('invalid_request', `${PROTOCOL_HEADER} is not this gateway's.`);
+    throw new ApiError('invalid_request', `${PROTOCOL_HEADER} differs from this gateway's version.`);
   const body = await bodyOf(c);
   const { ticket, issuer, view } = await readTicket(
     request,
@@ -259,7 +259,7 @@ async function nodeOf(c: Ctx): Promise<Node> {
       signed.signature,
     );
   if (!good)
-    throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} is not the session's, or not of this request.`);
+    throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} was not made by this session for this request.`);
   await requireFresh(c.env, ticket.session, { at: signed.at, nonce: signed.nonce });
   const entry = view.nodes.get(ticket.session);
   if (entry === undefined) throw new ApiError('server_is_overloaded', 'The registry does not know this session yet.');
@@ -273,7 +273,7 @@ async function nodeOf(c: Ctx): Promise<Node> {
 async function bodyOf(c: Ctx): Promise<Uint8Array> {
   const length = Number(c.req.raw.headers.get('content-length') ?? Number.NaN);
   if (!(length <= BODY_MAX_BYTES))
-    throw new ApiError('request_too_large', `A body here has a content-length of at most ${BODY_MAX_BYTES} bytes.`);
+    throw new ApiError('request_too_large', `The body must have a content-length of at most ${BODY_MAX_BYTES} bytes.`);
   return readBodyBytes(c, BODY_MAX_BYTES);
 }
 
@@ -288,7 +288,7 @@ function jsonOf(body: Uint8Array): unknown {
   try {
     return parseJson(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(body));
   } catch {
-    throw new ApiError('invalid_json', 'The body is no JSON.');
+    throw new ApiError('invalid_json', 'The body is not JSON.');
   }
 }
 

@@ -23,8 +23,8 @@ interface ObservedRequest {
 
 export const PREDICTION_RULES = [
   'mean of the model',
-  "user's last answer",
-  'last answer to a like prompt',
+  "user's last response",
+  'last response to a similar prompt',
   'as long as the prompt',
 ] as const;
 type Rule = (typeof PREDICTION_RULES)[number];
@@ -42,8 +42,8 @@ export class Predictability {
     const byPrompt =
       buckets === null || buckets.length === 0 ? undefined : `p ${model} ${buckets.slice(0, SIMILAR_BLOCKS).join(' ')}`;
     this.#judge('mean of the model', mean && mean.sum / mean.count, output);
-    this.#judge("user's last answer", byUser && this.#lasts.get(byUser), output);
-    this.#judge('last answer to a like prompt', byPrompt && this.#lasts.get(byPrompt), output);
+    this.#judge("user's last response", byUser && this.#lasts.get(byUser), output);
+    this.#judge('last response to a similar prompt', byPrompt && this.#lasts.get(byPrompt), output);
     this.#judge('as long as the prompt', input > 0 ? input : undefined, output);
     this.#means.set(model, { count: (mean?.count ?? 0) + 1, sum: (mean?.sum ?? 0) + output });
     for (const key of [byUser, byPrompt])

@@ -29,14 +29,15 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
   if (nodes !== undefined)
     await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))), nodes);
   const all = figures.figures();
-  if (all.length === 0) throw new ClientError('there is no line of a request or a node in it: nothing is plotted');
+  if (all.length === 0)
+    throw new ClientError('the trace has no line of a request or a node, so there is nothing to plot');
   mkdirSync(out, { recursive: true });
   for (const { name, charts, facts } of all) {
     writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
     writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ name, facts, charts }, null, 1)}\n`);
     console.log(join(out, `${name}.svg`));
   }
-  if (figures.truncated) console.error('a long trace: minutes are told by its first six million');
+  if (figures.truncated) console.error('the trace is long: figures per minute use only the first six million requests');
 }
 
 /** @throws ClientError with the number of the line that cannot be read */
@@ -53,7 +54,7 @@ export async function eachLine(source: Readable, take: (line: string) => void, w
       try {
         take(line);
       } catch (error) {
-        throw new ClientError(`line ${number} is no line of ${what}: ${whyNot(error)}: ${line.slice(0, 80)}`);
+        throw new ClientError(`line ${number} is not a line of ${what}: ${whyNot(error)}: ${line.slice(0, 80)}`);
       }
     }
   })();
@@ -63,7 +64,7 @@ export async function eachLine(source: Readable, take: (line: string) => void, w
 /** Returns the name of the first column with an invalid value. */
 function whyNot(error: unknown): string {
   const [issue] = error instanceof z.ZodError ? error.issues : [];
-  return issue === undefined ? 'no JSON' : `${issue.path.join('.')}: ${issue.message}`;
+  return issue === undefined ? 'not JSON' : `${issue.path.join('.')}: ${issue.message}`;
 }
 
 const modelsSchema = z.object({

@@ -208,7 +208,7 @@ export class TraceFigures {
         },
       ),
       this.#cdfs('lengths', ['input', 'output'], 'tokens', (one, what) => one.lengths[what], 1),
-      this.#cdfs('latency', ['whole answer'], 's', (one) => one.times.total, 1_000),
+      this.#cdfs('latency', ['whole response'], 's', (one) => one.times.total, 1_000),
       this.#cdfs('time-per-token', ['time per token'], 'ms', (one) => one.times.perToken, 1_000),
       this.#predictability(),
     ];
@@ -274,7 +274,15 @@ export class TraceFigures {
     });
     return figure(
       'predictability',
-      [{ title: 'Length of answers, foretold', x: 'error over true length', y: 'share of requests', series, log: 'x' }],
+      [
+        {
+          title: 'Predicted length of responses',
+          x: 'error over true length',
+          y: 'share of requests',
+          series,
+          log: 'x',
+        },
+      ],
       facts,
     );
   }

@@ -103,7 +103,7 @@ class LocalOffload implements ResponseOffload {
       },
       none: (code) => {
         if (code === undefined) tell({ kind: 'whole', status, head, bytes: new Uint8Array(0) });
-        else tell({ kind: 'failure', code, message: 'the answer broke off' });
+        else tell({ kind: 'failure', code, message: 'the response broke off' });
       },
       data: (_offset, bytes) => sink()?.write(bytes),
       end: () => {

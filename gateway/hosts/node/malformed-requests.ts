@@ -38,23 +38,22 @@ export function isPathBelow(prefix: string, target = '/'): boolean {
  * 9112 §2.3, §3.2, §6.1).
  */
 export function findAmbiguity({ rawHeaders, headers, httpVersion, url }: IncomingMessage): RequestFault | undefined {
-  if (!isTarget(url)) return bad('The target of the request is no path.');
+  if (!isTarget(url)) return bad('The target of the request is not a path.');
   // llhttp also accepts versions 0.9 and 2.0, and reads their bodies like those of 1.1.
-  if (httpVersion !== '1.1' && httpVersion !== '1.0')
-    return bad(`HTTP/${httpVersion} is no version that is spoken here.`);
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return bad(`HTTP/${httpVersion} is not supported.`);
   let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) if (rawHeaders[at]?.toLowerCase() === 'host') hosts++;
   if (hosts > 1) return bad('The request has more than one Host header.');
   if (hosts === 0 && httpVersion === '1.1') return bad('The request has no Host header.');
   if (headers.host !== undefined && !HOST.test(headers.host)) return NO_HOST;
   const coding = headers['transfer-encoding'];
-  if (coding !== undefined && httpVersion === '1.0') return bad('HTTP/1.0 has no Transfer-Encoding.');
+  if (coding !== undefined && httpVersion === '1.0') return bad('HTTP/1.0 does not allow Transfer-Encoding.');
   // A body with "gzip, chunked" ends where its chunks end, and its compressed content would go to an engine unchanged.
   if (coding !== undefined && coding.toLowerCase() !== 'chunked')
-    return bad('No Transfer-Encoding but chunked is read here.');
+    return bad('The only supported Transfer-Encoding is chunked.');
   const { expect } = headers;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
-    return { status: 417, message: 'Nothing but 100-continue can be expected here.' };
+    return { status: 417, message: 'The only supported Expect is 100-continue.' };
   return undefined;
 }
 
@@ -107,7 +106,7 @@ interface Unreadable {
 const unreadable = (status: number, words: string): Unreadable => ({
   status,
   words,
-  message: `${words}: this is not HTTP as RFC 9112 has it.`,
+  message: `${words}: this is not valid HTTP (RFC 9112).`,
 });
 
 export const BAD_REQUEST = unreadable(400, 'Bad Request');
@@ -115,7 +114,7 @@ export const REQUEST_TIMEOUT = unreadable(408, 'Request Timeout');
 export const CONNECT_REFUSED: Unreadable = {
   status: 405,
   words: 'Method Not Allowed',
-  message: 'CONNECT: this is no proxy.',
+  message: 'CONNECT: this server is not a proxy.',
 };
 
 const UNREADABLE: Readonly<Record<string, Unreadable>> = {

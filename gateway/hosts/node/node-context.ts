@@ -92,7 +92,7 @@ export class NodeContext implements ObjectContext {
     };
     work.then(finished, (error: unknown) => {
       finished();
-      console.error(`in the background of ${this.name}: ${errorText(error)}`);
+      console.error(`background task of ${this.name} failed: ${errorText(error)}`);
     });
   }
 

@@ -55,7 +55,7 @@ function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
       const now = performance.now();
       if (now - (told.get(kind) ?? Number.NEGATIVE_INFINITY) < LOG_INTERVAL_MS) return;
       told.set(kind, now);
-      log(`policy ${policy.name}: ${why}; the default chooses`);
+      log(`policy ${policy.name}: ${why}; using the default policy`);
     },
   });
 }
@@ -178,7 +178,8 @@ export class NodeGateway {
       OBJECTS_STAY: 'on',
       INSTITUTION: following,
     };
-    const waitUntil = (work: Promise<unknown>) => work.catch((error: unknown) => log(`in the background: ${error}`));
+    const waitUntil = (work: Promise<unknown>) =>
+      work.catch((error: unknown) => log(`background task failed: ${error}`));
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following.start(own);

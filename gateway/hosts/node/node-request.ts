@@ -80,7 +80,7 @@ export class NodeRequest implements HttpRequest {
         resolve(joined(parts));
       });
       message.once('error', reject);
-      message.once('close', () => reject(new Error('the request breaks off')));
+      message.once('close', () => reject(new Error('the request ended early')));
     });
   }
 

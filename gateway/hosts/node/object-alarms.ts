@@ -150,7 +150,7 @@ export class Alarms {
     this.#failures.set(key, failures + 1);
     const ms = backoffMs(failures, BACKOFF);
     const reason = errorText(cause);
-    console.error(`the alarm of ${key} failed, and is tried again in ${ms / 1_000} s: ${reason}`);
+    console.error(`the alarm of ${key} failed; trying again in ${ms / 1_000} s: ${reason}`);
     const query = 'UPDATE alarms SET at = ? WHERE class = ? AND name = ?';
     this.#database.rows(query, [Date.now() + ms, className, name]);
   }

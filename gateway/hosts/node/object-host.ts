@@ -164,7 +164,7 @@ export class ObjectHost {
   #reset(key: string, context: NodeContext, cause: unknown): void {
     const instance = this.#instances.get(key);
     const reason = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
-    this.#options.log(`${key} is reset: ${reason}`);
+    this.#options.log(`resetting ${key}: ${reason}`);
     if (instance?.context === context) this.#instances.delete(key);
     context.end(cause);
     for (const lose of instance?.calls ?? []) lose(new Error(`${key} was reset`, { cause }));

@@ -20,7 +20,7 @@ class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
 
   one(): Row {
     const [row, ...more] = this.#all();
-    if (row === undefined || more.length > 0) throw new Error('the query gave no row, or more than one');
+    if (row === undefined || more.length > 0) throw new Error('the query returned no row, or several');
     return row;
   }
 

@@ -155,7 +155,7 @@ export class Database {
       return work();
     } catch (error) {
       if (error instanceof Error && isDamage(error))
-        error.message = `${this.path} is damaged: ${error.message}. Put a backup in its place: otela-gateway restore --help`;
+        error.message = `${this.path} is damaged: ${error.message}. Restore a backup: otela-gateway restore --help`;
       throw error;
     }
   }
@@ -230,7 +230,7 @@ function bindable(value: unknown): string | number | bigint | Uint8Array | null 
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (value instanceof Uint8Array) return value;
-  throw new TypeError(`SQLite takes no ${value === undefined ? 'undefined' : typeof value}`);
+  throw new TypeError(`SQLite does not accept ${value === undefined ? 'undefined' : typeof value}`);
 }
 
 function plainValue(value: unknown): SqliteValue {

@@ -26,7 +26,7 @@ export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): 
     Object.defineProperty(Hosted.prototype, name, {
       value(this: Hosted, ...args: unknown[]): unknown {
         const method: unknown = Reflect.get(this.room, name);
-        if (typeof method !== 'function') throw new TypeError(`${name} is no method`);
+        if (typeof method !== 'function') throw new TypeError(`${name} is not a method`);
         return Reflect.apply(method, this.room, args) as unknown;
       },
     });

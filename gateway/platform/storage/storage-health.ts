@@ -160,15 +160,15 @@ export class StorageHealth {
     this.#loggedAt = now;
     const lost = this.#lostSinceFailure > 0 ? `, ${this.#lostSinceFailure} were lost` : '';
     this.#log(
-      `storage cannot be written since ${new Date(since).toISOString()}: ${reason}. ` +
-        `Requests are served; ${this.held} usage records wait in memory${lost}.`,
+      `storage has not been writable since ${new Date(since).toISOString()}: ${reason}. ` +
+        `Requests still work; ${this.held} usage records wait in memory${lost}.`,
     );
   }
 
   #recover(now: number): void {
     const seconds = Math.max(0, Math.round((now - (this.#failure?.since ?? now)) / 1_000));
     const lost = this.#lostSinceFailure > 0 ? ` ${this.#lostSinceFailure} usage records were lost.` : '';
-    this.#log(`storage can be written again after ${seconds} s; ${this.held} usage records are written now.${lost}`);
+    this.#log(`storage is writable again after ${seconds} s; ${this.held} usage records are written now.${lost}`);
     this.#failure = undefined;
     this.#byHost = false;
     this.#loggedAt = 0;

@@ -84,8 +84,9 @@ export class GossipSockets {
   accept(ticket: Ticket, audience: string, now: number): Response {
     const until = this.#banned.get(ticket.session);
     if (until !== undefined && until > now)
-      return refusal(429, 'This session broke the rules of gossip; try again later.');
-    if (this.#active.size >= SOCKETS_MAX) return refusal(503, 'This gateway has as many delegates as it can hold.');
+      return refusal(429, 'This session violated the gossip protocol; try again later.');
+    if (this.#active.size >= SOCKETS_MAX)
+      return refusal(503, 'This gateway already has its maximum number of delegates.');
     this.#makeRoom(ticket.session);
     const { socket, response } = this.#sockets.accept();
     const nonce = crypto.getRandomValues(new Uint8Array(32));
@@ -107,7 +108,8 @@ export class GossipSockets {
     const same = waiting.filter(({ ticket }) => ticket.session === session);
     const full = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
     const oldest = same.length >= CHALLENGED_PER_SESSION ? same[0] : full;
-    if (oldest !== undefined) this.#close(oldest, CLOSE_CODES.resync, 'others knock, and this one did not answer');
+    if (oldest !== undefined)
+      this.#close(oldest, CLOSE_CODES.resync, 'other connections wait, and this one did not authenticate');
   }
 
   receive(socket: ObjectSocket, message: string | ArrayBuffer): void {
@@ -115,7 +117,7 @@ export class GossipSockets {
     if (member === undefined) return shut(socket, CLOSE_CODES.resync, 'unknown socket');
     try {
       if (typeof message === 'string' || message.byteLength > MESSAGE_MAX_BYTES)
-        throw new WireError('bad_frame', 'no message of frames');
+        throw new WireError('bad_frame', 'the message contains no frames');
       member.meter.begin();
       readFrames(new Uint8Array(message), (frame) => this.#onFrame(member, frame));
     } catch (error) {
@@ -165,7 +167,7 @@ export class GossipSockets {
     } catch {
       this.gone(member.socket); // the socket closed meanwhile
     }
-    if (member.receipts.stuck) this.#close(member, CLOSE_CODES.silent, 'does not read what it is sent');
+    if (member.receipts.stuck) this.#close(member, CLOSE_CODES.silent, 'the agent does not read');
   }
 
   hangUp(session: string, reason: string, bannedUntil: number): void {

@@ -30,12 +30,13 @@ agentLogRoutes.post('/logs', async (c) => {
   const tail = await readBodyBytes(c, LOG_TAIL_MAX_BYTES);
   const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));
   if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
-    throw new ApiError('permission_denied', `${SIGNATURE_HEADER} is not the session's, or not of this body.`);
+    throw new ApiError('permission_denied', `${SIGNATURE_HEADER} was not made by this session for this body.`);
   const provider = providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER);
   const kept = await asking(() =>
     c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).keepLog(ticket.session, provider, new TextDecoder().decode(tail)),
   );
-  if (!kept) throw new ApiError('rate_limit_exceeded', 'This session has left its log a moment ago.');
+  if (!kept)
+    throw new ApiError('rate_limit_exceeded', 'This session sent its log a moment ago; wait before sending it again.');
   return c.body(null, 204);
 });
 

@@ -42,7 +42,8 @@ export function watchRegistry(
   account: Account | undefined,
   withLoads: boolean,
 ): ReadableStream {
-  if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
+  if (open >= STREAMS_MAX)
+    throw new ApiError('server_is_overloaded', 'Too many registry streams are open at this gateway.');
   open++;
   const seen = new VisibleRegistry(account);
   const news = new RegistryChanges(() => seen.of(snapshotCache.view), name, filter, withLoads);

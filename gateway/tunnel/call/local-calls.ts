@@ -45,7 +45,7 @@ export class LocalCall {
 
   /** Ends the call because the object failed or was reset; its next instance can be called. */
   lose(cause?: unknown): void {
-    this.#reject(new Error('the object that had it is gone', { cause }));
+    this.#reject(new Error('the object of the call was reset', { cause }));
   }
 
   /** Ends the call because the client disconnected. */

@@ -82,7 +82,7 @@ export class OffloadedResponse {
     completions.delete(name);
     const how = completion === undefined ? 'lost' : await this.#waitFor(completion.ended.promise);
     if (how === 'left') throw new Error('the client left');
-    if (how !== 'whole') throw new AttemptError(how, 'the answer broke off');
+    if (how !== 'whole') throw new AttemptError(how, 'the response broke off');
   }
 
   async #waitFor(ending: Promise<OffloadEnding>): Promise<OffloadEnding> {

@@ -77,7 +77,7 @@ export class OffloadedStream implements ByteSink {
 
   /** Sends the client an error inside the response, without the terminal event. */
   #break(code: AttemptFailure): void {
-    const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
+    const error = apiErrorFor(new AttemptError(code, 'the response broke off'));
     const last = this.#inBand?.error(error);
     if (last !== undefined) this.take(last);
     this.#finish(code);

@@ -166,7 +166,7 @@ export class UsageObject extends GatewayObject {
       if (left > 0) this.#schedule(Math.min(left, RETENTION_CHECK_MS));
       else await this.#end();
     } catch (error) {
-      console.error(`totals of ${this.#shard} wait: ${errorText(error)}`);
+      console.error(`cannot store the totals of ${this.#shard} yet: ${errorText(error)}`);
       this.#schedule(RETRY_MS);
     }
   }

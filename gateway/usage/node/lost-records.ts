@@ -10,5 +10,5 @@ export function loseRecords(records: number): void {
   if (records === 0) return;
   storageHealth.giveUp(records);
   metricsReporter.counts.count(USAGE_LOST, [], records);
-  console.error(`${records} usage records are lost: more than ${WAITING_MAX} of one node waited to be handed on`);
+  console.error(`${records} usage records are lost: more than ${WAITING_MAX} records of one node were waiting`);
 }

@@ -66,7 +66,7 @@ export class Outbox {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);
     } catch (error) {
-      console.error(`usage of ${this.#session} has no alarm: ${errorText(error)}`);
+      console.error(`cannot set the alarm for the usage of ${this.#session}: ${errorText(error)}`);
       this.#ctx.clock.after(RETRY_MS, () => {
         this.#scheduled = false;
         this.schedule();
@@ -113,7 +113,7 @@ export class Outbox {
       else if (!this.prefixes.idle) this.schedule();
     } catch (error) {
       this.#logWaiting();
-      console.error(`usage of ${this.#session} waits: ${errorText(error)}`);
+      console.error(`cannot deliver the usage of ${this.#session} yet: ${errorText(error)}`);
       this.schedule(RETRY_MS);
     }
   }

@@ -28,7 +28,7 @@ type ChunkReading =
 /** @param data the `data` of an event, except `[DONE]` */
 export function readChunk(kind: ContinuableKind, data: Uint8Array): ChunkReading {
   const object = parseJsonObject(data);
-  if (object === undefined) return odd('an event that is no JSON object');
+  if (object === undefined) return odd('an event that is not a JSON object');
   if (object.error !== undefined && object.error !== null) return { kind: 'error', error: readError(object.error) };
   const { choices, usage } = object;
   const counts = isObject(usage) ? usage : undefined;
@@ -53,19 +53,20 @@ type Said = { text: string; role: boolean };
 
 function readCompletion(text: unknown): Said | { why: string } {
   if (typeof text === 'string') return { text, role: false };
-  return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is none' };
+  return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is not a string' };
 }
 
 /** Reads the text of a delta. Another engine cannot continue anything else (a tool call, reasoning, a refusal). */
 function readDelta(delta: unknown): Said | { why: string } {
   if (isNothing(delta)) return { text: '', role: false };
-  if (!isObject(delta)) return { why: 'the stream has a delta that is none' };
+  if (!isObject(delta)) return { why: 'the stream has a delta that is not an object' };
   for (const [key, value] of Object.entries(delta)) {
     if (key === 'role' || key === 'content' || isNothing(value)) continue;
-    return { why: `the answer has '${key.slice(0, 64)}'` };
+    return { why: `the response has '${key.slice(0, 64)}'` };
   }
   const { role, content } = delta;
-  if (!isNothing(content) && typeof content !== 'string') return { why: 'the stream has a content that is no text' };
+  if (!isNothing(content) && typeof content !== 'string')
+    return { why: 'the stream has a content that is not a string' };
   return { text: typeof content === 'string' ? content : '', role: !isNothing(role) };
 }
 

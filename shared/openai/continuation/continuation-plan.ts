@@ -119,16 +119,16 @@ function isMessage(value: unknown): boolean {
 /** @param bytes the request's whole body */
 export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8Array): ContinuationPlan | NoPlan {
   const kind = KINDS.get(endpoint.path);
-  if (kind === undefined) return { why: `streams of ${endpoint.path} cannot be` };
+  if (kind === undefined) return { why: `streams of ${endpoint.path} cannot be continued` };
   const body = parseJsonObject(bytes);
-  if (body === undefined) return { why: 'its body is no JSON object' };
+  if (body === undefined) return { why: 'its body is not a JSON object' };
   const rules = RULES[kind];
   for (const [key, value] of Object.entries(body)) {
     if (value === null || rules.get(key)?.(value) === true) continue;
-    const said = rules.has(key) ? 'has a value with which it cannot be' : 'is not known to allow it';
+    const said = rules.has(key) ? 'has a value that prevents it' : 'is not known to allow it';
     return { why: `'${key.slice(0, 64)}' ${said}` };
   }
-  if (body.stream !== true) return { why: 'it is no stream' };
+  if (body.stream !== true) return { why: 'it is not a stream' };
   if (body[REQUIRED_MEMBER[kind]] === undefined || body[REQUIRED_MEMBER[kind]] === null)
     return { why: `it has no '${REQUIRED_MEMBER[kind]}'` };
   const wantsUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;

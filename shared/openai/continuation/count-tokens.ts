@@ -32,10 +32,10 @@ export async function countTokens(
   const prompt = count && (await tokensOf(rendered.prompt));
   const partial = prompt && (await tokensOf(rendered.partial));
   if (count === undefined || prompt === undefined || partial === undefined)
-    return { why: 'the next engine does not tell how it reads the text so far' };
+    return { why: 'the next engine does not report how it tokenizes the text so far' };
   if (isPromptAndText(partial, prompt, count)) return count.length;
   // Tokens may merge at the boundary of prompt and text, and some tokenizers put a space before every text.
   const before = await textOf(prompt);
   if (before !== undefined && `${before}${text}` === (await textOf(partial))) return count.length;
-  return { why: "the model's template does not render the text so far as it was said" };
+  return { why: "the model's chat template changes the text so far" };
 }

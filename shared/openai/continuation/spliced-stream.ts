@@ -86,7 +86,7 @@ export class SplicedStream {
   get obstacle(): string | undefined {
     if (this.#obstacle !== undefined) return this.#obstacle;
     const { text } = this;
-    if (text.endsWith('\ufffd') || !text.isWellFormed()) return 'it broke off inside a character';
+    if (text.endsWith('\ufffd') || !text.isWellFormed()) return 'the stream broke off inside a character';
     return undefined;
   }
 
@@ -158,7 +158,7 @@ export class SplicedStream {
       this.forbid('the engine refused it');
       return bytes;
     }
-    this.#fault = 'the engine told of an error of its own';
+    this.#fault = 'the engine reported an error';
     this.#withheld = bytes.slice();
     return undefined;
   }
@@ -185,7 +185,7 @@ export class SplicedStream {
     if (text === '') return;
     this.#events++;
     this.#chars += text.length;
-    if (this.#chars > SPLICED_TEXT_MAX_CHARS) this.forbid('its answer is too long');
+    if (this.#chars > SPLICED_TEXT_MAX_CHARS) this.forbid('its response is too long');
     if (this.#obstacle === undefined) this.#pieces.push(text);
   }
 
@@ -194,7 +194,7 @@ export class SplicedStream {
     const { object, text, role, finish, choice } = chunk;
     const head = this.#head ?? headOf(object);
     if (object.model !== undefined && head.model !== undefined && object.model !== head.model) {
-      this.#fault = 'the engine that went on serves another model';
+      this.#fault = 'the next engine serves a different model';
       return undefined;
     }
     const repeated = this.#roleSaid || !role;

@@ -30,25 +30,25 @@ export class PolicyFileError extends Error {}
 export function readOperatorPolicies(exported: unknown): Policy[] {
   const found = members(exported);
   const given = found.policies ?? found.customPolicies ?? found.policy ?? found.default;
-  if (given === undefined) throw new PolicyFileError('it exports no `policy`, no `policies` and no default');
+  if (given === undefined) throw new PolicyFileError('it exports neither `policy` nor `policies` nor a default');
   const list: unknown[] = Array.isArray(given) ? given : [given];
   if (list.length === 0 || list.length > OPERATOR_POLICIES_MAX)
-    throw new PolicyFileError(`it exports ${list.length} policies; 1 to ${OPERATOR_POLICIES_MAX} are taken`);
+    throw new PolicyFileError(`it exports ${list.length} policies; 1 to ${OPERATOR_POLICIES_MAX} are allowed`);
   const policies = list.map(policyOf);
   const names = policies.map(({ name }) => name);
   const twice = names.find((name, at) => names.indexOf(name) !== at);
-  if (twice !== undefined) throw new PolicyFileError(`two of its policies are called ${twice}`);
+  if (twice !== undefined) throw new PolicyFileError(`it exports two policies with the name ${twice}`);
   return policies;
 }
 
 function policyOf(value: unknown): Policy {
   const { name, pick, onRequestStart, onRequestEnd } = members(value);
   if (typeof name !== 'string' || !NAME.test(name))
-    throw new PolicyFileError(`a policy's \`name\` has to match ${NAME.source}; it is ${JSON.stringify(name)}`);
+    throw new PolicyFileError(`a policy's \`name\` must match ${NAME.source}, but is ${JSON.stringify(name)}`);
   if (typeof pick !== 'function') throw new PolicyFileError(`policy ${name} has no function \`pick\``);
   for (const [called, it] of Object.entries({ onRequestStart, onRequestEnd }))
     if (it !== undefined && typeof it !== 'function')
-      throw new PolicyFileError(`\`${called}\` of policy ${name} is no function`);
+      throw new PolicyFileError(`\`${called}\` of policy ${name} is not a function`);
   const given = value as Policy;
   return {
     name,
@@ -110,7 +110,7 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
       const usedMs = cpuMs() - cpuBefore;
       const tookMs = now() - before;
       if (one !== undefined && !candidates.includes(one)) {
-        fault('no-candidate', 'it chose what is not among the candidates');
+        fault('no-candidate', 'it chose a node that is not a candidate');
         return undefined;
       }
       if (usedMs > SLOW_MS) fault('slow', `a choice took ${usedMs.toFixed(1)} ms of a processor, more than ${SLOW_MS}`);

@@ -82,7 +82,7 @@ describe('a batch whose files are in a bucket', () => {
     await server.stop();
     const cluster = await openTestCluster({ gateway: { args: ['--files', `s3://${BUCKET}`], env: server.env() } });
     expect((await cluster.ask(ENDPOINT, chatBody({ tokens: 1 }))).status).toBe(200);
-    await cluster.gateway.process.line(/files and batches have to wait: the bucket does not answer/, 30_000);
+    await cluster.gateway.process.line(/files and batches are not available: the bucket did not answer/, 30_000);
     expect(cluster.gateway.process.output).not.toContain('a-secret-of-tests');
   });
 });

@@ -176,7 +176,7 @@ it('of more open batches than one sweep looks at each is looked at, and one that
   const { object } = gateway.sweep();
   await object.alarm();
   expect(await stored()).toEqual([ID(1)]);
-  expect(String(said.mock.calls)).toContain('1 of 1000 open batches do not answer');
+  expect(String(said.mock.calls)).toContain('1 of 1000 open batches did not answer');
   await object.alarm();
   expect(nudged.slice(1_000)).toEqual([name(1_000)]);
   await object.alarm();

@@ -23,7 +23,7 @@ const slot = (minute: number, more: object = {}) => ({
   },
   replicas: { 'TP 2': 3 },
   decision: 'keep',
-  why: 'what runs is the best for the forecast',
+  why: 'the current layout is the best for the forecast',
   changes: [],
   p50_ms: 400,
   p99_ms: 900,

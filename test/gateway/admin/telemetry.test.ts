@@ -52,7 +52,7 @@ test('an agent of an older version is not asked, one that does not know the orde
   await refusal(read(old.session, keys.operator), 409, 'order_refused');
   expect(wishes).toEqual([]);
   const unaware = await newAgent('eth');
-  await connect(unaware, '25', { kind: 'refused', code: 'malformed', message: 'the order is for a newer agent' });
+  await connect(unaware, '25', { kind: 'refused', code: 'malformed', message: 'is for a newer agent' });
   await refusal(read(unaware.session, keys.operator), 409, 'order_refused');
   const hostile = await newAgent('eth');
   await connect(hostile, '25', { kind: 'inspected', log: 'x'.repeat(40_000), gpus: null });

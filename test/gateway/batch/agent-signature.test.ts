@@ -91,7 +91,7 @@ test('a request for work is taken once, and about when it was signed', async () 
     const signature = signed(agent, agent.session, { verb });
     expect([verb, await ask(agent, verb, signature)]).toEqual([verb, verb === 'lease' ? 204 : 409]);
     const again = await answerOf(agent, verb, signature);
-    expect([verb, again.status, again.text]).toEqual([verb, 409, expect.stringContaining('came before')]);
+    expect([verb, again.status, again.text]).toEqual([verb, 409, expect.stringContaining('already received')]);
   }
   for (const offMs of [-120_000, 120_000]) {
     const { status, clock } = await answerOf(

@@ -260,7 +260,7 @@ test('a batch waits with its results while its owner has no room for them, and i
   );
   try {
     expect(await full).toMatchObject([
-      expect.stringContaining('no room'),
+      expect.stringContaining('more than your quota'),
       { status: 'completed', request_counts: { completed: 0, failed: 1 } },
     ]);
   } finally {

@@ -69,9 +69,9 @@ test('latency and time per token by class: the operator’s class counts, then t
     line({ model: 'classed', total_ms: 5_000 }),
   ];
   const facts: Record<string, number> = figuresOf(lines, ['classed']).get('latency')?.facts ?? {};
-  expect(facts['whole answer, other: p50']).toBeCloseTo(1.1, 1);
-  expect(facts['whole answer, reasoning: p95']).toBeGreaterThan(8);
-  expect(figuresOf(lines).get('latency')?.facts['whole answer, other: p95']).toBeGreaterThan(4);
+  expect(facts['whole response, other: p50']).toBeCloseTo(1.1, 1);
+  expect(facts['whole response, reasoning: p95']).toBeGreaterThan(8);
+  expect(figuresOf(lines).get('latency')?.facts['whole response, other: p95']).toBeGreaterThan(4);
   // (1,100 − 100) ms over ten tokens after the first.
   expect(figuresOf(lines).get('time-per-token')?.facts['time per token, other: p50']).toBeCloseTo(100, -1);
 });
@@ -86,7 +86,7 @@ test('how well lengths are foretold: by the asking user always, by the model’s
     line({ user: `u${n % 2}`, output_tokens: n % 2 === 0 ? 10 : 1_000 }),
   );
   const facts: Record<string, number> = figuresOf(lines).get('predictability')?.facts ?? {};
-  expect(facts["user's last answer: within 25 %"]).toBe(1);
+  expect(facts["user's last response: within 25 %"]).toBe(1);
   expect(facts['mean of the model: within 25 %']).toBe(0);
 });
 

@@ -75,7 +75,7 @@ test('An environment that is half set, damaged, or of two different keys is refu
   expect(() => issuerOf({ OTELA_GATEWAY_KEY: 'x', OTELA_GATEWAY_CERT: gateway.certificate })).toThrow(/32 bytes/);
   expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key, OTELA_GATEWAY_CERT: 'AAAA' })).toThrow(/damaged/);
   expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key, OTELA_GATEWAY_CERT: other.certificate })).toThrow(
-    /another key/,
+    /does not belong to the key/,
   );
 });
 

@@ -63,7 +63,7 @@ test('it goes to no node with another model that has its own limits, because it 
   nodes.put(entry('dear', { models: [ready('m'), ready('dear')] }));
   const may = (session: string) => route.only?.({ session } as Candidate) ?? true;
   expect(['open', 'dear'].map(may)).toEqual([true, false]);
-  expect(ask).toThrow('leave x-otela-model out');
+  expect(ask).toThrow('omit x-otela-model');
 });
 
 test('a factory’s provider gives out no name of a model that it was not given, as its nodes do not', async () => {

@@ -112,7 +112,7 @@ test.each([
   ],
   ['a floor that is no version', { rules: { ...STRICT, OLDEST_AGENT: 'new' } }, 'OLDEST_AGENT'],
   ['a release without an agent', { given: release(releaser, { files: [] }) }, 'not the agent'],
-  ['no key to know releases by', { rules: { REQUIRE_SIGNED_AGENT: 'on' } }, 'RELEASE_KEYS'],
+  ['no release keys', { rules: { REQUIRE_SIGNED_AGENT: 'on' } }, 'RELEASE_KEYS'],
   [
     'a list of keys with one that is none',
     { rules: { ...STRICT, RELEASE_KEYS: `${STRICT.RELEASE_KEYS},x` } },

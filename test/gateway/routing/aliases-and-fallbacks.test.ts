@@ -76,7 +76,7 @@ test('a body that was not read must name the model itself, and has no fallbacks'
   const opaque = (model: string) => ({ ...asking(model), ...opaqueFields(chat(), model, null), modelAt: undefined });
   const { modelAt: _, ...gpt } = opaque('gpt');
   const { modelAt: __, ...big } = opaque('big');
-  expect(() => chainOf(account(undefined), ALIASED, gpt)).toThrow("'gpt' stands for 'big' here");
+  expect(() => chainOf(account(undefined), ALIASED, gpt)).toThrow("'gpt' is an alias of 'big'");
   expect(chainOf(account(undefined), ALIASED, big)).toEqual({ model: 'big', fallbacks: [] });
 });
 

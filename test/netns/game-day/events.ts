@@ -52,10 +52,10 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'a gateway is killed',
     happens: ({ first }) => first.kill9(),
-    log: ['follower', /the first gateway, \S+, does not answer/],
+    log: ['follower', /the primary \S+ does not answer/],
     metric: 'up{job="otela-gateway"} == 0',
     alert: 'OtelaGatewayDown',
-    story: /over after \d+ ms: status 200/,
+    story: /ended after \d+ ms: status 200/,
     mend: async (day) => {
       await day.first.restart();
       await allServe(day);
@@ -67,13 +67,13 @@ export const EVENTS: readonly GameEvent[] = [
     happens: async ({ disk }) => {
       if (typeof disk !== 'string') disk.fill(0);
     },
-    log: ['first', /storage cannot be written since/],
+    log: ['first', /storage has not been writable since/],
     metric: 'otela_storage_failing == 1',
     alert: 'OtelaStorageFailing',
     story: /record .*: status 200/,
     mend: async (day) => {
       if (typeof day.disk !== 'string') day.disk.empty();
-      await day.first.process.line(/storage can be written again/, BACK_MS);
+      await day.first.process.line(/storage is writable again/, BACK_MS);
       await allServe(day);
     },
   },
@@ -134,7 +134,7 @@ export const EVENTS: readonly GameEvent[] = [
     log: ['first', /"event":"request".*"attempts":[2-9],.*"status":200/],
     metric: 'otela_breakers{state!="closed"} > 0',
     alert: 'OtelaBreakerOpen',
-    story: /attempt +node (\S+): no answer of its engine: hung\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
+    story: /attempt +node (\S+): no response from its engine: hung\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
     mend: async (day) => {
       await day.control('c1h1', {});
       await allServe(day);
@@ -162,7 +162,7 @@ export const EVENTS: readonly GameEvent[] = [
     log: ['first', /the clock of gateway \S+ is (599|60[01]) s ahead of this one's/],
     metric: 'abs(otela_clock_timestamp_seconds - timestamp(otela_clock_timestamp_seconds)) > 500',
     alert: 'OtelaClockWrong',
-    story: /over after \d+ ms: status 200/,
+    story: /ended after \d+ ms: status 200/,
     mend: async (day) => {
       delete day.followerEnv.CLOCK_OFFSET_MS;
       await day.follower.stop();
@@ -194,16 +194,16 @@ export const EVENTS: readonly GameEvent[] = [
     metric: 'otela_tls_certificate_end_timestamp_seconds - time() > 80 * 86400',
     alert: 'OtelaTlsCertificateEnding',
     alertEnds: true,
-    story: /over after \d+ ms: status 200/,
+    story: /ended after \d+ ms: status 200/,
     mend: allServe,
   },
   {
     what: 'a provider turns hostile',
     happens: async ({ hostile }) => hostile.control({ claimsTokens: 100_000_000 }),
-    log: ['first', /usage reports of node \S+ \(provider mallory\) not taken as reported: \d+ over_bound/],
+    log: ['first', /usage reports of node \S+ \(provider mallory\) were corrected: \d+ over_bound/],
     metric: `otela_usage_anomalies_total{provider="${HOSTILE}"} > 0`,
     alert: 'OtelaUsageNotAsReported',
-    story: /over after \d+ ms: status 200/,
+    story: /ended after \d+ ms: status 200/,
     mend: async (day) => {
       await day.operate('providers', 'revoke', HOSTILE);
       await allServe(day, AGENTS - 1);

@@ -65,13 +65,13 @@ test('every program has a version, completion and help', () => {
 });
 
 test.each([
-  [[], 'a command is missing; there are serve, completion, version, help'],
-  [['sevre'], 'there is no command "sevre"; did you mean serve?'],
-  [['constructor'], 'there is no command "constructor"; there are serve, completion, version, help'],
-  [['help', 'sevre'], 'there is no command "sevre"; did you mean serve?'],
-  [['version', 'x'], '"x" is one word too many'],
-  [['completion', 'tcsh'], 'which shell? otela-test completion bash|zsh|fish'],
-  [['completion', 'bash', 'x'], '"x" is one word too many'],
+  [[], 'a command is missing; the commands are serve, completion, version, help'],
+  [['sevre'], 'unknown command "sevre"; did you mean serve?'],
+  [['constructor'], 'unknown command "constructor"; the commands are serve, completion, version, help'],
+  [['help', 'sevre'], 'unknown command "sevre"; did you mean serve?'],
+  [['version', 'x'], 'unexpected argument "x"'],
+  [['completion', 'tcsh'], 'a shell is missing: otela-test completion bash|zsh|fish'],
+  [['completion', 'bash', 'x'], 'unexpected argument "x"'],
 ])('%j is refused', (argv, words) => {
   expect(() => asked(...argv)).toThrow(new UsageError(words));
 });

@@ -26,16 +26,16 @@ test('a value may be empty, hold = and line breaks, and begin with a dash where 
 });
 
 test.each([
-  [['--prot', '1'], 'there is no flag --prot here; did you mean --port?'],
-  [['--nothing-like-it'], 'there is no flag --nothing-like-it here'],
-  [['--constructor'], 'there is no flag --constructor here'],
-  [['-x'], 'there is no flag -x here'],
-  [['word'], '"word" is one word too many'],
+  [['--prot', '1'], 'unknown flag --prot; did you mean --port?'],
+  [['--nothing-like-it'], 'unknown flag --nothing-like-it'],
+  [['--constructor'], 'unknown flag --constructor'],
+  [['-x'], 'unknown flag -x'],
+  [['word'], 'unexpected argument "word"'],
   [['--port'], '--port needs a value'],
   [['--port', '--quiet'], '--port needs a value'],
   [['--port', '--', 'x'], '--port needs a value'],
-  [['--quiet=1'], '--quiet takes no value'],
-  [['--', 'x'], 'no command is taken after --'],
+  [['--quiet=1'], '--quiet does not accept a value'],
+  [['--', 'x'], 'this command accepts no command after --'],
 ])('%j', (args, words) => {
   expect(() => parseLine(args, FLAGS)).toThrow(new UsageError(words));
 });
@@ -43,7 +43,7 @@ test.each([
 test('as many words as the command takes, in order; the hint stands behind the refusal of the next', () => {
   expect(parseLine(['a', '--quiet', '-', 'b'], FLAGS, { words: 3 }).words).toEqual(['a', '-', 'b']);
   const hint = (words: readonly string[]) => `: ${words.join(' ')}`;
-  expect(() => parseLine(['a', 'b', 'c'], FLAGS, { words: 1, hint })).toThrow('"b" is one word too many: a b c');
+  expect(() => parseLine(['a', 'b', 'c'], FLAGS, { words: 1, hint })).toThrow('unexpected argument "b": a b c');
 });
 
 test('another program’s command line is not looked into', () => {
@@ -60,5 +60,5 @@ test('another program’s command line is not looked into', () => {
 
 test('a word that begins with - stands behind --', () => {
   expect(parseLine(['--port', '9', '--', 'eth', '-S5U'], FLAGS, { words: 2 }).words).toEqual(['eth', '-S5U']);
-  expect(() => parseLine(['--', 'eth', '-S5U'], FLAGS, { words: 1 })).toThrow('"-S5U" is one word too many');
+  expect(() => parseLine(['--', 'eth', '-S5U'], FLAGS, { words: 1 })).toThrow('unexpected argument "-S5U"');
 });

@@ -22,7 +22,7 @@ export interface Comparison {
 
 /** The server's messages if its parser refuses a request, before any handler. */
 const REFUSALS =
-  /this is not HTTP|(?:more than one|no) Host header|names no host|has no Transfer-Encoding|No Transfer-Encoding|no version that is|this is no proxy|can be expected here/;
+  /this is not valid HTTP|(?:more than one|no) Host header|names no host|not allow Transfer-Encoding|The only supported|HTTP\/\S+ is not supported|this server is not a proxy/;
 
 /** True if the server's parser, or a check before its handlers, refused the request: the connection then ends. */
 export function isRefusal({ status, body }: Answer): boolean {

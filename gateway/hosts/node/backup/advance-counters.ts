@@ -90,7 +90,7 @@ function numberOf(database: DatabaseSync, key: string): number | undefined {
   if (row === undefined) return undefined;
   const value: unknown = row.value instanceof Uint8Array ? deserialize(row.value) : undefined;
   if (typeof value === 'number') return value;
-  throw new CommandError(`the number "${key}" of an object is in a form that is not known`);
+  throw new CommandError(`the number "${key}" of an object has an unknown format`);
 }
 
 function setNumber(database: DatabaseSync, key: string, value: number): void {

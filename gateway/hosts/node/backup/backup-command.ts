@@ -46,7 +46,7 @@ The backup does not have environment variables, TLS files, or a root key that is
 
 async function backupCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
-  if (values.out === undefined) throw new UsageError('--out FILE is missing: where should the backup go?');
+  if (values.out === undefined) throw new UsageError('--out is missing: give the file for the backup');
   // Files created from here on are readable only by this user.
   process.umask(0o077);
   const out = resolve(values.out);
@@ -66,7 +66,7 @@ async function backupCommand(args: readonly string[]): Promise<number> {
 /** Writes a backup. The file gets its name only when it is complete and on disk. @throws CommandError */
 async function backUp(directory: string, out: string): Promise<BackupManifest> {
   const { data, layout } = await gatewayData(directory);
-  if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
+  if (await exists(out)) throw new CommandError(`${out} already exists; a backup never replaces a file`);
   return withStaging(
     dirname(out),
     (line) => console.error(line),
@@ -115,5 +115,5 @@ async function gatewayData(directory: string): Promise<{ data: string; layout: n
   const data = await realpath(directory).catch(() => directory);
   const layout = layoutOf(data);
   if (layout !== undefined && (await exists(join(data, 'admin.key')))) return { data, layout };
-  throw new CommandError(`${directory} holds no gateway's data; name its data directory with --data`);
+  throw new CommandError(`${directory} contains no data of a gateway; give its data directory with --data`);
 }

@@ -65,7 +65,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
   for (const file of [REPLICATION_FILE, ACCOUNTS_FILE]) if (existsSync(join(data, file))) found.push(file);
   const odd = found.find((path) => !BACKUP_PATH_PATTERN.test(path));
   if (odd !== undefined)
-    throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
+    throw new CommandError(`${join(data, odd)} is not a database of a gateway: move it away, then back up again`);
   const rank = (path: string) => ORDER.findIndex((start) => path.startsWith(start));
   const times = new Map(
     await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),

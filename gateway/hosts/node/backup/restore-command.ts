@@ -134,7 +134,7 @@ async function refuseUsed(data: string): Promise<void> {
   const ours = entries.includes(UNFINISHED) && entries.every((name) => name === UNFINISHED || PARTS.includes(name));
   if (ours) for (const name of entries) await rm(join(data, name), { recursive: true });
   else if (entries.length > 0)
-    throw new CommandError(`${data} is not empty. A restore takes a new directory; nothing was changed.`);
+    throw new CommandError(`${data} is not empty. Restore needs a new directory. Nothing was changed.`);
 }
 
 /**
@@ -162,7 +162,7 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
       await writeVerified(entry, expected, to);
       missing.delete(entry.path);
     }
-    if (manifest === undefined) throw new ArchiveError('there is no manifest in it');
+    if (manifest === undefined) throw new ArchiveError('it has no manifest');
     const [lost] = missing.keys();
     if (lost !== undefined) throw new ArchiveError(`${lost} is missing`);
     return manifest;
@@ -178,7 +178,7 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
 
 async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupManifest> {
   if (path !== MANIFEST || bytes > BACKUP_MANIFEST_MAX_BYTES)
-    throw new ArchiveError('it is no backup of otela-gateway');
+    throw new ArchiveError('it is not a backup of otela-gateway');
   const pieces: Buffer[] = [];
   for await (const piece of content) pieces.push(piece);
   const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
@@ -186,7 +186,7 @@ async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupM
     throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, whose data this version cannot read');
   const parsed = backupManifestSchema.safeParse(stated);
   if (parsed.success) return parsed.data;
-  throw new ArchiveError('its manifest is of another form: a newer otela-gateway may have made it');
+  throw new ArchiveError('its manifest has an unknown format: a newer otela-gateway may have created it');
 }
 
 async function writeVerified(entry: TarEntry, expected: BackupManifest['files'][number], to: string): Promise<void> {
@@ -194,5 +194,5 @@ async function writeVerified(entry: TarEntry, expected: BackupManifest['files'][
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
   await pipeline(Readable.from(entry.content), createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }));
   if (entry.bytes === expected.bytes && (await sha256Of(target)) === expected.sha256) return;
-  throw new ArchiveError(`${entry.path} is not what the manifest says`);
+  throw new ArchiveError(`${entry.path} differs from the manifest`);
 }

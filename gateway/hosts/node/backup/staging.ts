@@ -37,7 +37,7 @@ export async function withStaging<T>(
     release = lockDirectory(staging);
     for (const left of await leftBeside(beside)) {
       await rm(left, { recursive: true, force: true });
-      log(`removed ${left}, which a backup that was killed had left`);
+      log(`removed ${left}, left by a backup that was killed`);
     }
     return await use(staging);
   } finally {

@@ -40,7 +40,8 @@ export async function* packTar(files: readonly Packed[], mtimeS: number): AsyncG
       written += chunk.length;
       yield chunk;
     }
-    if (written !== bytes) throw new ArchiveError(`${path} has ${written} bytes and had ${bytes}`);
+    if (written !== bytes)
+      throw new ArchiveError(`${path} changed from ${bytes} to ${written} bytes while it was archived`);
     yield Buffer.alloc(padding(bytes));
   }
   yield Buffer.alloc(2 * BLOCK_BYTES);
@@ -75,7 +76,7 @@ function divided(path: string): { name: string; prefix: string } {
     const [prefix, name] = [path.slice(0, at), path.slice(at + 1)];
     if (Buffer.byteLength(name) <= NAME_BYTES && Buffer.byteLength(prefix) <= PREFIX_BYTES) return { name, prefix };
   }
-  throw new ArchiveError(`${path} is too long a name for an archive`);
+  throw new ArchiveError(`the name ${path} is too long for an archive`);
 }
 
 /** Computes the checksum of a header. The checksum field itself counts as spaces. */
@@ -109,11 +110,11 @@ export async function* unpackTar(stream: AsyncIterable<Buffer>): AsyncGenerator<
 function opened(block: Buffer): { path: string; bytes: number } {
   const field = (at: number, length: number) => block.toString('utf8', at, at + length).split('\0')[0] ?? '';
   if (Number.parseInt(field(AT.sum, 8), 8) !== sumOf(block))
-    throw new ArchiveError('this is no archive, or a damaged one');
+    throw new ArchiveError('this is not an archive, or it is damaged');
   const [name, prefix] = [field(AT.name, NAME_BYTES), field(AT.prefix, PREFIX_BYTES)];
   const path = prefix === '' ? name : `${prefix}/${name}`;
   if (!['0', '\0'].includes(String.fromCharCode(block[AT.type] ?? 0)))
-    throw new ArchiveError(`${path} is no plain file: this archive is not one of otela-gateway's`);
+    throw new ArchiveError(`${path} is not a plain file: otela-gateway did not create this archive`);
   const binary = (block[AT.size] ?? 0) >= 0x80;
   const bytes = binary ? Number(block.readBigUInt64BE(AT.size + 4)) : Number.parseInt(field(AT.size, 12), 8);
   if (!Number.isSafeInteger(bytes) || bytes < 0) throw new ArchiveError(`${path} has no size`);

@@ -83,7 +83,9 @@ export async function openDataDirectory(dir: string, migrations: readonly string
 async function refuseForeign(path: string): Promise<void> {
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   if (entries.length === 0 || entries.includes('lock')) return;
-  throw new DataDirectoryError(`${path} is not empty and holds no gateway's data. Give --data a directory of its own.`);
+  throw new DataDirectoryError(
+    `${path} is not empty and contains no data of a gateway. Give --data another directory.`,
+  );
 }
 
 /**
@@ -121,7 +123,7 @@ async function readAdminKey(file: string): Promise<string> {
   );
   if (!exists) createPrivateFile(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
   const key = (await readFile(file, 'utf8')).trim();
-  if (!ADMIN_KEY.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
+  if (!ADMIN_KEY.test(key)) throw new DataDirectoryError(`${file} contains no key. Remove the file to get a new key.`);
   await chmod(file, 0o600);
   return key;
 }

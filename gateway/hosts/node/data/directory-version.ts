@@ -45,8 +45,8 @@ export function layoutOf(data: string, newest = newestLayout()): number | undefi
   const layout = layoutSchema.safeParse(tryParseJson(readFileSync(file, 'utf8')));
   if (!layout.success)
     throw new CommandError(
-      `${file} is damaged: it does not name the layout of a data directory. Nothing was changed. ` +
-        'Move the data directory away and put a backup in its place: otela-gateway restore --data DIR FILE',
+      `${file} is damaged: it does not contain the layout version of a data directory. Nothing was changed. ` +
+        'Move the data directory away and restore a backup: otela-gateway restore --data DIR FILE',
     );
   refuseNewerLayout(data, layout.data.version, newest);
   return layout.data.version;
@@ -56,7 +56,7 @@ export function layoutOf(data: string, newest = newestLayout()): number | undefi
 export function refuseNewerLayout(what: string, version: number, newest = newestLayout()): void {
   if (version <= newest) return;
   throw new CommandError(
-    `${what} is of a newer otela-gateway: its layout has version ${version}, this one knows ${newest}. ` +
+    `${what} was written by a newer otela-gateway: its layout has version ${version}, but this version knows at most ${newest}. ` +
       'Run that version or a later one, or restore a backup from before the upgrade. Nothing was changed.',
   );
 }
@@ -91,6 +91,6 @@ function refuseOthers(data: string): undefined {
         : undefined;
   if (made === undefined) return undefined;
   throw new CommandError(
-    `${data} holds data of ${made}, which this version cannot read. Nothing was changed. Give --data another directory.`,
+    `${data} contains data of ${made}, which this version cannot read. Nothing was changed. Give --data another directory.`,
   );
 }

@@ -19,7 +19,7 @@ export function rethrowDiskError(directory: string, error: unknown): never {
   if (error instanceof CommandError || !isOfDisk(error)) throw error;
   const reason = errorText(error);
   throw new CommandError(
-    `${directory} cannot be written: ${reason}. Make room, or mend what is wrong, and start again.`,
+    `${directory} cannot be written: ${reason}. Free some space, or fix the error, and start again.`,
     {
       cause: error,
     },

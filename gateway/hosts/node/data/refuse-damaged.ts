@@ -55,7 +55,7 @@ function check(file: string, query: string, isGood: (result: unknown) => boolean
 
 function damaged(file: string, reason: string, cause?: unknown): CommandError {
   return new CommandError(
-    `${file} is damaged: ${reason}. Nothing was changed. Move the data directory away and put a backup in its place: ` +
+    `${file} is damaged: ${reason}. Nothing was changed. Move the data directory away and restore a backup: ` +
       'otela-gateway restore --data DIR FILE',
     { cause },
   );

@@ -50,7 +50,7 @@ export function refuseNewerSchema(what: string, known: readonly string[], applie
   const newer = unknownMigrations(known, applied);
   if (newer.length === 0) return;
   throw new CommandError(
-    `${what} is of a newer otela-gateway: this one does not know ${newer.join(', ')}. ` +
+    `${what} was written by a newer otela-gateway: this version does not know ${newer.join(', ')}. ` +
       'Run that version or a later one, or restore a backup from before the upgrade. Nothing was changed.',
   );
 }

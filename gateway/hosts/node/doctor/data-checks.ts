@@ -44,12 +44,12 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
   if (!(await exists(path))) {
     const parent = await standingAbove(path);
     const findings = mayWrite(parent)
-      ? [checkPassed(what, `${path} is not there yet; the first start makes it`), await checkDisk(parent)]
+      ? [checkPassed(what, `${path} does not exist yet; the first start creates it`), await checkDisk(parent)]
       : [
           checkFailed(
             what,
-            `${path} cannot be made: ${parent} is not writable`,
-            `Make it: install -d -m 0700 -o USER ${path}.`,
+            `${path} cannot be created: ${parent} is not writable`,
+            `Create it: install -d -m 0700 -o USER ${path}.`,
           ),
         ];
     return { running: false, findings };
@@ -60,32 +60,32 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
     return {
       running: false,
       findings: [
-        checkFailed(
-          what,
-          `${path} is not writable for this user`,
-          'Run as the user that runs the gateway, or chown it.',
-        ),
+        checkFailed(what, `this user cannot write to ${path}`, 'Run as the user that runs the gateway, or chown it.'),
       ],
     };
   const findings: CheckResult[] = [];
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   const foreign = entries.length > 0 && !entries.includes('lock');
-  if (foreign) findings.push(checkFailed(what, `${path} holds something else`, 'Give --data a directory of its own.'));
+  if (foreign) findings.push(checkFailed(what, `${path} contains other files`, 'Give --data another directory.'));
   else if ((mode & OTHERS) !== 0)
     findings.push(
-      checkWarning(what, `${path} has mode ${(mode & RIGHTS).toString(8)}: others may read keys`, `chmod 700 ${path}`),
+      checkWarning(
+        what,
+        `${path} has mode ${(mode & RIGHTS).toString(8)}: other users may read its keys`,
+        `chmod 700 ${path}`,
+      ),
     );
   else if (me !== undefined && uid !== me)
     findings.push(
       checkWarning(
         what,
-        `${path} belongs to user ${uid}, this is ${me}`,
-        'Run as its owner: new files would be yours.',
+        `${path} belongs to user ${uid}, but the current user is ${me}`,
+        'Run as its owner: otherwise new files belong to the current user.',
       ),
     );
-  else findings.push(checkPassed(what, `${path}, for its owner alone`));
+  else findings.push(checkPassed(what, `${path}, only for its owner`));
   const running = entries.includes('lock') && isHeld(path);
-  if (running) findings.push(checkPassed('gateway', 'one runs on this directory'));
+  if (running) findings.push(checkPassed('gateway', 'a gateway runs on this directory'));
   findings.push(await checkDisk(path));
   return { running, findings };
 }
@@ -126,7 +126,7 @@ async function checkDisk(path: string): Promise<CheckResult> {
   const free = (bavail * bsize) / MIB;
   const found = `${Math.floor(free)} MiB free of ${Math.floor((blocks * bsize) / MIB)}`;
   const fix =
-    'Make room: where the disk is full nothing can be recorded. Records can be kept for less time: USAGE_KEPT_DAYS.';
+    'Free some space: if the disk is full, usage cannot be recorded. To keep usage records for a shorter time, set USAGE_KEPT_DAYS.';
   if (free < FREE_MIN_MIB) return checkFailed('disk', found, fix);
   return free < FREE_LOW_MIB ? checkWarning('disk', found, fix) : checkPassed('disk', found);
 }
@@ -135,7 +135,7 @@ export async function checkSchema(path: string): Promise<CheckResult[]> {
   const what = 'schema';
   const bundle = await loadManifest().catch((error: unknown) => errorText(error));
   if (typeof bundle === 'string')
-    return [checkFailed('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
+    return [checkFailed('program', `is incomplete: ${bundle}`, 'Install it again, or npm run build.')];
   const known = bundle.migrations.map(({ name }) => name);
   try {
     const applied = appliedMigrations(join(path, ACCOUNTS_FILE));
@@ -144,15 +144,15 @@ export async function checkSchema(path: string): Promise<CheckResult[]> {
       return [
         checkFailed(
           what,
-          `of a newer otela-gateway: ${newer.join(', ')} is not known to this one`,
+          `written by a newer otela-gateway: this version does not know ${newer.join(', ')}`,
           'Run that version or a later one, or restore a backup from before the upgrade.',
         ),
       ];
     const missing = known.length - applied.length;
-    if (applied.length === 0) return [checkPassed(what, `none yet; the first start makes it (${known.at(-1)})`)];
-    if (missing === 0) return [checkPassed(what, `${applied.at(-1)}, as this otela-gateway has it`)];
+    if (applied.length === 0) return [checkPassed(what, `none yet; the first start creates it (${known.at(-1)})`)];
+    if (missing === 0) return [checkPassed(what, `${applied.at(-1)}, the newest that this version knows`)];
     return [
-      checkPassed(what, `${applied.at(-1)}; the next start brings ${missing} more: otela-gateway backup before it`),
+      checkPassed(what, `${applied.at(-1)}; the next start applies ${missing} more: run otela-gateway backup first`),
     ];
   } catch (error) {
     return [
@@ -166,27 +166,27 @@ export function checkDatabases(path: string): CheckResult {
   const what = 'data';
   try {
     const version = layoutOf(path);
-    if (version === undefined) return checkPassed(what, 'none yet; the first start makes it');
+    if (version === undefined) return checkPassed(what, 'none yet; the first start creates it');
     refuseDamaged(path);
-    return checkPassed(what, `layout version ${version}; accounts, registry and alarms are whole`);
+    return checkPassed(what, `layout version ${version}; accounts, registry and alarms are intact`);
   } catch (error) {
-    return checkFailed(what, errorText(error), 'Give --data another directory, or put a backup in its place.');
+    return checkFailed(what, errorText(error), 'Give --data another directory, or restore a backup.');
   }
 }
 
 export async function checkAdminKey(path: string): Promise<CheckResult> {
   const [what, file] = ['admin key', join(path, 'admin.key')];
-  if (!(await exists(file))) return checkPassed(what, 'none yet; the next start makes it');
+  if (!(await exists(file))) return checkPassed(what, 'none yet; the next start creates it');
   const text = await readFile(file, 'utf8').catch(() => undefined);
   if (text === undefined)
     return checkFailed(what, `${file} cannot be read`, `chown it to the gateway's user; chmod 600 ${file}`);
   if (!ADMIN_KEY.test(text.trim()))
-    return checkFailed(what, `${file} holds no key`, 'Remove it: the next start makes another.');
+    return checkFailed(what, `${file} contains no key`, 'Remove it: the next start creates another one.');
   const found = await stat(file);
   if (!canOthersRead(found)) return checkPassed(what, file);
   return checkWarning(
     what,
-    `${file} has mode ${(found.mode & RIGHTS).toString(8)}: who reads it is an operator`,
+    `${file} has mode ${(found.mode & RIGHTS).toString(8)}: any user who can read it becomes an operator`,
     `chmod 600 ${file}`,
   );
 }
@@ -202,7 +202,7 @@ export async function checkIssuer(path: string, nowMs: number): Promise<CheckRes
       ),
     ),
   );
-  if (root === undefined && key === undefined) return [checkPassed(what, 'none yet; the first start makes one')];
+  if (root === undefined && key === undefined) return [checkPassed(what, 'none yet; the first start creates one')];
   const findings: CheckResult[] = [];
   const ends = certificate === undefined ? undefined : endOf(certificate);
   const days = ends === undefined ? -1 : Math.floor((ends.until - nowMs) / DAY_MS);
@@ -212,18 +212,21 @@ export async function checkIssuer(path: string, nowMs: number): Promise<CheckRes
       checkFailed(what, `${dir} has no key with its certificate`, `Put root.key into ${dir} for one start.`),
     );
   else if (days < 0)
-    findings.push(checkFailed(what, 'its certificate has ended', `Put root.key into ${dir} for one start.`));
+    findings.push(checkFailed(what, 'its certificate has expired', `Put root.key into ${dir} for one start.`));
   else if (days < CERTIFICATE_SOON_DAYS)
     findings.push(
-      checkWarning(what, `its certificate ends in ${days} days`, `Put root.key into ${dir} for one start.`),
+      checkWarning(what, `its certificate expires in ${days} days`, `Put root.key into ${dir} for one start.`),
     );
-  else findings.push(checkPassed(what, `its certificate lasts ${days} days more; the root key is elsewhere`));
+  else
+    findings.push(
+      checkPassed(what, `its certificate is valid for ${days} more days; the root key is not on this machine`),
+    );
   if (ends !== undefined && ends.from > nowMs)
     findings.push(
       checkFailed(
         'clock',
-        `is before the issuer's certificate begins (${new Date(ends.from).toISOString()})`,
-        'Set it (NTP): nobody would be admitted.',
+        `is before the start of the issuer's certificate (${new Date(ends.from).toISOString()})`,
+        'Set it (NTP): otherwise no agent can be admitted.',
       ),
     );
   return findings;

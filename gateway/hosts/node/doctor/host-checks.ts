@@ -33,17 +33,23 @@ export async function checkClock(data: string, nowMs: number): Promise<CheckResu
     timeout: TOOL_MS,
   });
   if (status !== 0)
-    return [checkPassed(what, `${new Date(nowMs).toISOString()}; nothing here says whether NTP keeps it`)];
-  if (stdout.trim() === 'yes') return [checkPassed(what, 'kept by NTP')];
-  return [checkWarning(what, 'is not kept by NTP', 'timedatectl set-ntp true: tickets, logins and limits go by it.')];
+    return [checkPassed(what, `${new Date(nowMs).toISOString()}; whether NTP synchronizes it is unknown`)];
+  if (stdout.trim() === 'yes') return [checkPassed(what, 'synchronized by NTP')];
+  return [
+    checkWarning(
+      what,
+      'is not synchronized by NTP',
+      'timedatectl set-ntp true: tickets, logins and limits depend on it.',
+    ),
+  ];
 }
 
 export function checkOpenFiles(): CheckResult {
   const what = 'open files';
   const line = /^Max open files\s+(\S+)/m.exec(readOr('/proc/self/limits'))?.[1];
-  if (line === undefined) return checkPassed(what, 'the limit is not told here');
+  if (line === undefined) return checkPassed(what, 'the limit is unknown');
   const limit = line === 'unlimited' ? Number.POSITIVE_INFINITY : Number(line);
-  const fix = `LimitNOFILE=32768 in the unit, or ulimit -n: ${CONNECTIONS_MAX} connections may come, and each object in use has three files.`;
+  const fix = `LimitNOFILE=32768 in the unit, or ulimit -n: ${CONNECTIONS_MAX} connections are possible, and each object in use has three files.`;
   if (limit < OPEN_FILES_MIN) return checkFailed(what, `${line} at most`, fix);
   return limit < OPEN_FILES_WANTED ? checkWarning(what, `${line} at most`, fix) : checkPassed(what, `${line} at most`);
 }

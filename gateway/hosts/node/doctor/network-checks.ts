@@ -21,30 +21,30 @@ export async function checkPort(host: string, port: number, running: boolean): P
     return checkWarning(
       what,
       `is free at ${host}, although a gateway runs`,
-      'Say the --host and --port that it was started with.',
+      'Give the --host and --port with which it was started.',
     );
   }
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(port);
-    const found = `is held by ${holder?.shown ?? 'a process of another user'}`;
+    const found = `is used by ${holder?.shown ?? 'a process of another user'}`;
     if (running && (holder === undefined || holder.gateway)) return checkPassed(what, found);
     return checkFailed(
       what,
       found,
-      `End it, or choose another --port. Who it is, as root: ss -ltnp 'sport = :${port}'.`,
+      `End that process, or choose another --port. To find the process, as root: ss -ltnp 'sport = :${port}'.`,
     );
   }
   if (code === 'EACCES')
     return checkFailed(
       what,
-      'may be opened by root alone',
-      'AmbientCapabilities=CAP_NET_BIND_SERVICE in the unit, or a port above 1023.',
+      'can be opened only by root',
+      'Set AmbientCapabilities=CAP_NET_BIND_SERVICE in the unit, or choose a port above 1023.',
     );
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
     return checkFailed(
       what,
-      `${host} is no address of this machine`,
-      'Choose another --host: 0.0.0.0 or :: is all of them.',
+      `${host} is not an address of this machine`,
+      'Choose another --host; 0.0.0.0 or :: means all addresses.',
     );
   return checkFailed(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
 }
@@ -93,7 +93,7 @@ export async function checkPublicUrl(text: string): Promise<CheckResult> {
   try {
     url = new URL('/healthz', text);
   } catch {
-    return checkFailed(what, `${text} is no URL`, 'As in https://gw.example.org.');
+    return checkFailed(what, `${text} is not a URL`, 'Give a URL such as https://gw.example.org.');
   }
   const secure = url.protocol === 'https:' || /^(localhost|127\.|\[::1\])/.test(url.hostname);
   try {
@@ -102,22 +102,22 @@ export async function checkPublicUrl(text: string): Promise<CheckResult> {
     if (!health.success)
       return checkFailed(
         what,
-        `${url} answers ${response.status}, and it is no OpenTela gateway`,
-        'Something else answers there: check the name, and the proxy in front of the gateway.',
+        `${url} answers ${response.status}, but is not an OpenTela gateway`,
+        'Another server answers there: check the name, and the proxy in front of the gateway.',
       );
     if (!secure)
       return checkWarning(
         what,
-        `${text} answers without TLS: keys travel in clear`,
-        '--tls-cert and --tls-key, or a proxy with TLS.',
+        `${text} answers without TLS: keys are sent in clear`,
+        'Set --tls-cert and --tls-key, or use a proxy with TLS.',
       );
     return checkPassed(what, `${text} answers, as seen from this machine`);
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
     return checkFailed(
       what,
-      `${text} is not reached: ${cause}`,
-      'Start the gateway; then look at the name, the firewall, the certificate.',
+      `${text} cannot be reached: ${cause}`,
+      'Start the gateway; then check the name, the firewall and the certificate.',
     );
   }
 }

@@ -30,7 +30,13 @@ export async function checkTls(
     const chain = (cert.toString('latin1').match(PEM) ?? []).map((pem) => new X509Certificate(pem));
     const [leaf] = chain;
     if (leaf === undefined)
-      return [checkFailed(what, `${files.cert} holds no certificate`, 'PEM: the certificate, then its chain.')];
+      return [
+        checkFailed(
+          what,
+          `${files.cert} contains no certificate`,
+          'It must be a PEM file with the certificate, then its chain.',
+        ),
+      ];
     const findings = [fits(leaf, key, files), ends(leaf, nowMs), ...names(leaf, publicUrl), ...follows(chain)];
     createSecureContext({ cert, key });
     return [...findings, ...(await readable(files.key))];
@@ -40,26 +46,26 @@ export async function checkTls(
       checkFailed(
         what,
         `${files.cert} and ${files.key} are not usable: ${reason}`,
-        'PEM files of one certificate and its key.',
+        'They must be PEM files of one certificate and its key.',
       ),
     ];
   }
 }
 
 function fits(leaf: X509Certificate, key: Buffer, files: { cert: string; key: string }): CheckResult {
-  if (leaf.checkPrivateKey(createPrivateKey(key))) return checkPassed('TLS key', 'is the certificate’s');
+  if (leaf.checkPrivateKey(createPrivateKey(key))) return checkPassed('TLS key', 'belongs to the certificate');
   return checkFailed('TLS key', `${files.key} is not the key of ${files.cert}`, 'Take both from the same renewal.');
 }
 
 function ends(leaf: X509Certificate, nowMs: number): CheckResult {
   const [from, until] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)];
   const days = Math.floor((until - nowMs) / DAY_MS);
-  const fix = 'Renew it, then: systemctl reload otela-gateway.';
+  const fix = 'Renew it, then run: systemctl reload otela-gateway.';
   if (until < nowMs) return checkFailed('TLS certificate', `ended ${new Date(until).toISOString()}`, fix);
   if (from > nowMs) return checkFailed('TLS certificate', `begins ${new Date(from).toISOString()}`, 'Check the clock.');
   return days < SOON_DAYS
-    ? checkWarning('TLS certificate', `ends in ${days} days`, fix)
-    : checkPassed('TLS certificate', `lasts ${days} days more`);
+    ? checkWarning('TLS certificate', `expires in ${days} days`, fix)
+    : checkPassed('TLS certificate', `is valid for ${days} more days`);
 }
 
 function names(leaf: X509Certificate, publicUrl: string | undefined): CheckResult[] {
@@ -84,16 +90,16 @@ function follows(chain: readonly X509Certificate[]): CheckResult[] {
     return [
       checkWarning(
         'TLS chain',
-        'is self-signed: clients must be told to trust it',
-        'NODE_EXTRA_CA_CERTS for agents, or a public CA.',
+        'is self-signed: clients must be configured to trust it',
+        'Set NODE_EXTRA_CA_CERTS for agents, or use a public CA.',
       ),
     ];
   if (next === undefined)
     return [
       checkWarning(
         'TLS chain',
-        'has the certificate alone',
-        'Use the full chain (certbot: fullchain.pem): SDKs refuse it without.',
+        'contains only the certificate',
+        'Use the full chain (certbot: fullchain.pem): without it, SDKs reject the certificate.',
       ),
     ];
   if (leaf.checkIssued(next)) return [];
@@ -101,7 +107,7 @@ function follows(chain: readonly X509Certificate[]): CheckResult[] {
     checkFailed(
       'TLS chain',
       'the second certificate did not issue the first',
-      'The certificate first, then who issued it, and so on.',
+      'Put the certificate first, then its issuer, and so on.',
     ),
   ];
 }
@@ -110,5 +116,5 @@ async function readable(file: string): Promise<CheckResult[]> {
   const { mode } = await stat(file);
   return (mode & 0o007) === 0
     ? []
-    : [checkWarning('TLS key', `${file} can be read by anybody here`, `chmod o-rwx ${file}`)];
+    : [checkWarning('TLS key', `all users of this machine can read ${file}`, `chmod o-rwx ${file}`)];
 }

@@ -61,7 +61,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
     for (const name in headers) {
       const value = headers[name] ?? '';
       if (!NAME.test(name) || NOT_IN_VALUE.test(value))
-        throw new Error(`a header that cannot be sent: ${JSON.stringify(name)}`);
+        throw new Error(`this header cannot be sent: ${JSON.stringify(name)}`);
       if (name !== 'connection') head += `${name}: ${value}\r\n`;
     }
     this.#framing =

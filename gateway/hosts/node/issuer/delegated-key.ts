@@ -54,7 +54,7 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   const files = own === undefined ? undefined : await openIssuer(dir, nowS());
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)
-    throw new CommandError(`${dir} has the key of another gateway. A follower gets a data directory of its own.`);
+    throw new CommandError(`${dir} contains the key of another gateway. A follower needs its own data directory.`);
   await writeIssuerFile(dir, 'gateway.cert', identity.certificate);
   await writeIssuerFile(dir, 'gateway.key', identity.key);
 }
@@ -64,6 +64,6 @@ export async function requireIdentity(dir: string): Promise<void> {
   await makeDirectory(dir);
   if ((await readIssuerFile(dir, 'gateway.key')) !== undefined) return;
   throw new CommandError(
-    'A follower needs --identity FILE at its first start. Make the file where the root key is: otela-gateway issuer delegate > FILE',
+    'A follower needs --identity FILE at its first start. Create the file on the machine with the root key: otela-gateway issuer delegate > FILE',
   );
 }

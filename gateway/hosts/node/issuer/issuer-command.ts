@@ -75,7 +75,7 @@ function change(verb: string | undefined, files: IssuerFiles, key: string | unde
 async function existing(dir: string): Promise<void> {
   await access(dir).catch((cause: unknown) => {
     throw new IssuerError(
-      `There is no issuer in ${dir}. The first start of the gateway makes one, or \`issuer init\`.`,
+      `There is no issuer in ${dir}. The first start of the gateway creates one, as does \`issuer init\`.`,
       { cause },
     );
   });

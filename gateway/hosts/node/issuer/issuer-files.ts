@@ -134,7 +134,7 @@ async function current(dir: string, { root, key, stored }: Stored, nowS: number)
   const fits = known?.keyName === nameOf(key);
   if (root === undefined) {
     if (known !== undefined && fits && known.notAfter > nowS) return known;
-    throw new IssuerError(`${dir} has no valid certificate for its gateway key; put root.key there to make one.`);
+    throw new IssuerError(`${dir} has no valid certificate for its gateway key; put root.key there to create one.`);
   }
   const usable = stored !== undefined && fits;
   const inForce = usable ? renewIfNeeded(root, { key, certificate: stored }, nowS) : certifyKey(root, key, nowS);
@@ -158,7 +158,7 @@ function decode({ certificate }: GatewayKey): Certificate {
 
 export function requireRoot({ root, dir }: IssuerFiles): string {
   if (root !== undefined) return root;
-  throw new IssuerError(`This needs the root key: put root.key into ${dir} for as long as it takes.`);
+  throw new IssuerError(`This requires the root key: put root.key into ${dir}, and remove it afterwards.`);
 }
 
 function seed(text: string): Uint8Array {
@@ -182,7 +182,8 @@ function revokedName(text: string): string {
 
 function fromName(name: string): Uint8Array {
   const bytes = /^[a-z2-7]{52}$/.test(name) ? fromBase32(name)?.subarray(0, KEY_BYTES) : undefined;
-  if (bytes === undefined || keyName(bytes) !== name) throw new IssuerError(`"${name.slice(0, 64)}" is no key's name.`);
+  if (bytes === undefined || keyName(bytes) !== name)
+    throw new IssuerError(`"${name.slice(0, 64)}" is not the name of a key.`);
   return bytes;
 }
 

@@ -61,7 +61,7 @@ export class GatewayLink {
       const { certificate } = verifyRequest(this.#identity, String(proof), { about: nonce, body: text }, nowS());
       return { answer: schema.parse(parseJson(text.toString())), by: certificate.keyName };
     } catch (cause) {
-      throw new LinkError(`${base.host}: its answer is not good: ${errorText(cause)}`, {
+      throw new LinkError(`${base.host}: its response is not valid: ${errorText(cause)}`, {
         cause,
       });
     }

@@ -150,7 +150,7 @@ export class Budgets {
         this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
       }
     } catch (error) {
-      log(`budgets are handed over later: ${errorText(error)}`);
+      log(`cannot hand over budgets yet; trying again later: ${errorText(error)}`);
       await delay(RETRY_MS);
       return this.handOver(limits, queue, log);
     }

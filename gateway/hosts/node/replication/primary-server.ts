@@ -101,7 +101,7 @@ export class PrimaryServer {
     const { identity, log } = this.#options;
     try {
       const path = message.url ?? '/';
-      if (message.method !== 'POST') throw new ApiError('method_not_allowed', 'These routes take POST alone.');
+      if (message.method !== 'POST') throw new ApiError('method_not_allowed', 'These routes accept only POST.');
       const { body, certificate, nonce, aheadS } = await this.#read(message, `POST ${path}`, stallMs);
       if (path === '/gateway/follow') this.#requireNew(nonce);
       const answer = Buffer.from(JSON.stringify(await this.#answer(path, { from: certificate.keyName, aheadS }, body)));
@@ -114,7 +114,7 @@ export class PrimaryServer {
       response.end(answer);
     } catch (error) {
       const api = errorOf(error);
-      if (api.status === 503) log(`a gateway that follows could not be answered: ${api.message}`);
+      if (api.status === 503) log(`a request of a follower failed: ${api.message}`);
       response.writeHead(api.status, { 'content-type': 'application/json', connection: 'close' });
       response.end(errorBody(api));
     }
@@ -130,7 +130,7 @@ export class PrimaryServer {
       if (now - at < NONCE_RETENTION_MS && this.#nonces.size < NONCES_MAX) break;
       this.#nonces.delete(old);
     }
-    if (this.#nonces.has(nonce)) throw new ApiError('conflict', 'This message came before.');
+    if (this.#nonces.has(nonce)) throw new ApiError('conflict', 'This message was already received.');
     this.#nonces.set(nonce, now);
   }
 
@@ -150,14 +150,15 @@ export class PrimaryServer {
     const verified = verifyHeader(identity, header, { about, digest }, nowS());
     const { keyName } = verified.certificate;
     const body = await this.#inPlace(keyName, READING_MAX, () => bodyOf(message, stallMs));
-    if (digestOf(body) !== digest) throw new SignatureError('the signature does not fit');
+    if (digestOf(body) !== digest) throw new SignatureError('the signature is not valid');
     return { ...verified, body };
   }
 
   /** Calls `read` if fewer than `most` bodies of this gateway are being read. @throws ApiError 503 */
   async #inPlace<T>(name: string, most: number, read: () => Promise<T>): Promise<T> {
     const reading = this.#reading.get(name) ?? 0;
-    if (reading >= most) throw new ApiError('server_is_overloaded', 'This gateway asks too much at once.');
+    if (reading >= most)
+      throw new ApiError('server_is_overloaded', 'This gateway sends too many requests concurrently.');
     this.#reading.set(name, reading + 1);
     try {
       return await read();
@@ -175,7 +176,8 @@ export class PrimaryServer {
       return { epoch, statement: role().statement };
     }
     const { role: mine, follow } = role();
-    if (mine === 'follower') throw new ApiError('conflict', `This gateway follows ${follow}: ask there.`);
+    if (mine === 'follower')
+      throw new ApiError('conflict', `This gateway is a follower of ${follow}: send the request there.`);
     switch (path) {
       case '/gateway/follow':
         return this.#follow({ from, aheadS }, body);
@@ -213,7 +215,7 @@ export class PrimaryServer {
     if (!members.heard(from, url, version, waiting, silence_ms))
       throw new ApiError(
         'conflict',
-        'This gateway has as many followers as it can. Remove one: otela-gateway gateways remove KEY',
+        'This gateway already has its maximum number of followers. Remove one: otela-gateway gateways remove KEY',
       );
     this.#logClock(from, url, aheadS);
     const anew = cursor === null || cursor.feed !== feed.id || cursor.seq > feed.last;
@@ -236,7 +238,7 @@ export class PrimaryServer {
     if (isWrong === this.#wrongClocks.has(from)) return;
     if (isWrong) this.#wrongClocks.add(from);
     else this.#wrongClocks.delete(from);
-    const how = isWrong ? `${Math.abs(aheadS)} s ${aheadS > 0 ? 'ahead of' : 'behind'}` : 'again that of';
+    const how = isWrong ? `${Math.abs(aheadS)} s ${aheadS > 0 ? 'ahead of' : 'behind'}` : 'again equal to';
     this.#options.log(`the clock of gateway ${url} is ${how} this one's`);
   }
 
@@ -247,7 +249,8 @@ export class PrimaryServer {
       if (position <= done) continue;
       const content: unknown = parseJson(text);
       if (kind === 'usage') {
-        if (!HOUR.test(name)) throw new ApiError('invalid_request', 'Records are of an hour such as 2026-11-25T09.');
+        if (!HOUR.test(name))
+          throw new ApiError('invalid_request', 'The hour of the records must have the form 2026-11-25T09.');
         await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
       } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
       else {
@@ -302,7 +305,8 @@ async function bodyOf(message: IncomingMessage, stallMs: number): Promise<Buffer
     const piece = await pace.next(body.next().then(({ value }) => value));
     if (piece === undefined) return Buffer.concat(chunks);
     bytes += piece.length;
-    if (bytes > BODY_MAX_BYTES) throw new ApiError('request_too_large', `A message may have ${BODY_MAX_BYTES} bytes.`);
+    if (bytes > BODY_MAX_BYTES)
+      throw new ApiError('request_too_large', `A message may have at most ${BODY_MAX_BYTES} bytes.`);
     if (waitClock.now() > until) throw new ApiError('request_timeout', 'The message took too long.');
     chunks.push(piece);
   }
@@ -313,11 +317,11 @@ function parse<T>(schema: z.ZodType<T>, body: Buffer): T {
   try {
     value = parseJson(body.toString());
   } catch {
-    throw new ApiError('invalid_request', 'The body is no JSON.');
+    throw new ApiError('invalid_request', 'The body is not JSON.');
   }
   const parsed = schema.safeParse(value);
   if (!parsed.success)
-    throw new ApiError('invalid_request', `The body is not as described: ${parsed.error.issues[0]?.message ?? ''}`);
+    throw new ApiError('invalid_request', `The body is not valid: ${parsed.error.issues[0]?.message ?? ''}`);
   return parsed.data;
 }
 

@@ -32,11 +32,13 @@ after the split are not merged; they are listed in its DATA/split-EPOCH.jsonl.`,
   run: async (args) => {
     const { values } = parseLine(args, FLAGS);
     if (values.url === undefined || !URL.canParse(values.url))
-      throw new UsageError('promote needs --url: where this gateway answers');
+      throw new UsageError('promote needs --url: the address of this gateway');
     const rootKey = values['root-key'];
     const done = await promote({ data: values.data, url: values.url, ...(rootKey === undefined ? {} : { rootKey }) });
     console.log(
-      values.json ? JSON.stringify(done) : `first of its institution, epoch ${done.epoch}; before: ${done.former}`,
+      values.json
+        ? JSON.stringify(done)
+        : `primary of its institution, epoch ${done.epoch}; previous primary: ${done.former}`,
     );
     return EXIT_DONE;
   },

@@ -24,7 +24,7 @@ interface Promotion {
 /** @throws CommandError if the follower cannot become the primary */
 export async function promote({ data, rootKey, url }: Promotion): Promise<{ epoch: number; former: string }> {
   const role = readRole(data);
-  if (role.role === 'first') throw new CommandError(`${data} is the first gateway already, epoch ${role.epoch}.`);
+  if (role.role === 'first') throw new CommandError(`${data} is already the primary, epoch ${role.epoch}.`);
   const issuer = await openIssuer(join(data, 'issuer'), nowS());
   const text = rootKey === undefined ? issuer.root : (await readFile(rootKey, 'utf8')).trim();
   const seed = text === undefined ? undefined : fromBase64url(text, 32);
@@ -55,5 +55,5 @@ function copyCursor(data: string): { feed: string; seq: number } {
   } finally {
     database.close();
   }
-  throw new CommandError('This gateway has no whole copy of the accounts: it cannot be the first.');
+  throw new CommandError('This gateway has no complete copy of the accounts, so it cannot become the primary.');
 }

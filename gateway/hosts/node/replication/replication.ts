@@ -157,8 +157,8 @@ export class Replication {
     const syncedAt = this.#follower?.syncedAt ?? 0;
     if (this.#follower !== undefined && this.#follower.staleMs <= this.#options.maxStaleMs) return undefined;
     return syncedAt === 0
-      ? `This gateway has not yet heard from ${this.first}.`
-      : `This gateway has not heard from ${this.first} since ${new Date(syncedAt).toISOString()}: what it knows is too old.`;
+      ? `This gateway has not received any data from ${this.first} yet.`
+      : `This gateway has received no data from ${this.first} since ${new Date(syncedAt).toISOString()}: its copy is too old.`;
   }
 
   /** URLs of other gateways of the institution to which agents may connect. */
@@ -211,7 +211,7 @@ export class Replication {
       if (this.#follower?.cursor !== place) until = waitClock.now() + FIRST_COPY_MS;
       place = this.#follower?.cursor;
       if (waitClock.now() > until)
-        throw new Error(`no copy of the accounts came from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
+        throw new Error(`cannot copy the accounts from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
@@ -260,7 +260,7 @@ export class Replication {
 
   async #askPrimary(call: LimitCall): Promise<unknown> {
     const { first } = this;
-    if (first === undefined) throw new Error('this gateway is the first');
+    if (first === undefined) throw new Error('this gateway is the primary');
     const { answer } = await this.#link.ask(
       new URL(first),
       '/gateway/limits',

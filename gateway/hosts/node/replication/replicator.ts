@@ -140,7 +140,7 @@ export class Replicator {
     if (this.#link === state) return;
     const { log, first } = this.#options;
     if (state === 'linked') log(`following ${first.host}`);
-    if (state === 'lost') log(`the first gateway, ${first.host}, does not answer: ${this.lastError ?? ''}`);
+    if (state === 'lost') log(`the primary ${first.host} does not answer: ${this.lastError ?? ''}`);
     this.#link = state;
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
@@ -190,7 +190,7 @@ export class Replicator {
   /** Logs an error unless its message equals `last`. @returns the message */
   #logged(error: unknown, last: string | undefined): string {
     const message = errorText(error);
-    if (message !== last) this.#options.log(`what the first gateway says cannot be kept: ${message}`);
+    if (message !== last) this.#options.log(`cannot store the data of the primary: ${message}`);
     return message;
   }
 
@@ -241,7 +241,7 @@ export class Replicator {
     const wait = cursor === null ? this.#longAnswers : this.#answers;
     const { answer, by } = await link.ask(first, '/gateway/follow', asked, followAnswerSchema, wait);
     this.#silenceMs = silenceMs;
-    if (!believe(answer, by)) throw new Error('it is not the first of this institution');
+    if (!believe(answer, by)) throw new Error('it is not the primary of this institution');
     this.others = answer.followers;
     return answer;
   }
@@ -316,7 +316,7 @@ export class Replicator {
         recordsAnswerSchema,
         this.#longAnswers,
       );
-      if (answer.position < (items[0]?.position ?? 0)) throw new Error('it takes no records');
+      if (answer.position < (items[0]?.position ?? 0)) throw new Error('it does not accept records');
       records.done(answer.position);
     }
   }

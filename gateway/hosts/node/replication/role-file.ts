@@ -42,7 +42,7 @@ export function readRole(data: string): GatewayRole {
   }
   const parsed = roleSchema.safeParse(tryParseJson(text));
   if (parsed.success) return parsed.data;
-  throw new CommandError(`${file} is damaged: ${z.prettifyError(parsed.error)}. Put it back from a backup.`);
+  throw new CommandError(`${file} is damaged: ${z.prettifyError(parsed.error)}. Restore the file from a backup.`);
 }
 
 export function writeRole(data: string, role: GatewayRole): void {

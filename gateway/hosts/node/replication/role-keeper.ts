@@ -95,7 +95,7 @@ export class RoleKeeper {
       const file = join(data, `split-${statement.epoch}.jsonl`);
       if (lines.length > 0) appendFileSync(file, `${lines.join('\n')}\n`, { mode: 0o600 });
       const listed = lines.length === 0 ? 'none' : `${lines.length}, listed in ${file}; they are not merged`;
-      log(`${statement.url} is the first gateway now. Changes made here since the split: ${listed}`);
+      log(`${statement.url} is the primary now. Changes made at this gateway since the split: ${listed}`);
     }
     this.#options.deposed(statement.first);
     this.#setRole({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
@@ -129,7 +129,9 @@ export class RoleKeeper {
       role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, REPORTED_MAX) };
     this.#setRole(role);
     const first = role.role === 'first';
-    log(first ? `this gateway is the first now, epoch ${role.epoch}` : `this gateway follows ${role.follow}`);
+    log(
+      first ? `this gateway is the primary now, epoch ${role.epoch}` : `this gateway is a follower of ${role.follow}`,
+    );
     if (isAnother) changed();
   }
 

@@ -68,7 +68,7 @@ export function verifyRequest(
   const digest = digestOf(body);
   const verified = verifyHeader(identity, header, { about, digest }, nowS);
   if ((claimedDigest(header ?? '') ?? digest) !== digest)
-    throw new SignatureError('the digest is not that of the body');
+    throw new SignatureError('the digest does not match the body');
   return verified;
 }
 
@@ -101,11 +101,11 @@ export function verifyHeader(
   try {
     certificate = openCertificate(bytes, workerdCrypto);
   } catch (cause) {
-    throw new SignatureError('the certificate is not good', { cause });
+    throw new SignatureError('the certificate is not valid', { cause });
   }
   if (!timingSafeEqual(certificate.root, identity.certificate.root))
-    throw new SignatureError('the gateway is of another institution');
-  if (identity.revoked.has(certificate.keyName)) throw new SignatureError('the key of this gateway was taken back');
+    throw new SignatureError('the gateway belongs to another institution');
+  if (identity.revoked.has(certificate.keyName)) throw new SignatureError('the key of this gateway was revoked');
   if (certificate.notAfter <= nowS || certificate.notBefore > nowS + CLOCK_SKEW_S)
     throw new SignatureError('the certificate of this gateway is not valid now');
   if (Math.abs(Number(seconds) - nowS) > CLOCK_SKEW_S)
@@ -115,7 +115,7 @@ export function verifyHeader(
     message(signed.about, signed.digest, Number(seconds), nonce),
     signature,
   );
-  if (!good) throw new SignatureError('the signature does not fit');
+  if (!good) throw new SignatureError('the signature is not valid');
   return { certificate, nonce, aheadS: Number(seconds) - nowS };
 }
 

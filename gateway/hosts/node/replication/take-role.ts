@@ -19,10 +19,10 @@ export function takeRole(data: string, follow: string | undefined): void {
     return;
   }
   if (role.epoch > 0)
-    throw new CommandError(
-      `This gateway was promoted to be the first, epoch ${role.epoch}: start it without --follow.`,
-    );
+    throw new CommandError(`This gateway was promoted to primary, epoch ${role.epoch}: start it without --follow.`);
   if (!existsSync(join(data, ROLE_FILE)) && existsSync(join(data, ACCOUNTS_FILE)))
-    throw new CommandError(`${data} has accounts of its own. A follower gets an empty directory; nothing was changed.`);
+    throw new CommandError(
+      `${data} already contains accounts. A follower needs an empty directory. Nothing was changed.`,
+    );
   writeRole(data, { role: 'follower', epoch: 0, follow });
 }

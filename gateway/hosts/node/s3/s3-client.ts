@@ -85,7 +85,7 @@ export class S3Client {
     const answer = await this.send(request);
     if (answer === undefined) return undefined;
     return textOf(answer, this.#answerMs).catch((cause) => {
-      throw storeUnavailable('the answer of the bucket broke off', cause);
+      throw storeUnavailable('the response of the bucket broke off', cause);
     });
   }
 
@@ -94,15 +94,15 @@ export class S3Client {
     try {
       response = await this.#fetch(request);
     } catch (cause) {
-      return { again: true, error: storeUnavailable('the bucket does not answer', cause) };
+      return { again: true, error: storeUnavailable('the bucket did not answer', cause) };
     }
     if (response.ok) return response;
     const code = codeOf(response, await textOf(response, this.#answerMs).catch(() => ''));
     if (response.status === 404 && code !== 'NoSuchBucket' && request.key !== '') return 'missing';
     if (response.status === 507 || FULL.has(code))
-      return { again: false, error: new FileStoreError('full', `the bucket takes no more: ${code}`) };
+      return { again: false, error: new FileStoreError('full', `the bucket is full: ${code}`) };
     const again = response.status >= 500 || response.status === 429 || response.status === 408;
-    return { again, error: storeUnavailable(`the bucket answers ${response.status} ${code}`) };
+    return { again, error: storeUnavailable(`the bucket answered ${response.status} ${code}`) };
   }
 
   async #fetch({ method, key, query = {}, headers = {}, body }: S3Request): Promise<Response> {
@@ -138,7 +138,7 @@ async function textOf(response: Response, stallMs: number): Promise<string> {
   let text = '';
   for await (const piece of withStallTimeout(response, stallMs)) {
     text += decoder.decode(piece, { stream: true });
-    if (text.length > TEXT_MAX_BYTES) throw new Error('an answer that is too long');
+    if (text.length > TEXT_MAX_BYTES) throw new Error('the response is too long');
   }
   return text + decoder.decode();
 }
@@ -150,7 +150,7 @@ export async function* withStallTimeout(answer: Response, stallMs: number): Asyn
   try {
     for (;;) {
       const stalled = Promise.withResolvers<never>();
-      const timer = setTimeout(() => stalled.reject(new Error(`nothing for ${stallMs} ms`)), stallMs);
+      const timer = setTimeout(() => stalled.reject(new Error(`received nothing for ${stallMs} ms`)), stallMs);
       const { done, value } = await Promise.race([reader.read(), stalled.promise]).finally(() => clearTimeout(timer));
       if (done) return;
       yield value;

@@ -31,11 +31,11 @@ export function isS3(files: string): boolean {
  */
 export function readS3Config(address: string, env: NodeJS.ProcessEnv): S3Config {
   const [, bucket, path = ''] = ADDRESS.exec(address) ?? [];
-  if (bucket === undefined) throw new UsageError(`--files ${address}: as in s3://BUCKET or s3://BUCKET/PREFIX`);
+  if (bucket === undefined) throw new UsageError(`--files ${address} is not s3://BUCKET or s3://BUCKET/PREFIX`);
   const region = env.AWS_REGION ?? env.AWS_DEFAULT_REGION ?? DEFAULT_REGION;
   const endpoint = env.AWS_ENDPOINT_URL_S3 ?? env.AWS_ENDPOINT_URL ?? `https://s3.${region}.amazonaws.com`;
   if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol))
-    throw new CommandError('AWS_ENDPOINT_URL_S3 is no http or https URL');
+    throw new CommandError('AWS_ENDPOINT_URL_S3 is not an http or https URL');
   return {
     endpoint: new URL(endpoint).origin,
     region,

@@ -41,7 +41,7 @@ export class S3Files implements FileStore {
     }
     const begun = await this.#client.text({ method: 'POST', key, query: { uploads: '' }, headers: BYTES });
     const uploadId = xmlTag(begun ?? '', 'UploadId');
-    if (uploadId === undefined) throw storeUnavailable('the bucket begins no upload');
+    if (uploadId === undefined) throw storeUnavailable('the bucket did not start the upload');
     try {
       const tagged: string[] = [];
       let bytes = 0;
@@ -62,7 +62,7 @@ export class S3Files implements FileStore {
     const answer = await there(this.#client.send({ method: 'PUT', key, query, body }));
     await dropped(answer);
     const etag = answer.headers.get('etag');
-    if (etag === null) throw storeUnavailable('the bucket names no part');
+    if (etag === null) throw storeUnavailable('the bucket returned no ETag of a part');
     return etag;
   }
 
@@ -78,7 +78,9 @@ export class S3Files implements FileStore {
     // S3 may send 200 first and report a failure in the body. A retry after a lost response gets 404.
     if (answer !== undefined && !answer.includes('<Error>')) return;
     if ((await this.#bytesOf(key)) !== bytes)
-      throw storeUnavailable(`the bucket does not complete an upload: ${xmlTag(answer ?? '', 'Code') ?? 'it is gone'}`);
+      throw storeUnavailable(
+        `the bucket did not complete the upload: ${xmlTag(answer ?? '', 'Code') ?? 'it no longer exists'}`,
+      );
   }
 
   async read(key: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined> {
@@ -104,10 +106,10 @@ export class S3Files implements FileStore {
           broken = 0;
           yield wanted;
         }
-        if (at < end) throw new Error('the answer was short');
+        if (at < end) throw new Error('the response ended early');
       } catch (cause) {
         broken += 1;
-        if (broken > RESUMES_MAX) throw storeUnavailable('the bucket does not go on with a file', cause);
+        if (broken > RESUMES_MAX) throw storeUnavailable('the bucket does not resume an interrupted download', cause);
       }
     }
   }
@@ -166,7 +168,7 @@ async function* nothing(): AsyncGenerator<Uint8Array> {}
 /** @throws FileStoreError if the object or the upload does not exist */
 async function there(answer: Promise<Response | undefined>): Promise<Response> {
   const found = await answer;
-  if (found === undefined) throw storeUnavailable('the bucket has lost what it had');
+  if (found === undefined) throw storeUnavailable('the bucket has lost the file');
   return found;
 }
 

@@ -17,7 +17,7 @@ const ANSWER_MS = 60_000;
  */
 export function checkReady(url: string, adminKey: string, log: (line: string) => void): Promise<void> {
   return waitWithProgress(answers(url, adminKey), startTimer, (seconds) =>
-    log(`waiting for the first answer for ${seconds} s`),
+    log(`waiting for the first response for ${seconds} s`),
   );
 }
 

@@ -62,16 +62,17 @@ Other settings are environment variables: docs/deploy.md. To check for problems 
 /** @throws UsageError if flags contradict each other */
 export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
   const port = Number(values.port);
-  if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
+  if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is not a port`);
   if (values.host === '') throw new UsageError('--host is empty');
   const [cert, key] = [values['tls-cert'], values['tls-key']];
-  if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('--tls-cert and --tls-key must be given together');
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
   const files = values.files === undefined ? {} : { files: values.files };
   const url = values.url === undefined ? {} : { url: httpUrl('--url', values.url) };
   const follow = values.follow === undefined ? {} : { follow: httpUrl('--follow', values.follow) };
   if (values.follow !== undefined && values.url === undefined)
-    throw new UsageError('--follow needs --url: where agents and the first gateway reach this one');
+    throw new UsageError('--follow needs --url: the address at which agents and the primary reach this gateway');
   const identity = values.identity === undefined ? {} : { identity: values.identity };
   const policy = values.policy === undefined ? {} : { policy: values.policy };
   const maxStaleMs = staleMs(values['max-stale']);
@@ -92,13 +93,13 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
 function httpUrl(flag: string, text: string): string {
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '' || url.hash !== '')
-    throw new UsageError(`${flag} ${text} is no http or https URL`);
+    throw new UsageError(`${flag} ${text} is not an http or https URL`);
   return url.href.replace(/\/$/, '');
 }
 
 function staleMs(text: string): number {
   const ms = durationMs(text);
-  if (ms === undefined) throw new UsageError(`--max-stale ${text} is no time: write 90m or 24h`);
+  if (ms === undefined) throw new UsageError(`--max-stale ${text} is not a duration such as 90m or 24h`);
   return ms;
 }
 
@@ -122,7 +123,8 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     if (reloadTls === undefined) return stop();
     reloadTls().then(
       () => console.error('TLS files read again'),
-      (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${errorText(error)}`),
+      (error: unknown) =>
+        console.error(`cannot use the new TLS files, so the old ones remain in use: ${errorText(error)}`),
     );
   };
   stop = () => {

@@ -102,7 +102,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const known = program.migrations.map(({ name }) => name);
   const data = await openDataDirectory(options.data, known);
   // An error outside of every object and request is logged, and the gateway continues.
-  process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
+  process.on('uncaughtException', (error) => log(`uncaught error: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
   else if (options.follow !== undefined) await requireIdentity(data.issuer);
@@ -121,7 +121,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const files = openFileStore(options.files ?? join(data.path, 'files'), process.env);
   neverRejects(
     fileStoreProblem(files).then((problem) => {
-      if (problem !== undefined) log(`files and batches have to wait: ${problem}`);
+      if (problem !== undefined) log(`files and batches are not available: ${problem}`);
     }),
   );
   const gateway = await opened(data, {
@@ -162,7 +162,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     });
     await checkReady(url, data.adminKey, log);
     if (!isSwitchOn(given.REQUIRE_SIGNED_AGENT))
-      log('agents need no signed release here: the holder of a join token may run any program as one');
+      log('agents need no signed release: anyone with a join token can run any program as an agent');
     const pem = options.tls;
     if (pem === undefined) return { url, stop };
     return { url, stop, reloadTls: async () => gateway.reload(await readTls(pem)) };
@@ -201,7 +201,7 @@ async function readTls(files: { cert: string; key: string }): Promise<TlsMateria
     createSecureContext({ cert, key });
   } catch (cause) {
     const reason = errorText(cause);
-    throw new CommandError(`${files.cert} and ${files.key} are no certificate and its key: ${reason}`, { cause });
+    throw new CommandError(`${files.cert} and ${files.key} are not a certificate and its key: ${reason}`, { cause });
   }
   return { cert, key };
 }

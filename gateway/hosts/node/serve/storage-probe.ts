@@ -71,7 +71,7 @@ export class StorageProbe {
       const free = bavail * bsize;
       const least = FREE_MIN_BYTES + (this.#failure === null ? 0 : MARGIN_BYTES);
       if (free < least)
-        return `${directory} has ${(free / MIB).toFixed(1)} MiB left, ${(least / MIB).toFixed(0)} MiB are needed`;
+        return `${directory} has ${(free / MIB).toFixed(1)} MiB left; at least ${(least / MIB).toFixed(0)} MiB are needed`;
       await writeFile(join(directory, PROBE_FILE), `${Date.now()}\n`);
       return null;
     } catch (error) {

@@ -37,7 +37,7 @@ test('after a failed write one is tried once a second, and the first that succee
   expect(() => one.require(AT + RETRY_MS)).toThrow('storage cannot be written: SQLITE_FULL');
   one.wrote(AT + 2 * RETRY_MS);
   expect(one.failure).toBeUndefined();
-  expect(lines.at(-1)).toBe('storage can be written again after 2 s; 0 usage records are written now.');
+  expect(lines.at(-1)).toBe('storage is writable again after 2 s; 0 usage records are written now.');
 });
 
 test('what the host reports only the host takes back', () => {
@@ -56,7 +56,7 @@ test('the log gets one line a minute, however often it fails, with what waits an
     if (ms === 90_000) one.lose(3);
     one.tell('no space', AT + ms);
   }
-  const begin = 'storage cannot be written since 2026-11-24T12:00:00.000Z: no space. Requests are served;';
+  const begin = 'storage has not been writable since 2026-11-24T12:00:00.000Z: no space. Requests still work;';
   expect(lines).toEqual([
     `${begin} 0 usage records wait in memory.`,
     `${begin} 7 usage records wait in memory.`,
@@ -80,7 +80,7 @@ test('of storages that fail by themselves one that is full keeps no other one fr
   expect(() => full.require(AT)).toThrow(StorageFailingError);
   for (const one of [free, whole]) one.require(AT);
   expect([full.failure?.reason, free.failure, whole.failure]).toEqual(['SQLITE_FULL', undefined, undefined]);
-  expect(lines[0]).toMatch(/^full: storage cannot be written since/);
+  expect(lines[0]).toMatch(/^full: storage has not been writable since/);
   expect([whole.isFailing(AT + 59_999), whole.isFailing(AT + 60_000)]).toEqual([true, false]);
   full.hold(50_001);
   expect([free.hold(1), whole.held]).toEqual([1, 50_002]);

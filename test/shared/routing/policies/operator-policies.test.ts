@@ -142,10 +142,10 @@ describe('an operator’s file', () => {
   it.each([
     ['broken.ts', 'const a = 1;\nconst b = ;\n', /broken\.ts:2: /],
     ['throws.ts', "const a = 1;\n\nthrow new Error('not today');\n", /throws\.ts:3: not today/],
-    ['none.ts', 'export const other = 1;\n', /none\.ts: it exports no `policy`/],
-    ['unnamed.ts', 'export const policy = { name: "My Policy", pick() {} };\n', /`name` has to match/],
+    ['none.ts', 'export const other = 1;\n', /none\.ts: it exports neither `policy`/],
+    ['unnamed.ts', 'export const policy = { name: "My Policy", pick() {} };\n', /`name` must match/],
     ['nopick.ts', 'export const policy = { name: "mine", choose() {} };\n', /policy mine has no function `pick`/],
-    ['twice.ts', 'const p = { name: "mine", pick() {} };\nexport const policies = [p, p];\n', /two of its policies/],
+    ['twice.ts', 'const p = { name: "mine", pick() {} };\nexport const policies = [p, p];\n', /two policies/],
   ])('%s is refused, with its place', (name, text, message) => {
     expect(() => readPolicyFile(file(name, text), load)).toThrow(message);
   });
