@@ -47,7 +47,7 @@ it('a request in flight completes, then the agent has left with code 0; the othe
   expect(text.match(/^data: \{.*"content":"[^"]+"/gm)?.length).toBeGreaterThanOrEqual(59);
   expect(text).toMatch(/data: \[DONE\]\s*$/);
   expect(await cluster.agents[busy]?.end(15_000)).toMatchObject({ code: 0 });
-  expect(cluster.agents[busy]?.output).toMatch(/an order of its gateway: draining, 1 requests running/);
+  expect(cluster.agents[busy]?.output).toMatch(/an order from its gateway: draining 1 running requests/);
   await eventually('LEFT', 5_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));
   expect(cluster.agents[1 - busy]?.running).toBe(true);
   expect((await drain(session, key)).status).toBe(404);
@@ -62,11 +62,11 @@ it('the command line drains the one that is left, and tells what became of both'
   const door = ['--url', cluster.gateway.url, '--key-file', join(cluster.gateway.data, 'admin.key')];
   const nodes = (...args: string[]) => promisify(execFile)(NODE, [GATEWAY_MAIN, 'nodes', ...args, ...door]);
   const session = node?.session ?? '';
-  expect((await nodes('drain', session)).stdout).toBe(`${session} drains: 0 requests run there\n`);
+  expect((await nodes('drain', session)).stdout).toBe(`${session} is draining 0 running requests\n`);
   await eventually('LEFT', 10_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));
   const { stdout } = await nodes('history', '--session', session);
   // A node without running requests may have left before any replica learned that it drains.
   const told = stdout.split('\n').flatMap((line) => line.split(/\s+/).slice(1, 2));
   expect(told.filter((event) => event !== 'down')).toEqual(['event', 'left', 'serving', 'join']);
-  await expect(nodes('drain', session)).rejects.toMatchObject({ stderr: expect.stringContaining('has left already') });
+  await expect(nodes('drain', session)).rejects.toMatchObject({ stderr: expect.stringContaining('has already left') });
 });

@@ -55,7 +55,7 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
     '--expires',
     '90d',
   );
-  expect(made.err).toContain('Shown this once');
+  expect(made.err).toContain('Shown only once');
   const key = made.out.trim();
   expect(key).toMatch(/^sk-otela-[\w-]{43}$/);
   expect((await ask(key)).status).toBe(200);
@@ -115,7 +115,7 @@ it('settings of the whole gateway are shown and set, and go back to their defaul
     public_url: null,
   });
   expect((await otela('settings', 'set', 'default_trust', 'null')).out).toBe('default_trust  "marked" → "admitted"\n');
-  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toBe('default_trust  "admitted", as before\n');
+  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toBe('default_trust  "admitted", unchanged\n');
   const misspelt = await otela('settings', 'set', 'defalt_trust', 'marked');
   expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringContaining('did you mean default_trust?')]);
   expect((await otela('settings', 'sett', 'default_trust', 'marked')).err).toContain('Did you mean settings set?');
@@ -158,9 +158,9 @@ it.each([
   [['keys', 'create', '--name', 'a', '--expires', 'soon'], /--expires/],
   [['usage', '--by', 'weather'], /group_by/],
   [['trace', 'export'], /--from/],
-  [['trace', 'stats', 'x', '--nodes', 'y'], /--nodes goes with plot alone/],
-  [['nodes', 'list', '--session', 'abc'], /--session goes with history alone/],
-  [['nodes', 'history', '--model', 'm'], /--model goes with list alone/],
+  [['trace', 'stats', 'x', '--nodes', 'y'], /--nodes works only with plot/],
+  [['nodes', 'list', '--session', 'abc'], /--session works only with history/],
+  [['nodes', 'history', '--model', 'm'], /--model works only with list/],
   [['catalogue', '--always-on', 'yes'], /usage: otela-gateway catalogue list/],
 ])('%j is refused with the reason and no stack', async (args, reason) => {
   const { code, err } = await otela(...args);
@@ -187,13 +187,13 @@ it('members of a project, and their limits', async () => {
   expect((await limit('--monthly-tokens', 'none')).out).toMatch(/here {2}– /);
   expect((await otela('members', 'list', project.id, '--rpm', '1')).err).toContain('members list takes no --rpm');
   expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id}  removed\n`);
-  expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id} was no member\n`);
+  expect((await otela('members', 'remove', project.id, ada.id)).out).toBe(`${ada.id} is not a member\n`);
   expect(await otela('members', 'lisst', project.id)).toMatchObject({ code: 2, err: expect.stringContaining('list') });
 });
 
 it('requests for access, and the catalogue', async () => {
   const ada = await create('users', 'create', '--name', 'Ada');
-  expect(heads((await otela('access', 'list')).out)).toEqual(['id', 'status', 'who', 'asks for', 'when', 'reason']);
+  expect(heads((await otela('access', 'list')).out)).toEqual(['id', 'status', 'who', 'requests', 'when', 'reason']);
   const unknown = await otela('access', 'approve', 'req_x');
   expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining('There is no request with id "req_x"')]);
 
@@ -206,7 +206,7 @@ it('requests for access, and the catalogue', async () => {
   const [head = '', line = ''] = (await otela('catalogue', 'list')).out.split('\n');
   expect(head.split(/ {2,}/)).toContain('sunset (UTC)');
   expect(line.split(/ {2,}/)).toEqual(['org/old', '–', 'any', 'yes', '2027-01-31', '–', 'org/new']);
-  expect((await otela('catalogue', 'set', 'org/old', '--sunset', '45')).err).toContain('a date as in 2027-06-30');
+  expect((await otela('catalogue', 'set', 'org/old', '--sunset', '45')).err).toContain('a date such as 2027-06-30');
   expect((await otela('catalogue', 'list', '--owner', 'x')).err).toContain('takes no --owner');
   expect((await otela('catalogue', 'set', 'org/old', '--sunest', 'none')).err).toContain('--sunset');
   expect((await otela('catalogue', 'remove', 'org/old')).out).toBe('org/old  removed\n');
@@ -262,11 +262,11 @@ it('a batch is made of a file and watched, and its answers are written to a file
 
 it.each([
   [['batches', 'create', 'f.jsonl'], '--endpoint is missing'],
-  [['batches', 'list', '--endpoint', 'embeddings'], '--endpoint goes with create alone'],
-  [['batches', 'create', 'f', '--endpoint', 'e', '--metadata', 'x'], 'as in study=claims'],
+  [['batches', 'list', '--endpoint', 'embeddings'], '--endpoint works only with create'],
+  [['batches', 'create', 'f', '--endpoint', 'e', '--metadata', 'x'], 'pairs such as study=claims'],
   [['batches', 'watch'], 'usage: otela-gateway batches'],
   [['files', 'put'], 'usage: otela-gateway files'],
-  [['files', 'list', '--out', 'x'], '--out goes with content alone'],
+  [['files', 'list', '--out', 'x'], '--out works only with content'],
 ])('%s is wrong use', async (args, words) => {
   const said = await otela(...args);
   expect([said.code, said.err]).toEqual([2, expect.stringContaining(words)]);

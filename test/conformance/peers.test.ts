@@ -80,7 +80,7 @@ it('a peer’s gateway that lies is never sent the join token, and ends no sessi
   const before = only(await a.serving(1))?.session;
   await agent.line(/the session has ended/, 15_000);
   await a.stop();
-  await agent.line(/connection lost, trying again/, 15_000);
+  await agent.line(/connection lost, reconnecting/, 15_000);
   await a.restart();
   expect(only(await a.serving(1, 60_000))?.session).toBe(before);
   // Its own institution ends the session, so the agent asks there for the next one.

@@ -39,8 +39,8 @@ it('of a quick success: its record, and that no more is kept', async () => {
   const answer = await cluster.ask('/v1/chat/completions', chatBody({ tokens: 3 }));
   await answer.text();
   const story = await storyOf(answer.headers.get('x-request-id') ?? '');
-  expect(texts(story)).toMatch(/record: attempt 1 at node \w+: status 200; \d+ tokens in.*, 3 out/);
-  expect(story.not_known.join()).toContain('the record of use is all that is kept');
+  expect(texts(story)).toMatch(/record: attempt 1 at node \w+: status 200; \d+ input tokens.*, 3 output tokens/);
+  expect(story.not_known.join()).toContain('stores only the usage record');
 });
 
 it('by an id that the client chose: the gateway’s own words, the attempt and the record, to the key that sent it', async () => {
@@ -53,7 +53,7 @@ it('by an id that the client chose: the gateway’s own words, the attempt and t
   expect(story.usage_id).not.toBe(id);
   expect(texts(story)).toMatch(/gateway: came: chat\/completions for .*, with key key_/);
   expect(texts(story)).toMatch(/attempt: node \w+: its engine answered 200/);
-  expect(texts(story)).toMatch(/gateway: over after \d+ ms: status 200/);
+  expect(texts(story)).toMatch(/gateway: ended after \d+ ms: status 200/);
   expect(texts(story)).toMatch(/record: attempt 1/);
   const other = await cluster.gateway.createKey();
   expect((await read(id, other)).status).toBe(404);

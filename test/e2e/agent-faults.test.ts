@@ -141,7 +141,7 @@ async function live(seed: number, { gateway, key, token, folder }: House, step: 
     expect(ends.filter((end) => end === 'cut' || end === 'nothing')).toEqual([]);
     expect(agent.running).toBe(true);
     expect(engineOf(agent)).toBe(engine);
-    expect(agent.output).not.toContain('a fault of the agent');
+    expect(agent.output).not.toContain('internal error of the agent');
     expect(injected(log).length).toBeGreaterThan(10);
     step('it is served again');
     await eventually('it is served again', 30_000, async () => {

@@ -138,9 +138,11 @@ it('a queue that is full, and a wait that is over, are told in-band', async () =
     await over;
     const heard = hear(said());
     expect(heard).toMatchObject({ dones: 0, finishes: [], errors: [{ code: 'upstream_error' }] });
-    whys.push(/too many requests wait|no node that could go on/.exec(JSON.stringify(heard.errors))?.[0] ?? '');
+    whys.push(
+      /too many requests already wait|no node that could continue it/.exec(JSON.stringify(heard.errors))?.[0] ?? '',
+    );
   }
-  expect(whys.sort()).toEqual(['no node that could go on', 'too many requests wait']);
+  expect(whys.sort()).toEqual(['no node that could continue it', 'too many requests already wait']);
 });
 
 it('none of it was an error inside the gateway', () => {

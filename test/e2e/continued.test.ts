@@ -233,12 +233,12 @@ describe('engines that cannot be trusted with the rest', () => {
   };
 
   it.each<[string, Behaviour, string]>([
-    ['have no tokenizer', { tokenizer: 'none' }, 'how it reads'],
-    ['say garbage instead of tokens', { tokenizer: 'garbage' }, 'how it reads'],
-    ['say no object at all', { tokenizer: 'text' }, 'how it reads'],
+    ['have no tokenizer', { tokenizer: 'none' }, 'how it tokenizes'],
+    ['say garbage instead of tokens', { tokenizer: 'garbage' }, 'how it tokenizes'],
+    ['say no object at all', { tokenizer: 'text' }, 'how it tokenizes'],
     ['find no tokens', { tokenizer: 'empty' }, 'template'],
     ['render the partial answer behind an empty thought', { template: 'thinks' }, 'template'],
-    ['refuse', { status: 400 }, 'how it reads'],
+    ['refuse', { status: 400 }, 'how it tokenizes'],
   ])('all the others %s: the client is told why', async (_what, behaviour, why) => {
     const heard = hear(await told('chat/completions', {}, [making(behaviour, 2)]));
     expect(heard).toMatchObject({ dones: 0, finishes: [], errors: [{ code: 'upstream_error' }] });

@@ -136,20 +136,20 @@ it('a Worker that was deployed elsewhere stays as it is until it is said what it
   const run = (...args: string[]) => deploy(cloudflare.env, '--name', 'gw-live', '--keys', keys, ...args);
 
   const plain = await run();
-  expect([plain.code, plain.err]).toEqual([2, expect.stringMatching(/--no-production, and --database/)]);
+  expect([plain.code, plain.err]).toEqual([2, expect.stringMatching(/--no-production and --database/)]);
   const half = await run('--no-production');
-  expect([half.code, half.err]).toEqual([2, expect.stringMatching(/say --database/)]);
+  expect([half.code, half.err]).toEqual([2, expect.stringMatching(/give --database/)]);
   // A refused run is not remembered, so the next one is refused as well.
   expect((await run()).code).toBe(2);
   const misspelt = await run('--no-production', '--database', 'misspelt');
-  expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 "misspelt"/)]);
+  expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 database "misspelt"/)]);
   expect(cloudflare.asked.filter((asked) => !asked.startsWith('GET '))).toEqual([]);
   expect(cloudflare.workers.get('gw-live')).toEqual(live);
 });
 
 it.each([
   [['--production'], /--release-keys/],
-  [['--name', 'Not a name'], /no name/],
+  [['--name', 'Not a name'], /is not a name/],
   [['--frobnicate'], /frobnicate/],
 ])('%j is refused before Cloudflare hears of it', async (args, reason) => {
   const keys = await temporaryDirectory();

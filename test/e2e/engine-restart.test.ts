@@ -39,7 +39,7 @@ it('an engine that hangs is started again by its command: what waits there goes 
     return node?.session === session ? undefined : true;
   });
   expect((await ask({ tokens: 2 })).status).toBe(200);
-  expect(agent.output).toContain('the engine hangs: it has answered nothing for');
+  expect(agent.output).toContain('the engine hangs: it has sent nothing for');
   const headers = { authorization: `Bearer ${gateway.adminKey}` };
   const logs = await fetch(`${gateway.url}/admin/nodes/${session}/logs`, { headers });
   expect(await logs.text()).toContain(MODEL);

@@ -171,5 +171,5 @@ it('without its environment no engine is started, and the agent says why', async
     command: ['never-started'],
   });
   expect((await agent.exited).code).toBe(70);
-  expect(agent.output).toMatch(/could not be started: no environment to run in: .*none of \.tar/);
+  expect(agent.output).toMatch(/could not be started: the environment .* is not available: .*is not a \.tar/);
 });

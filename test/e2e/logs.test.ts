@@ -71,5 +71,5 @@ it('a provider may forbid it: nothing is told, live or at the end', async () => 
   await eventually('it has left', 30_000, async () =>
     (await gateway.nodes()).every((node) => node.session !== session || node.state === 'LEFT') ? true : undefined,
   );
-  await expect(logs(session)).rejects.toThrow('No log of session');
+  await expect(logs(session)).rejects.toThrow('has no log of session');
 });

@@ -254,7 +254,7 @@ it('an agent from a clone and one that was changed end with 69 and the reason', 
 it('an operator may turn it off, and the gateway says so when it starts', async () => {
   const main = installedFile('dist/otela-gateway.js');
   const gateway = await Gateway.start({ main, env: { REQUIRE_SIGNED_AGENT: 'off' } });
-  await gateway.process.line(/agents need no signed release here/, 5_000);
+  await gateway.process.line(/agents need no signed release:/, 5_000);
   await agentAt(gateway, {});
   await gateway.serving(1, 15_000, MODEL);
 });

@@ -86,7 +86,7 @@ test('an agent’s ingress asks where its file says', async () => {
   const args = ['--ingress', '127.0.0.1:0', '--policy', await policyFile(LAST)];
   const asking = await agentWith({ args, env: { XDG_RUNTIME_DIR: state } });
   await agentWith({});
-  const [, url] = await asking.line(/ingress (http\S+), key in/, 20_000);
+  const [, url] = await asking.line(/ingress (http\S+), its key is in/, 20_000);
   const last = (await gateway.serving(2))
     .map(({ session }) => session)
     .sort()

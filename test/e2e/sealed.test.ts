@@ -216,7 +216,7 @@ describe('a gateway that lies, against a client that pins', () => {
     expect((await ask('x', { fetch: keeps, candidates: 1 })).status).toBe(200);
     if (copy === undefined) throw new Error('nothing was sent');
     const again = await fetch(...copy);
-    expect([again.status, (await again.text()).includes('could open the sealed request')]).toEqual([400, true]);
+    expect([again.status, (await again.text()).includes('could decrypt the sealed request')]).toEqual([400, true]);
   });
 
   it('cannot answer in clear, cut an answer, or give another one’s', async () => {

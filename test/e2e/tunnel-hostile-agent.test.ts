@@ -183,7 +183,7 @@ describe('an agent that is merely odd', () => {
     await eventually('the operator to be told', 5_000, async () =>
       (await shop.metric('otela_usage_anomalies_total{provider="lab",reason="unproven"}')) === 200 ? true : undefined,
     );
-    expect(shop.logs().join('\n')).toMatch(/not taken as reported: \d+ unproven/);
+    expect(shop.logs().join('\n')).toMatch(/were corrected: \d+ unproven/);
   });
 
   const headers: Record<string, [string, string][]> = {
@@ -328,5 +328,5 @@ describe('an agent that is merely odd', () => {
 
 it('none of it was an error inside the gateway', () => {
   // The log mentions only the invented reports.
-  expect(shop.logs()).toEqual([expect.stringContaining('not taken as reported: 200 unproven')]);
+  expect(shop.logs()).toEqual([expect.stringContaining('were corrected: 200 unproven')]);
 });

@@ -58,6 +58,6 @@ it('each of a node’s requests for work is taken once: none that was read on it
     const request = tap.requests(`POST /agent/batch/${verb} `).at(-1);
     if (request === undefined) throw new Error(`no ${verb} was heard`);
     const answer = await sentAgain(gateway.url, request);
-    expect([verb, answer]).toEqual([verb, expect.stringMatching(/^HTTP\/1\.1 409 [\s\S]*came before/)]);
+    expect([verb, answer]).toEqual([verb, expect.stringMatching(/^HTTP\/1\.1 409 [\s\S]*already received/)]);
   }
 });

@@ -77,7 +77,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
     const body = '<?xml version="1.0"?><Error><Code>InternalError</Code><Message>no</Message></Error>';
     proxy.fault = ({ method, path }) =>
       method === 'POST' && path.includes('uploadId=') ? { kind: 'answer', status: 200, body } : undefined;
-    await expect(store.put(ID(4), pieces(9), 100 * MIB)).rejects.toThrow(/does not complete an upload: InternalError/);
+    await expect(store.put(ID(4), pieces(9), 100 * MIB)).rejects.toThrow(/did not complete the upload: InternalError/);
     proxy.fault = () => undefined;
     expect(await store.read(ID(4))).toBeUndefined();
   });
@@ -178,20 +178,20 @@ describe('--files s3://…', () => {
     expect(readS3Config('s3://bucket', env)).toMatchObject({ accessKeyId: 'one', secretAccessKey: 's/+=' });
     expect(readS3Config('s3://bucket', { ...env, AWS_PROFILE: 'other' })).toMatchObject({ accessKeyId: 'two' });
     await chmod(file, 0o640);
-    expect(() => readS3Config('s3://bucket', env)).toThrow(/others can read it: chmod 600/);
+    expect(() => readS3Config('s3://bucket', env)).toThrow(/other users can read it: chmod 600/);
   });
 
   it.each(['s3://', 's3://B', 's3:bucket', 's3://bucket/x?y', 's3://bucket/..', 's3://bucket//a'])(
     '%s is wrong use',
     (address) => {
-      expect(() => readS3Config(address, KEY)).toThrow(/as in s3:\/\/BUCKET/);
+      expect(() => readS3Config(address, KEY)).toThrow(/is not s3:\/\/BUCKET/);
     },
   );
 
   it('without a key, or with an endpoint that is none, says what is missing', () => {
     expect(() => readS3Config('s3://bucket', {})).toThrow(/needs AWS_ACCESS_KEY_ID/);
     expect(() => readS3Config('s3://bucket', { ...KEY, AWS_ENDPOINT_URL_S3: 'minio:9000' })).toThrow(
-      /no http or https/,
+      /not an http or https/,
     );
   });
 });

@@ -112,7 +112,7 @@ it('a store whose files are mostly unknown is another gateway’s: none is delet
   for (let i = 2; i < 40; i++) await bytes(ID(i), 25 * 3_600_000);
   await gateway.sweep().object.alarm();
   expect(await stored()).toHaveLength(39);
-  expect(String(said.mock.calls.at(-1))).toContain('38 of 39 stored files belong to nobody here');
+  expect(String(said.mock.calls.at(-1))).toContain('38 of 39 stored files are unknown to this gateway');
   said.mockRestore();
 });
 

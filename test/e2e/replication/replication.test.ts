@@ -49,7 +49,7 @@ test('the follower serves while the first is away, and hands its records over on
   const story = await eventually('its record at the first', 15_000, () =>
     first.admin('GET', `requests/${answer.headers.get('x-request-id')}`).catch(() => undefined),
   );
-  expect(JSON.stringify(story)).toContain(`it was a follower; ask ${follower.url}`);
+  expect(JSON.stringify(story)).toContain(`a follower answered the request; ask ${follower.url}`);
   await expect(follower.admin('GET', 'requests/no-such-request')).rejects.toThrow(`ask ${first.url}`);
 
   await first.kill9();
@@ -101,7 +101,7 @@ test('a follower whose clock was fast when it last heard from the first is not y
   env.CLOCK_OFFSET_MS = '0';
   await follower.restart();
   await eventually('a refusal', 20_000, async () =>
-    (await (await chat(follower, key, { tokens: 1 })).text()).includes('not heard from') ? true : undefined,
+    (await (await chat(follower, key, { tokens: 1 })).text()).includes('received no data from') ? true : undefined,
   );
 });
 

@@ -69,7 +69,7 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
     const { stdout } = await run(NODE, [gatewayFile, 'rollout', ...args, ...door]);
     return stdout;
   };
-  await expect(rollout('start', '--to', '0.8.0')).rejects.toThrow(/is version 0\.7\.0 here, not 0\.8\.0/);
+  await expect(rollout('start', '--to', '0.8.0')).rejects.toThrow(/has version 0\.7\.0 on this machine, not 0\.8\.0/);
   for (const version of ['0.8.0', '0.7.0']) {
     await installAgent(agentFile, version);
     await rollout('start', '--to', version, '--cohort', '50%', '--within', '2m');

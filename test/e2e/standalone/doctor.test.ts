@@ -35,7 +35,7 @@ test('nothing is in the way of a first start, and looking makes nothing', async 
   const parent = await temporaryDirectory();
   const { status, of, findings } = await doctor('--data', join(parent, 'deep/below/data'), '--port', '0');
   expect([status, findings.filter(({ verdict }) => verdict === 'bad')]).toEqual([0, []]);
-  expect(of('data directory')?.found).toContain('the first start makes it');
+  expect(of('data directory')?.found).toContain('the first start creates it');
   expect(readdirSync(parent)).toEqual([]);
 });
 
@@ -45,14 +45,14 @@ test('beside a gateway that runs it finds that gateway, at its port and at its p
   const port = String(gateway.port);
   const { status, of } = await doctor('--data', gateway.data, '--port', port);
   expect(status).toBe(0);
-  expect(of('gateway')?.found).toBe('one runs on this directory');
+  expect(of('gateway')?.found).toBe('a gateway runs on this directory');
   expect(of(`port ${port}`)).toMatchObject({
     verdict: 'good',
     found: expect.stringMatching(/process \d+ \(node\)$/),
   });
   expect(of('public URL')).toMatchObject({ verdict: 'good' });
   expect(of('admin key')).toMatchObject({ verdict: 'good' });
-  expect(of('data')?.found).toBe(`layout version ${newestLayout()}; accounts, registry and alarms are whole`);
+  expect(of('data')?.found).toBe(`layout version ${newestLayout()}; accounts, registry and alarms are intact`);
   expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
 });
 
@@ -69,7 +69,7 @@ test('rights that are too wide, a lost key, a clock set back and a root key else
   const { status, of } = await doctor('--data', data, '--port', '0');
   expect(status).toBe(1);
   expect(of('data directory')).toMatchObject({ verdict: 'odd', fix: `chmod 700 ${data}` });
-  expect(of('admin key')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('holds no key') });
+  expect(of('admin key')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('contains no key') });
   expect(of('clock')).toMatchObject({ verdict: 'bad', found: expect.stringMatching(/^was 3[56]\d\d s later/) });
   expect(of('issuer')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('root.key') });
 });
@@ -84,12 +84,15 @@ test('a directory of something else, and a port that somebody else has', async (
   const url = `http://127.0.0.1:${port}`;
   const { status, of } = await doctor('--data', home, '--port', String(port), '--public-url', url);
   expect(status).toBe(1);
-  expect(of('data directory')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('something else') });
+  expect(of('data directory')).toMatchObject({
+    verdict: 'bad',
+    found: expect.stringContaining('contains other files'),
+  });
   expect(of(`port ${port}`)).toMatchObject({
     verdict: 'bad',
-    found: `is held by process ${process.pid} (node)`,
+    found: `is used by process ${process.pid} (node)`,
   });
-  expect(of('public URL')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('no OpenTela gateway') });
+  expect(of('public URL')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('not an OpenTela gateway') });
   const nobody = await doctor(
     '--data',
     join(home, 'new'),
@@ -98,7 +101,10 @@ test('a directory of something else, and a port that somebody else has', async (
     '--public-url',
     `http://127.0.0.1:${await freePort()}`,
   );
-  expect(nobody.of('public URL')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('not reached') });
+  expect(nobody.of('public URL')).toMatchObject({
+    verdict: 'bad',
+    found: expect.stringContaining('cannot be reached'),
+  });
 });
 
 test('of a process that has the port its program is told, not its arguments', async () => {
@@ -109,7 +115,7 @@ test('of a process that has the port its program is told, not its arguments', as
   const [port] = await once(other.stdout, 'data');
   const { of } = await doctor('--data', join(await temporaryDirectory(), 'data'), '--port', String(port).trim());
   const found = of(`port ${String(port).trim()}`)?.found;
-  expect(found).toBe(`is held by process ${other.pid} (node)`);
+  expect(found).toBe(`is used by process ${other.pid} (node)`);
 });
 
 test('few open files are told', async () => {

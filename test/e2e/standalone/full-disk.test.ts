@@ -53,7 +53,7 @@ describe.each(['memory', 'disk'] as const)('on a full file system (%s)', (kind) 
       await end(cluster);
       disk.fill(0);
       await cluster.gateway.restart();
-      expect(cluster.gateway.process.output).toMatch(/storage cannot be written since .* has 0\.\d MiB left/);
+      expect(cluster.gateway.process.output).toMatch(/storage has not been writable since .* has 0\.\d MiB left/);
       await cluster.gateway.serving(1, 20_000);
       expect(await ask(cluster, 10)).toEqual(ok(10));
       expect(await readyStatus(cluster)).toBe(503);

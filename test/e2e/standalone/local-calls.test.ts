@@ -38,7 +38,7 @@ it('a call of an object that was reset rejects within two seconds, one that the 
   const outcome = callee.ask(lost, async () => false).catch((error: Error) => error.message);
   const answer = callee.ask(held, async () => true);
   await vi.advanceTimersByTimeAsync(2_000);
-  expect(await outcome).toContain('is gone');
+  expect(await outcome).toContain('was reset');
   await vi.advanceTimersByTimeAsync(60_000);
   held.answer(ANSWER);
   expect(await answer).toBe(ANSWER);

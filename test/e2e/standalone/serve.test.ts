@@ -175,7 +175,7 @@ test('TLS ends at the public socket, and SIGHUP takes a new certificate without 
   expect(await subjectOf(url)).toBe('second');
   await writeFile(key, 'no key');
   served.signal('SIGHUP');
-  await served.line(/the old ones stay/, 5_000);
+  await served.line(/the old ones remain in use/, 5_000);
   expect(await subjectOf(url)).toBe('second');
   // Plain HTTP on the TLS port gets no response, and does not disturb it.
   await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
@@ -230,7 +230,7 @@ test('a key of another certificate is told with both files’ names, before anyt
   const { key } = selfSigned(await temporaryDirectory(), 'other');
   const served = start(join(dir, 'data'), '--tls-cert', cert, '--tls-key', key);
   expect((await served.end(READY_MS)).code).toBe(1);
-  expect(served.output).toContain(`${cert} and ${key} are no certificate and its key`);
+  expect(served.output).toContain(`${cert} and ${key} are not a certificate and its key`);
   await expect(stat(join(dir, 'data'))).rejects.toThrow('ENOENT');
 });
 

@@ -73,11 +73,13 @@ async function servesAndTells(cluster: TestCluster, reason: RegExp): Promise<voi
   const page = await (await fetch(`${cluster.gateway.url}/metrics`, { headers })).text();
   expect(page).toMatch(/^otela_storage_failing 1$/m);
   expect(page).toMatch(/^otela_usage_records_held \d\d/m);
-  const lines = cluster.gateway.process.output.split('\n').filter((line) => line.includes('storage cannot be written'));
+  const lines = cluster.gateway.process.output
+    .split('\n')
+    .filter((line) => line.includes('storage has not been writable'));
   expect(lines).toHaveLength(1);
   expect(lines[0]).toMatch(reason);
   // A request that needs a write is refused, with the reason.
-  await expect(cluster.gateway.admin('POST', 'keys', { name: 'late' })).rejects.toThrow(/Nothing can be stored/);
+  await expect(cluster.gateway.admin('POST', 'keys', { name: 'late' })).rejects.toThrow(/cannot store changes/);
   const stranger = await cluster.ask('/v1/models', undefined, {
     headers: { authorization: `Bearer sk-otela-${'x'.repeat(43)}` },
   });
@@ -96,7 +98,7 @@ it('on a full disk requests are served, records wait in memory, and are written 
   await servesAndTells(cluster, /has \d+\.\d MiB left/);
   disk.empty();
   expect((await until(cluster, 'the gateway to recover', 200)).storage.failure).toBeNull();
-  expect(cluster.gateway.process.output).toMatch(/storage can be written again after \d+ s/);
+  expect(cluster.gateway.process.output).toMatch(/storage is writable again after \d+ s/);
   await ask(cluster, 10);
   expect(await totals(cluster, 60)).toEqual([{ requests: 60, failed: 0 }]);
 });

@@ -130,12 +130,12 @@ it('names the column of a published trace that is not as it should be', async ()
     '{"created_at":"2026-01-01 00:00:00","model":"m"}\n{"created_at":"2026-01-01 00:00:01","model":null}\n',
   );
   const { code, err } = await otela('trace', 'stats', file);
-  expect([code, err]).toEqual([1, expect.stringMatching(/line 2 is no line of a trace: model: /)]);
+  expect([code, err]).toEqual([1, expect.stringMatching(/line 2 is not a line of a trace: model: /)]);
 });
 
 it.each([
   ['a file that is not there', ['nowhere.ndjson'], /ENOENT/],
-  ['a file of something else', [join(ROOT, 'package.json')], /line 1 is no line of a trace/],
+  ['a file of something else', [join(ROOT, 'package.json')], /line 1 is not a line of a trace/],
   ['neither file nor times', [], /trace stats\|plot --from/],
 ])('%s: said in a line', async (_, args, reason) => {
   const { code, err } = await otela('trace', 'stats', ...args);

@@ -176,7 +176,7 @@ test('accounts of an earlier schema are migrated by the start, and doctor says s
   const doctor = cli('doctor', '--data', data, '--port', '0');
   expect([doctor.status, doctor.stdout]).toEqual([
     0,
-    expect.stringMatching(/schema: 0002_peers\.sql; the next start brings \d+ more/),
+    expect.stringMatching(/schema: 0002_peers\.sql; the next start applies \d+ more/),
   ]);
   const gateway = await Gateway.start({ data, env: KEPT });
   expect(await gateway.admin('GET', 'keys')).toMatchObject({ data: [{ name: 'of old' }, { name: 'test' }] });
@@ -195,7 +195,7 @@ test('data of version 0.1 on workerd is refused by name and left as it is, a bac
     expect([command[0], status, stdout + stderr]).toEqual([
       command[0],
       1,
-      expect.stringContaining(`${data} holds data of otela-gateway 0.1 on workerd (d1/, objects/opentela-…)`),
+      expect.stringContaining(`${data} contains data of otela-gateway 0.1 on workerd (d1/, objects/opentela-…)`),
     ]);
   }
   // The check opens the lock, which is empty.
