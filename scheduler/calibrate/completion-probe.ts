@@ -61,7 +61,7 @@ export async function timedCompletion(
     if (data === '[DONE]') break;
     const event = eventSchema.parse(JSON.parse(data));
     if (event.error !== undefined)
-      throw new SchedulerError('gateway', `the engine failed in an answer: ${data.slice(0, 200)}`);
+      throw new SchedulerError('gateway', `the engine reported an error in a response: ${data.slice(0, 200)}`);
     if ((event.choices?.length ?? 0) > 0 && timing.at.length < EVENTS_MAX) timing.at.push(engine.now());
     if (event.usage) {
       timing.promptTokens = event.usage.prompt_tokens;
@@ -71,7 +71,7 @@ export async function timedCompletion(
   if (timing.promptTokens === 0 || timing.at.length === 0)
     throw new SchedulerError(
       'gateway',
-      'the engine told no usage or no token; it must know stream_options.include_usage',
+      'the engine sent no usage or no token; it must support stream_options.include_usage',
     );
   return timing;
 }
@@ -91,7 +91,7 @@ async function ask(engine: ProbedEngine, body: unknown): Promise<Response> {
   }
   if (!response.ok) {
     const text = (await response.text()).slice(0, 300);
-    throw new SchedulerError('gateway', `the engine at ${engine.url} answers ${response.status}: ${text}`);
+    throw new SchedulerError('gateway', `the engine at ${engine.url} answered ${response.status}: ${text}`);
   }
   return response;
 }
@@ -104,7 +104,7 @@ async function* events(response: Response): AsyncGenerator<string> {
   for await (const chunk of response.body) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
     rest = lines.pop() ?? '';
-    if (rest.length > LINE_CHARS_MAX) throw new SchedulerError('gateway', 'the engine sent an endless line');
+    if (rest.length > LINE_CHARS_MAX) throw new SchedulerError('gateway', 'the engine sent a line that is too long');
     for (const line of lines) if (line.startsWith('data: ')) yield line.slice(6).trim();
   }
 }
@@ -131,7 +131,7 @@ export async function servedEngineName(engine: ProbedEngine): Promise<string> {
       // The engine may serve the next path.
     }
   }
-  return 'an engine that does not tell its version';
+  return 'an engine that does not report its version';
 }
 
 /** Returns the first model that the engine lists. */
@@ -144,6 +144,6 @@ export async function servedModel(engine: Omit<ProbedEngine, 'model'>): Promise<
   const parsed = modelsSchema.safeParse(response.ok ? await response.json() : undefined);
   const id = parsed.data?.data[0]?.id;
   if (id === undefined)
-    throw new SchedulerError('gateway', `${engine.url}/v1/models answers ${response.status} and names no model`);
+    throw new SchedulerError('gateway', `${engine.url}/v1/models answered ${response.status} and listed no model`);
   return id;
 }

@@ -56,7 +56,7 @@ export function fitCalibration(
   if (observations.length < OBSERVATIONS_MIN)
     throw new SchedulerError(
       'bad_input',
-      `only ${observations.length} of at least ${OBSERVATIONS_MIN} phases could be run: give more time, context or sequences`,
+      `only ${observations.length} phases ran, but at least ${OBSERVATIONS_MIN} are required: allow more time, context or sequences`,
     );
   const start = startOf(base, deployment);
   const make = (values: readonly number[]) => calibrationOf(base, deployment, values, engine, date);

@@ -62,12 +62,12 @@ export async function observeLoad(load: Load): Promise<LoadObservation[]> {
     if (one.sequences > maxSequences) continue;
     if (contextTokens > 0 && one.promptWords * TOKENS_PER_WORD_MAX + one.answer > contextTokens) continue;
     if (engine.now() - begun > limitMs) {
-      log(`the time is up after ${observations.length} of ${PHASES.length} phases; the fit uses what there is`);
+      log(`the time limit was reached after ${observations.length} of ${PHASES.length} phases; the fit uses these`);
       break;
     }
     const found = await repeated(one, load);
     observations.push(found);
-    log(`${found.kind}: ${found.sequences} at once, prompts of ${found.prompt} tokens: ${found.ms.toFixed(2)} ms`);
+    log(`${found.kind}: ${found.sequences} concurrent, prompts of ${found.prompt} tokens: ${found.ms.toFixed(2)} ms`);
   }
   return observations;
 }

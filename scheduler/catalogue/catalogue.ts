@@ -171,7 +171,7 @@ export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: 
   const names = catalogue.gpus.map(({ id }) => id);
   throw new SchedulerError(
     'unknown_gpu',
-    `no GPU is called ${JSON.stringify(name.slice(0, 64))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --gpus FILE adds one)`,
+    `there is no GPU ${JSON.stringify(name.slice(0, 64))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --gpus FILE adds one)`,
   );
 }
 
@@ -185,6 +185,6 @@ export function findModel(catalogue: HardwareCatalogue, name: string): Model {
   const names = catalogue.models.map(({ id }) => id);
   throw new SchedulerError(
     'unknown_model',
-    `no model is called ${JSON.stringify(name.slice(0, 256))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --models config.json adds one)`,
+    `there is no model ${JSON.stringify(name.slice(0, 256))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --models config.json adds one)`,
   );
 }

@@ -45,7 +45,7 @@ export function precisionProblem(
   if (gpu.architecture === undefined) return undefined;
   const runs = RUNS[gpu.architecture];
   if (!runs.includes(weights))
-    return `${gpu.id} (${gpu.architecture}) runs no ${weights} weights; it runs ${runs.join(', ')}`;
-  if (!runs.includes(kv)) return `${gpu.id} (${gpu.architecture}) keeps no keys and values in ${kv}`;
+    return `${gpu.id} (${gpu.architecture}) does not support ${weights} weights; it supports ${runs.join(', ')}`;
+  if (!runs.includes(kv)) return `${gpu.id} (${gpu.architecture}) does not support a KV cache in ${kv}`;
   return undefined;
 }

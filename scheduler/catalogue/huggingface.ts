@@ -52,7 +52,7 @@ export function modelFromConfig(config: unknown, id: string): Model {
 const modelType = (c: ConfigReader): string | undefined => c.text('model_type');
 
 function unknownArchitecture(id: string, type: string): SchedulerError {
-  const named = type === '' ? 'its config.json has no model_type' : `the architecture "${type}" is not modelled`;
+  const named = type === '' ? 'its config.json has no model_type' : `the architecture "${type}" is not supported`;
   const near = type === '' ? '' : `; nearest: ${nearestNames(type, MODEL_TYPES).join(', ')}`;
   return new SchedulerError('bad_input', `${id}: ${named}${near}. A models file can describe an equivalent decoder`);
 }

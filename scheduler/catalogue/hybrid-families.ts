@@ -36,7 +36,7 @@ export const nemotronH: ModelFamily = {
       default:
         throw new SchedulerError(
           'bad_input',
-          `${c.id}: layer ${index} of hybrid_override_pattern is ${kind ?? 'not there'}, none of M, *, -, E`,
+          `${c.id}: layer ${index} of hybrid_override_pattern is ${kind ?? 'missing'}, but must be M, *, - or E`,
         );
     }
   },

@@ -11,7 +11,7 @@ export function groupedAttention(c: ConfigReader, window = 0): GroupedAttention 
   const heads = c.need('num_attention_heads', 'n_head', 'n_heads');
   const headDim = c.count('head_dim', 'attention_head_dim') ?? Math.floor(hidden / heads);
   if (headDim < 1)
-    throw new SchedulerError('bad_input', `${c.id}: a hidden_size of ${hidden} is too little for ${heads} heads`);
+    throw new SchedulerError('bad_input', `${c.id}: a hidden_size of ${hidden} is too small for ${heads} heads`);
   const single = c.flag('multi_query') === true && c.flag('new_decoder_architecture') !== true;
   const kvHeads = single ? 1 : (c.count('num_key_value_heads', 'num_kv_heads', 'n_head_kv') ?? heads);
   return { kind: 'grouped', heads, kvHeads: Math.max(1, kvHeads), headDim, window, gate: false, sharedKeyValue: false };

@@ -78,14 +78,14 @@ function precisionOf(q: ConfigReader): Precision {
   if (weights !== undefined) return compressed(q, weights);
   throw new SchedulerError(
     'bad_input',
-    `${q.id}: the quantisation "${method || algorithm || 'without a name'}" of its config.json is not known; say how its weights are stored in a models file or remove quantization_config`,
+    `${q.id}: the quantization "${method || algorithm || 'without a name'}" in its config.json is unknown; declare the precision of its weights in a models file, or remove quantization_config`,
   );
 }
 
 function bits(q: ConfigReader, count: number): Precision {
   if (count === 4) return 'int4';
   if (count === 8) return 'int8';
-  throw new SchedulerError('bad_input', `${q.id}: weights of ${count} bit are not modelled; 4 and 8 are`);
+  throw new SchedulerError('bad_input', `${q.id}: weights of ${count} bits are not supported; 4 and 8 bits are`);
 }
 
 /** Weights of the first group of compressed-tensors, and of modelopt in that format. */

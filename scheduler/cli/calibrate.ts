@@ -41,14 +41,14 @@ export async function calibrateCommand(argv: readonly string[], io: Io): Promise
   const served = textFlag(flags, 'served') ?? (await servedModel(port));
   const model = findModel(catalogue, textFlag(flags, 'model') ?? served);
   const weights = PRECISIONS.find((one) => one === (textFlag(flags, 'weights') ?? model.storage.weights));
-  if (weights === undefined) throw new UsageError(`--weights: there are ${PRECISIONS.join(', ')}`);
+  if (weights === undefined) throw new UsageError(`--weights must be one of ${PRECISIONS.join(', ')}`);
   const tp = Math.round(numberFlag(flags, 'tp', 1, { min: 1, max: 72 }));
   const deployment: ModelDeployment = { model, gpu, tp, weights, kv: model.storage.kv };
   const problem = deploymentProblem(deployment);
   if (problem !== undefined) throw new SchedulerError('infeasible', problem);
   const engine: ProbedEngine = { ...port, model: served };
   const name = await servedEngineName(engine);
-  io.log(`${name} serves ${served} on ${tp} × ${gpu.id}; it should have nothing else to do`);
+  io.log(`${name} serves ${served} on ${tp} × ${gpu.id}; it should serve no other requests now`);
   const observations = await observeLoad({
     engine,
     random: seededRandom(randomInt(2 ** 31)),
@@ -72,7 +72,7 @@ export async function calibrateCommand(argv: readonly string[], io: Io): Promise
     signed(before / one.ms - 1),
     signed(ms / one.ms - 1),
   ]);
-  io.log(table(['', 'at once', 'prompt', 'measured ms', 'as shipped', 'fitted'], rows));
+  io.log(table(['', 'concurrent', 'prompt', 'measured ms', 'as shipped', 'fitted'], rows));
   io.log(`mean error ${percent(fit.before)} as shipped, ${percent(fit.after)} fitted`);
   write(fit.calibration, textFlag(flags, 'out'), io);
   return EXIT_DONE;

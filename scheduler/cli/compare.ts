@@ -100,7 +100,7 @@ export function comparisonText(compared: readonly ComparedPlan[]): string {
     ),
   );
   const result = table(
-    ['plan', 'requests/s', 'mean s', 'P95 s', 'last answer s', 'could serve', 'kWh'],
+    ['plan', 'requests/s', 'mean s', 'P95 s', 'last response s', 'could serve', 'kWh'],
     compared.map(({ name, plan, prediction }) => [
       name,
       prediction.requestsPerS.toFixed(2),

@@ -60,7 +60,7 @@ export function textFlag(flags: FlagValues, name: string): string | undefined {
 
 export function requiredFlag(flags: FlagValues, name: string): string {
   const value = textFlag(flags, name);
-  if (value === undefined || value === '') throw new UsageError(`--${name} is needed`);
+  if (value === undefined || value === '') throw new UsageError(`--${name} is required`);
   return value;
 }
 
@@ -126,7 +126,7 @@ export function applyWorkloadFlags(
 function parallelismKind(name: string): ParallelismKind {
   const found = PARALLELISM_KINDS.find((one) => one === name);
   if (found !== undefined) return found;
-  throw new UsageError(`--parallelism: there is no ${name}; there are ${PARALLELISM_KINDS.join(', ')}`);
+  throw new UsageError(`--parallelism: "${name}" is not one of ${PARALLELISM_KINDS.join(', ')}`);
 }
 
 /** Models of `--always-on` have a replica on a stable node at all times. */
@@ -144,8 +144,7 @@ export function planOptionsFrom(
 ): PlanOptions {
   const named = textFlag(flags, 'objective') ?? 'gpus';
   const objective = OBJECTIVES.find((one) => one === named);
-  if (objective === undefined)
-    throw new UsageError(`no objective is called ${named}; there are ${OBJECTIVES.join(', ')}`);
+  if (objective === undefined) throw new UsageError(`--objective: "${named}" is not one of ${OBJECTIVES.join(', ')}`);
   const measured = textFlag(flags, 'measured');
   return {
     objective,

@@ -54,7 +54,9 @@ export async function follow(
       if (!options.publish) return;
       // An older gateway has no timeline. The history file and the log contain the same.
       await context.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
-        io.log(`the dashboard's timeline lacks this slot: ${error instanceof Error ? error.message : String(error)}`);
+        io.log(
+          `cannot send this slot to the dashboard's timeline: ${error instanceof Error ? error.message : String(error)}`,
+        );
       });
     },
   };
@@ -65,7 +67,7 @@ export async function follow(
       await follower.look();
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
-      output.log(`${error.message}; the former plan stays`);
+      output.log(`${error.message}; the previous plan stays`);
     }
     const slotMs = options.slotS * 1e3;
     const now = context.now();
@@ -77,7 +79,7 @@ export async function follow(
 
 function followOptions(flags: FlagValues): FollowOptions {
   const slotS = numberFlag(flags, 'slot', 60, { min: 1, max: 3600 });
-  if (!Number.isInteger(slotS)) throw new UsageError('--slot is a whole number of seconds');
+  if (!Number.isInteger(slotS)) throw new UsageError('--slot must be a whole number of seconds');
   const whole = (name: string, fallback: number, max: number) =>
     Math.round(numberFlag(flags, name, fallback, { min: 1, max }));
   const rates = textFlag(flags, 'rates');

@@ -10,7 +10,7 @@ import { FACTORY_ACTS } from './removed-commands.ts';
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */
 export function main(argv: readonly string[], io: Io = makeIo(process.stdout, process.stderr)): Promise<number> {
   if (argv[0] === 'apply') {
-    io.log(`otela-plan: apply is no longer there: ${FACTORY_ACTS}`);
+    io.log(`otela-plan: apply was removed: ${FACTORY_ACTS}`);
     return Promise.resolve(EXIT_USAGE);
   }
   return runProgram(PLAN_PROGRAM, argv, io, {

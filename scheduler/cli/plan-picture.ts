@@ -84,7 +84,7 @@ export function planSvg(plan: Plan): string {
 /** Histogram of response times, with the 50th and 95th percentiles. */
 export function latencySvg(result: SimulationResult): string {
   const times = result.latencies.slice().sort();
-  if (times.length === 0) return svg(640, 60, 'No request was answered', []);
+  if (times.length === 0) return svg(640, 60, 'No request succeeded', []);
   const longest = Math.max(result.latency.p99, 1e-9);
   const [width, height] = [640, 240];
   const points = Array.from({ length: 101 }, (_, i) => {
@@ -97,7 +97,7 @@ export function latencySvg(result: SimulationResult): string {
     const y = height - 40 - share * (height - 80);
     return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="4" fill="${COLOURS[1]}"/><text x="${(x + 8).toFixed(1)}" y="${(y + 14).toFixed(1)}">${Math.round(share * 100)} of 100 within ${durationText(value)}</text>`;
   };
-  return svg(width, height, 'Share of answers by the time they took', [
+  return svg(width, height, 'Share of responses by latency', [
     `<line x1="50" y1="${height - 40}" x2="${width - 30}" y2="${height - 40}" stroke="#444"/><line x1="50" y1="40" x2="50" y2="${height - 40}" stroke="#444"/>`,
     `<polyline points="${points.join(' ')}" fill="none" stroke="${COLOURS[0]}" stroke-width="2"/>`,
     mark(0.5, result.latency.p50),
@@ -113,7 +113,7 @@ function svg(width: number, height: number, title: string, body: readonly string
 /** Histogram of response times for a terminal, in ten steps up to the 99th percentile. */
 export function latencyPicture(result: SimulationResult): string {
   const STEPS = 10;
-  if (result.latencies.length === 0) return 'no request was answered';
+  if (result.latencies.length === 0) return 'no request succeeded';
   const longest = Math.max(result.latency.p99, 1e-9);
   const counts = new Array<number>(STEPS).fill(0);
   for (const value of result.latencies) {
@@ -128,5 +128,5 @@ export function latencyPicture(result: SimulationResult): string {
       `${'█'.repeat(Math.round((many / most) * 40))} ${countText(many)}`.trimStart()
     );
   });
-  return ['answers by the time they took', ...lines].join('\n');
+  return ['responses by latency', ...lines].join('\n');
 }

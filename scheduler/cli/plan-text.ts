@@ -7,8 +7,8 @@ import { planPicture } from './plan-picture.ts';
 import { countText, durationText, energy, perSecond } from './units.ts';
 
 const OBJECTIVE_WORDS: Record<string, string> = {
-  gpus: 'the fewest GPUs that keep the latency targets',
-  cost: 'the least money that keeps the latency targets',
+  gpus: 'the fewest GPUs that meet the latency targets',
+  cost: 'the lowest cost that meets the latency targets',
   latency: 'the shortest mean latency',
   throughput: 'the largest share of its requests for the worst served model',
 };
@@ -53,7 +53,7 @@ function replicaTable(plan: Plan): string {
 }
 
 function modelTable(plan: Plan, prediction: Prediction | undefined): string {
-  const head = ['model', 'asked', 'served', 'answer takes', 'target'];
+  const head = ['model', 'asked', 'served', 'latency', 'target'];
   if (prediction !== undefined) head.push('simulated', '95 of 100 within', 'first token', 'per token');
   head.push('available');
   return table(
@@ -103,16 +103,16 @@ function availabilityText({ availability = 0, alwaysOn }: PlannedModel): string 
 function qualityText({ report, objective }: Plan): string {
   if (report === undefined) return '';
   const { gap, proven, status, seconds, simulated, integers } = report;
-  const known = `${simulated} of ${integers} ways to run a replica were simulated, ${seconds.toFixed(1)} s`;
+  const known = `${simulated} of ${integers} configurations of a replica were simulated, ${seconds.toFixed(1)} s`;
   const late = status === 'time-limit' ? ' The time limit ended the search.' : '';
   const best =
     gap < 5e-5
-      ? `No plan is better by what was asked (${objective}): proven`
+      ? `No plan is better (${objective}): proven`
       : `No plan is more than ${percent(gap, gap < 0.1 ? 1 : 0)} better (${objective}): proven`;
   if (proven) return `${best}; ${known}.${late}`;
   const guess =
     gap >= 1
-      ? 'How good this plan is was not found out'
+      ? 'The quality of this plan is unknown'
       : `No plan more than ${percent(gap, 1)} better is known (${objective})`;
   return `${guess}: not proven; ${known}.${late}`;
 }
@@ -121,7 +121,7 @@ function predictionText(prediction: Prediction | undefined): string {
   if (prediction === undefined) return '';
   return (
     `Simulated: ${perSecond(prediction.requestsPerS)} and ${countText(prediction.tokensPerS)} tokens/s, ` +
-    `an answer takes ${durationText(prediction.meanS)} on average and 95 of 100 at most ${durationText(prediction.p95S)}; about ${energy(prediction.energyJ)} (an estimate).`
+    `a response takes ${durationText(prediction.meanS)} on average, and 95 of 100 responses take at most ${durationText(prediction.p95S)}; about ${energy(prediction.energyJ)} (an estimate).`
   );
 }
 
@@ -140,17 +140,17 @@ export function simulationText(result: SimulationResult): string {
       [
         row('until the first token', result.ttft),
         row('each token after it', result.tpot),
-        row('the whole answer', result.latency),
+        row('the whole response', result.latency),
       ],
     ),
     [
-      `${countText(result.requests)} requests in ${durationText(result.durationS)}: ${perSecond(result.requestsPerS)}, ${countText(result.tokensPerS)} answer tokens/s`,
+      `${countText(result.requests)} requests in ${durationText(result.durationS)}: ${perSecond(result.requestsPerS)}, ${countText(result.tokensPerS)} output tokens/s`,
       `GPUs busy ${percent(result.busy, 0)} of the time; their memory for requests ${percent(result.kvUse, 0)} full while busy, ${percent(result.kvPeak, 0)} at most`,
-      `${countText(result.preemptions)} requests were put back because memory ran out, ${countText(result.refused)} refused because they never fit`,
+      `${countText(result.preemptions)} requests were preempted because memory ran out, ${countText(result.refused)} rejected because they never fit`,
       ...(result.prefixHit > 0
         ? [`${percent(result.prefixHit)} of the prompts' tokens came from the prefix cache`]
         : []),
-      `about ${energy(result.energyJ)}, ${(result.energyJ / Math.max(1, result.tokensPerS * result.durationS)).toPrecision(3)} J per answer token (an estimate)`,
+      `about ${energy(result.energyJ)}, ${(result.energyJ / Math.max(1, result.tokensPerS * result.durationS)).toPrecision(3)} J per output token (an estimate)`,
     ].join('\n'),
   ].join('\n\n');
 }

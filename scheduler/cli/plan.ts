@@ -21,7 +21,7 @@ export async function planCommand(argv: readonly string[], io: Io): Promise<numb
   const rate = workload.reduce((sum, demand) => sum + demand.rate, 0);
   if (rate * durationS > 5_000_000)
     throw new UsageError(
-      `${Math.round(rate * durationS)} requests would be simulated; give a shorter --duration (0 simulates none)`,
+      `${Math.round(rate * durationS)} requests are too many to simulate; give a shorter --duration (0: no simulation)`,
     );
   const prediction = durationS > 0 ? predict(plan, inventory.pools, workload, options, durationS) : undefined;
   const svg = textFlag(flags, 'svg');

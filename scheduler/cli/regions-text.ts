@@ -4,7 +4,7 @@ import type { LivePlan, RegionModelPlan, RegionPlanOutcome } from '../regions/li
 /** Formats a plan; `state` is what happened to it. The head changes with each slot, the body only with the plan. */
 export function regionsText(plan: LivePlan, state: string): { head: string; body: string } {
   if (plan.models.length === 0)
-    return { head: `${state}: nothing to plan`, body: ['no model has been answered yet', ...plan.notes].join('\n') };
+    return { head: `${state}: nothing to plan`, body: ['no model has served a request yet', ...plan.notes].join('\n') };
   const now = total(plan.models, 'now');
   const planned = total(plan.models, 'planned');
   const head = `${state}: ${planned.usdPerHour.toPrecision(3)} USD/h instead of ${now.usdPerHour.toPrecision(3)} (${change(planned.usdPerHour, now.usdPerHour)}), response ${planned.responseS.toFixed(3)} s instead of ${now.responseS.toFixed(3)} s (${change(planned.responseS, now.responseS)}), queues left out`;

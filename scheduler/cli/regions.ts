@@ -120,7 +120,7 @@ function wattsOf(catalogue: HardwareCatalogue, io: Io): (gpu: string | null) => 
     if (watts === undefined) {
       watts = wattsIn(catalogue, gpu);
       if (watts === undefined)
-        io.log(`the catalogue does not know ${gpu}: counted as ${WATTS_GUESS} W (--gpus adds it)`);
+        io.log(`the catalogue does not know ${gpu}: assuming ${WATTS_GUESS} W (add it with --gpus)`);
       watts ??= WATTS_GUESS;
       known.set(gpu, watts);
     }
@@ -193,7 +193,7 @@ class Loop {
       return true;
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
-      this.#say(`${error.message}; the plan that the gateway has goes on until it expires`);
+      this.#say(`${error.message}; the gateway uses its current plan until it expires`);
       return false;
     }
   }
@@ -203,13 +203,13 @@ class Loop {
     if (!apply) return 'shadow';
     try {
       const sequence = await publisher.send(plan);
-      if (sequence === undefined) return 'nothing to give';
+      if (sequence === undefined) return 'no shares to send';
       const faults = warm === undefined ? [] : writeWarm(warm, plan, facts);
       if (faults.length > 0) plan.notes.push(...faults);
       return `plan ${sequence}`;
     } catch (error) {
       if (!(error instanceof GatewayRefusal) || error.status !== 409) throw error;
-      io.log(`${error.message} This planner only watches meanwhile.`);
+      io.log(`${error.message} Until then this planner sends nothing.`);
       return 'shadow';
     }
   }
@@ -223,7 +223,7 @@ class Loop {
       if (body === this.#prices) return;
       await gateway.put('/admin/regions/prices', table);
       this.#prices = body;
-      io.log(`the gateway has the prices of ${prices}, of ${table.as_of}`);
+      io.log(`sent the prices of ${table.as_of} from ${prices} to the gateway`);
     } catch (error) {
       // After the first successful read, a file that is being written does not end the command: the gateway has the
       // previous table, which ages.

@@ -13,13 +13,13 @@ const FLAGS: Readonly<Record<string, string>> = {
   '--inventory': `watch plans with the nodes of the network: ${FACTORY_ACTS}`,
   '--weights':
     'set weights by PUT /admin/routing/MODEL, or let `otela-plan watch --forecast --publish` set them by kind',
-  '--agents': 'leave it out: idle agents are always planned with',
+  '--agents': 'omit it: the planner always uses idle agents',
 };
 
 /** @throws UsageError with the command to run instead */
 export function refuseRemoved(argv: readonly string[]): void {
   for (const word of argv) {
     const instead = FLAGS[word.split('=')[0] ?? ''];
-    if (instead !== undefined) throw new UsageError(`${word} is no longer there: ${instead}`);
+    if (instead !== undefined) throw new UsageError(`${word} was removed: ${instead}`);
   }
 }

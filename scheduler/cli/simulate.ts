@@ -136,8 +136,7 @@ function parallelismFrom(flags: FlagValues): Parallelism {
 function precision(flags: FlagValues, name: string, known: readonly Precision[], stored: Precision): Precision {
   const value = textFlag(flags, name) ?? stored;
   const found = known.find((one) => one === value);
-  if (found === undefined)
-    throw new UsageError(`--${name}: no precision is called ${value}; there are ${known.join(', ')}`);
+  if (found === undefined) throw new UsageError(`--${name}: "${value}" is not one of ${known.join(', ')}`);
   return found;
 }
 
@@ -148,7 +147,7 @@ function lengths(value: string, name: string): unknown {
   const tokens = Number(value);
   if (!Number.isFinite(tokens) || tokens <= 0)
     throw new UsageError(
-      `--${name} is a number of tokens or normal:MEAN,SD or lognormal:MEAN,SD, not ${JSON.stringify(value)}`,
+      `--${name} must be a number of tokens or normal:MEAN,SD or lognormal:MEAN,SD, not ${JSON.stringify(value)}`,
     );
   return tokens;
 }
@@ -164,7 +163,7 @@ function requestsOf(flags: FlagValues, model: Model, seed: number): Asked {
   const path = textFlag(flags, 'trace');
   if (path === undefined) return { requests: drawnRequests(flags, model, seed), prefixBlockTokens: 0 };
   const { rows, format, prefixBlockTokens, leftOut } = readTrace(path, textFlag(flags, 'trace-model'));
-  const left = leftOut === 0 ? '' : `; ${leftOut} lines left out: failed requests or other models`;
+  const left = leftOut === 0 ? '' : `; ${leftOut} lines skipped: failed requests or other models`;
   const note = format === 'plain' ? undefined : `${path}: ${format}, ${rows.length} requests${left}`;
   return { requests: requestsFromTrace(rows), prefixBlockTokens, ...(note === undefined ? {} : { note }) };
 }
@@ -172,7 +171,7 @@ function requestsOf(flags: FlagValues, model: Model, seed: number): Asked {
 function drawnRequests(flags: FlagValues, model: Model, seed: number): Requests {
   const backlog = flags.backlog === true;
   const rate = backlog ? 1 : numberFlag(flags, 'rate', Number.NaN, { min: 1e-9 });
-  if (!Number.isFinite(rate)) throw new UsageError('--rate is needed (requests/s), or --backlog, or --trace FILE');
+  if (!Number.isFinite(rate)) throw new UsageError('give --rate (requests/s), --backlog or --trace FILE');
   const demand = parseAs(
     demandSchema,
     {
@@ -197,6 +196,8 @@ function drawnRequests(flags: FlagValues, model: Model, seed: number): Requests 
     );
   }
   if (durationS * rate > REQUESTS_MAX)
-    throw new UsageError(`that is ${Math.round(durationS * rate)} requests; at most ${REQUESTS_MAX}`);
+    throw new UsageError(
+      `--duration and --rate make ${Math.round(durationS * rate)} requests; the maximum is ${REQUESTS_MAX}`,
+    );
   return drawRequests({ arrivals, input: demand.input, output: demand.output }, { durationS }, seededRandom(seed));
 }

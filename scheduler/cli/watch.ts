@@ -31,7 +31,7 @@ export const WATCH_FLAGS = {
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
   refuseRemoved(argv);
   const flags = parseLine(argv, WATCH_FLAGS).values;
-  if (flags.publish === true && flags.forecast !== true) throw new UsageError('--publish needs --forecast');
+  if (flags.publish === true && flags.forecast !== true) throw new UsageError('--publish requires --forecast');
   const everyMs = numberFlag(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
   const over = new AbortController();
@@ -80,14 +80,14 @@ class Shadow {
       const observation = await observe(context);
       const workload = (await this.#session.workload(observation.nodes)).filter(({ rate }) => rate > 0);
       const reasons = [
-        ...(this.#isUnfinished ? ['the last plan could not be made'] : []),
+        ...(this.#isUnfinished ? ['the last attempt to plan failed'] : []),
         ...this.#triggers.look(seenIn(observation, workload), this.#plannedFor, context.now()),
       ];
       if (reasons.length > 0) {
         this.#io.out(`${at} plans again: ${reasons.join('; ')}`);
         isPlanning = workload.length > 0;
         if (isPlanning) await this.#plan(observation, workload);
-        else this.#io.out('nothing was asked for: the plan stays as it is');
+        else this.#io.out('there were no requests: the plan does not change');
       }
       this.#isUnfinished = false;
       // Written again at each look, because a factory does not follow an old file.
@@ -95,7 +95,7 @@ class Shadow {
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
       this.#isUnfinished = isPlanning && error.code === 'gateway';
-      this.#io.log(`${at} ${error.message}; the former plan stays`);
+      this.#io.log(`${at} ${error.message}; the previous plan stays`);
     }
   }
 
@@ -105,7 +105,7 @@ class Shadow {
     for (const line of impossible) this.#io.out(`NOT PLACED: ${line}`);
     for (const { session, gpus, gpu, provider } of observation.idle.filter(({ accepts }) => !accepts))
       this.#io.out(
-        `idle: node ${session.slice(0, 8)} (${gpus} × ${gpu.id}, ${provider}) gets no model: its agent takes no deployments`,
+        `idle: node ${session.slice(0, 8)} (${gpus} × ${gpu.id}, ${provider}) gets no model: its agent does not accept deployments`,
       );
     this.#plannedFor = Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate]));
     this.#placements = planFor(observation, wanted);
@@ -120,7 +120,7 @@ function changesOf({ deployed }: Observation, wanted: readonly Placement[]): str
   return [...models].flatMap((model) => {
     const to = wanted.filter((one) => one.model === model).reduce((sum, { replicas }) => sum + replicas, 0);
     const from = deployed.filter((one) => one.model === model).length;
-    return to === from ? [] : [`have ${to} replicas of ${model} on agents instead of ${from}`];
+    return to === from ? [] : [`run ${to} replicas of ${model} on agents instead of ${from}`];
   });
 }
 

@@ -53,7 +53,7 @@ export class DemandFollower {
     const looks = await this.#counting.look(this.#slotNow());
     const observation = await observe(this.#context);
     if (looks.length === 0) {
-      this.#output.out('no request asked for a model of the catalogue: the plan stays as it is');
+      this.#output.out('no request was for a model of the catalogue: the plan does not change');
       return;
     }
     const view = networkView(looks, observation, this.#context, {

@@ -17,11 +17,11 @@ export interface Pin {
  */
 export function parsePin(text: string): Pin {
   const [model = '', wanted] = text.split('=', 2);
-  if (model === '') throw new UsageError(`--pin ${text}: names no model`);
+  if (model === '') throw new UsageError(`--pin ${text}: the model is missing`);
   if (wanted === undefined) return { model, replicas: [] };
   const replicas = wanted.split(',').map((part) => {
     const found = /^(\d{1,4})xtp(\d{1,3})(?:pp(\d{1,3}))?$/.exec(part.trim());
-    if (found === null) throw new UsageError(`--pin ${text}: ${part} is nothing such as 2xtp4 or 1xtp2pp2`);
+    if (found === null) throw new UsageError(`--pin ${text}: ${part} is not a layout such as 2xtp4 or 1xtp2pp2`);
     const [, count, tp, pp = '1'] = found;
     return { count: Number(count), tp: Number(tp), pp: Number(pp) };
   });

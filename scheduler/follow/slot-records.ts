@@ -110,7 +110,7 @@ export function readRecords(path: string, log: (line: string) => void): CountedL
   const lines = text.split('\n').filter((line) => line !== '');
   const found = lines.flatMap((line) => parsed(line) ?? []);
   if (found.length < lines.length)
-    log(`${path}: ${lines.length - found.length} lines are no slots of a history, and are left out`);
+    log(`${path}: ${lines.length - found.length} lines are not slots of a history and are skipped`);
   return found;
 }
 

@@ -65,13 +65,13 @@ export class Decider {
     const layouts = (await candidateLayouts(problem)).filter((one) => !sameLayout(one, running));
     if (layouts.length === 0) {
       this.#agreed = 0;
-      return { ...stay, why: 'no other layout is better for any slot of the forecast, or none fits' };
+      return { ...stay, why: 'no layout that fits is better for any slot of the forecast' };
     }
     const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
     const { layout, at, cost } = bestCourse(problem, layouts, steps, stayCost);
     const said = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
-    const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, the switch included; what runs costs ${stayCost.toFixed(1)}`;
+    const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, including the switch; the current layout costs ${stayCost.toFixed(1)}`;
     // A layout that serves nothing has nothing to lose; a pin is an order.
     const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
     const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
@@ -81,7 +81,9 @@ export class Decider {
       this.#agreed = 0;
       if (ordered && layouts[0] !== undefined) return pinned(problem, stay, layouts[0]);
       const isBest = sameLayout(layout, running);
-      const why = isBest ? 'what runs is the best for the forecast' : `not worth a switch (${change}): ${figures}`;
+      const why = isBest
+        ? 'the current layout is the best for the forecast'
+        : `not worth a switch (${change}): ${figures}`;
       return { ...stay, why };
     }
     this.#agree(problem, layout, steps, stayCost, margin);

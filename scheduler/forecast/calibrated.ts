@@ -35,7 +35,7 @@ export function calibrated(point: PointForecaster): Forecaster {
 
 function valuesOf({ names, counts }: History): number[][] {
   if (counts.length !== names.length || counts.some((series) => series.length !== counts[0]?.length))
-    throw new SchedulerError('bad_input', 'a history needs one name and equally many slots for each series');
+    throw new SchedulerError('bad_input', 'each series of a history needs a name and the same number of slots');
   return counts.map(withoutGaps);
 }
 
@@ -96,8 +96,8 @@ class Calibrated implements FittedForecaster {
       const sound = raw.every(Number.isFinite);
       const mean = raw.map((value) => Math.max(0, sound ? value : last));
       const name = this.#names[s] ?? `series ${s}`;
-      if (!sound) forecast.notes.push(`${name}: ${this.name} gave no number; the last value stands in for it`);
-      else if (hasGaps(history.counts[s] ?? [])) forecast.notes.push(`${name}: gaps in the history were bridged`);
+      if (!sound) forecast.notes.push(`${name}: ${this.name} returned no number; the last value is used instead`);
+      else if (hasGaps(history.counts[s] ?? [])) forecast.notes.push(`${name}: gaps in the history were filled`);
       forecast.mean.push(mean);
       forecast.low.push(mean.map((value, step) => Math.max(0, value + this.#width(s, step, value).below)));
       forecast.high.push(mean.map((value, step) => value + this.#width(s, step, value).above));

@@ -142,7 +142,7 @@ class BySeries implements FittedForecaster {
     for (const [s, { chosen, series }] of this.#choices.entries()) {
       const late = chosen !== lastValue.name && this.#worseOfLate(chosen, history, s);
       const own = late ? this.#floor.forecast(history, horizon) : found.get(chosen);
-      if (late) forecast.notes.push(`${series}: the last value was better than ${chosen} of late and stands in for it`);
+      if (late) forecast.notes.push(`${series}: the last value was better than ${chosen} recently and is used instead`);
       const zeros = new Array<number>(horizon).fill(0);
       forecast.mean.push(own?.mean[s] ?? zeros);
       forecast.low.push(own?.low[s] ?? zeros);

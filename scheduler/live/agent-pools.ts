@@ -150,7 +150,7 @@ export class DeploymentDescriptions {
       this.#known.set(session, answerSchema.parse(await this.#gateway.get(path)));
     } catch (error) {
       if (!(error instanceof SchedulerError || error instanceof z.ZodError)) throw error;
-      log(`node ${session.slice(0, 8)} does not say what it would run, and is left out: ${error.message}`);
+      log(`node ${session.slice(0, 8)} does not list its templates and is skipped: ${error.message}`);
     }
   }
 }

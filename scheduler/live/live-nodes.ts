@@ -96,7 +96,7 @@ export async function liveNodes(
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
     // Current gateways list no such node. It must not end the plan.
     if (gpus > GPUS_MAX) {
-      log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: left out`);
+      log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: skipped`);
       return [];
     }
     const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
@@ -113,7 +113,7 @@ export async function liveNodes(
     ];
   });
   for (const name of unknown)
-    log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
+    log(`nodes with ${name} are skipped: the catalogue does not know that GPU (add it with --gpus)`);
   return nodes;
 }
 
@@ -143,7 +143,7 @@ export function inventoryOf(
     const placed = runningOn(node, catalogue, opaque);
     if (placed === 'foreign') {
       log(
-        `node ${node.session.slice(0, 8)} serves ${node.models.join(', ')}, which the catalogue cannot place: left alone and left out`,
+        `node ${node.session.slice(0, 8)} serves ${node.models.join(', ')}, which is not in the catalogue: the plan skips this node`,
       );
       continue;
     }
@@ -156,7 +156,7 @@ export function inventoryOf(
   }
   const kept = [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX);
   if (kept.length < pools.size)
-    log(`${pools.size - kept.length} rare kinds of node are left out: at most ${POOLS_MAX} are planned with`);
+    log(`${pools.size - kept.length} rare kinds of node are skipped: a plan uses at most ${POOLS_MAX}`);
   const ids = new Set(kept.map(({ id }) => id));
   return { pools: kept, running: [...running.values()].filter(({ pool }) => ids.has(pool)) };
 }
@@ -183,7 +183,7 @@ export async function liveInventory(
   const nodes = await liveNodes(gateway, catalogue, log);
   const closed = nodes.filter(({ models, accepts }) => models.length === 0 && !accepts);
   if (closed.length > 0)
-    log(`${closed.length} idle nodes are left out: their agents take no deployments (--accept-deployments)`);
+    log(`${closed.length} idle nodes are skipped: their agents do not accept deployments (--accept-deployments)`);
   const inventory = inventoryOf(
     nodes.filter((node) => !closed.includes(node)),
     catalogue,
@@ -191,7 +191,7 @@ export async function liveInventory(
     workload,
   );
   if (inventory.pools.length === 0)
-    throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that could be planned for`);
+    throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that a plan can use`);
   return inventory;
 }
 
@@ -208,8 +208,12 @@ export function parseGatewayAnswer<T>(schema: z.ZodType<T>, value: unknown, path
   try {
     return parseAs(schema, value, path);
   } catch (cause) {
-    throw new SchedulerError('gateway', `${path} answers what this version does not understand: ${errorText(cause)}`, {
-      cause,
-    });
+    throw new SchedulerError(
+      'gateway',
+      `this version does not understand the response of ${path}: ${errorText(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }

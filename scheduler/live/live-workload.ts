@@ -62,13 +62,13 @@ export async function liveWorkload(
     const model = knownModel(catalogue, row.model) ?? (observed.length > 0 ? opaqueModel(row.model) : undefined);
     if (model === undefined) {
       log(
-        `${row.model.slice(0, NAME_CHARS)} is asked for but left out: the catalogue does not know it, and no node serves it (add it with --models NAME=config.json, or measure it: --measured)`,
+        `${row.model.slice(0, NAME_CHARS)} is requested but skipped: it is not in the catalogue and no node serves it (add it with --models NAME=config.json, or measure it: --measured)`,
       );
       continue;
     }
     if (model.opaque === true && observed.length > 0)
       log(
-        `${row.model} is not in the catalogue: planned by what its replicas serve now, ${observed[0]?.rate.toPrecision(3)} requests/s each (--models NAME=config.json tells more)`,
+        `${row.model} is not in the catalogue: planned with the current throughput of its replicas, ${observed[0]?.rate.toPrecision(3)} requests/s each (--models NAME=config.json describes it)`,
       );
     // If one model has two names, the lengths of the busier one count for both.
     const known = demands.get(model.id);
@@ -77,7 +77,7 @@ export async function liveWorkload(
     const rate = row.requests_per_second + unserved + (known?.rate ?? 0);
     const guessed = row.input.mean === 0 && row.output.mean === 0;
     if (guessed && unserved > 0)
-      log(`${model.id} has been answered by nobody: planned with ${GUESS.input.mean} + ${GUESS.output.mean} tokens`);
+      log(`no node has served ${model.id}: planned with ${GUESS.input.mean} + ${GUESS.output.mean} tokens`);
     const seen = guessed ? GUESS : { input: lengths(row.input), output: lengths(row.output) };
     const { input, output } = known !== undefined && known.rate > row.requests_per_second ? known : seen;
     const weights = servedWeights(nodes, catalogue, model) ?? model.storage.weights;

@@ -47,12 +47,12 @@ function rethrow(error: unknown): never {
 function parseUrl(url: string): URL {
   try {
     const parsed = new URL(url);
-    if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') throw new Error('neither http nor https');
+    if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') throw new Error('not an http or https URL');
     return parsed;
   } catch (cause) {
     throw new SchedulerError(
       'usage',
-      `--gateway is a URL such as https://gateway.example, not ${JSON.stringify(url.slice(0, 200))}`,
+      `--gateway must be a URL such as https://gateway.example, not ${JSON.stringify(url.slice(0, 200))}`,
       { cause },
     );
   }

@@ -25,7 +25,7 @@ export class Triggers {
   look(seen: LookSummary, plannedFor: Readonly<Record<string, number>>, now: number): string[] {
     const reasons = [
       ...news(seen.idle, this.#idleKnown, 'a new idle node'),
-      ...news(seen.without, this.#withoutKnown, 'wanted, without a replica'),
+      ...news(seen.without, this.#withoutKnown, 'requested, but without a replica'),
     ];
     this.#idleKnown = new Set(seen.idle);
     this.#withoutKnown = new Set(seen.without);

@@ -50,7 +50,7 @@ export async function slurmInventory(
   }
   for (const type of unknown)
     log(
-      `GPUs that Slurm calls ${type.slice(0, 64)} are left out: the catalogue does not know them (add them with --gpus)`,
+      `GPUs that Slurm calls ${type.slice(0, 64)} are skipped: the catalogue does not know them (add them with --gpus)`,
     );
   if (pools.size === 0)
     throw new SchedulerError('infeasible', 'sinfo shows no node with a free GPU that the catalogue knows');

@@ -24,7 +24,7 @@ export function simplex(
   const reduced = Float64Array.from(cost);
   for (const [row, column] of basis.entries()) pivot(matrix, right, reduced, row, column);
   for (let pivots = 0; ; pivots++) {
-    if (pivots > PIVOTS_MAX) throw new SchedulerError('solver', `the simplex made ${PIVOTS_MAX} pivots without an end`);
+    if (pivots > PIVOTS_MAX) throw new SchedulerError('solver', `the simplex did not end within ${PIVOTS_MAX} pivots`);
     const entering = enteringColumn(reduced, pivots > BLAND_AFTER);
     if (entering < 0) break;
     const leaving = leavingRow(matrix, right, basis, entering);

@@ -11,7 +11,7 @@ import type { Plan } from './types.ts';
  */
 export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly Demand[], options: PlanOptions): void {
   const fail = (what: string): never => {
-    throw new SchedulerError('bad_input', `the planner's plan cannot be: ${what}`);
+    throw new SchedulerError('bad_input', `the planner returned an impossible plan: ${what}`);
   };
   const used = new Map<string, Map<number, number>>();
   for (const { model, pool: id, tp, spread = { tp }, replicas, share } of plan.placements) {

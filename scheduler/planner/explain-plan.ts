@@ -82,21 +82,21 @@ const RUNNER_UP_OPTIONS = 600;
 
 const withoutReplica = ({ rate }: Demand) =>
   rate === 0
-    ? 'nobody asks for it, so it gets no replica'
-    : 'no GPU is left for it: what others would lose is more than it would gain';
+    ? 'it has no requests, so it gets no replica'
+    : 'no GPU is left for it: others would lose more than it would gain';
 
 function limitOf(decision: SolverDecision, option: Option, o: number, demand: Demand): string {
   const { problem, table } = decision;
   const { limits } = problem.settings;
   const deployment = table.step(option)?.deployment;
   if (deployment === undefined)
-    return `a replica on ${place(option, problem.pools)} served ${perS(option.capacity)}${option.observed === true ? ', and may do more' : ''}; the model's shape is not known, so nothing else was tried and its latency is not planned`;
+    return `a replica on ${place(option, problem.pools)} served ${perS(option.capacity)}${option.observed === true ? ', and may do more' : ''}; the model's shape is unknown, so no other layout was tried and its latency is not planned`;
   const held = kvCapacityTokens(deployment, limits.memoryFraction);
   const batch = Math.floor(held / (meanLength(demand.input) + meanLength(demand.output)));
   const most =
     batch < limits.maxSequences
-      ? `its memory holds about ${batch} requests at a time`
-      : `the engine takes ${limits.maxSequences} requests at a time`;
+      ? `its memory holds about ${batch} concurrent requests`
+      : `the engine runs at most ${limits.maxSequences} concurrent requests`;
   const usable = problem.usable[o]?.rate ?? 0;
   const reason =
     usable >= option.capacity * (1 - 1e-6)
@@ -104,7 +104,7 @@ function limitOf(decision: SolverDecision, option: Option, o: number, demand: De
       : usable < HEADROOM_LOAD * option.capacity * (1 - 1e-6)
         ? `, ${perS(usable)} within its latency target`
         : `, ${perS(usable)} with room for bursts`;
-  return `a replica on ${place(option, problem.pools)} can do ${perS(option.capacity)} at most (${option.source})${reason}; ${most}`;
+  return `a replica on ${place(option, problem.pools)} serves at most ${perS(option.capacity)} (${option.source})${reason}; ${most}`;
 }
 
 const perS = (rate: number) => `${rate.toPrecision(3)} requests/s`;

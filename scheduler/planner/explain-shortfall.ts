@@ -22,14 +22,14 @@ export function explainShortfall(
     );
   }
   if (shortfall === 'targets') {
-    const could = relief?.latencyS === undefined ? '' : ` --latency ${relief.latencyS.toPrecision(3)} could be kept.`;
-    return `${found} serves everything within its latency targets.${could} This plan serves everything, as early as it can.`;
+    const could = relief?.latencyS === undefined ? '' : ` --latency ${relief.latencyS.toPrecision(3)} could be met.`;
+    return `${found} serves everything within its latency targets.${could} This plan serves everything with the lowest latency.`;
   }
   const full = pools.filter((pool, p) => usedGpus(decision, p) >= poolGpus(pool));
   const binds =
     full.length > 0
       ? `all GPUs of ${full.map(({ id }) => id).join(', ')} are in use`
-      : 'replicas do not fit the GPUs that are left';
+      : 'replicas do not fit the remaining GPUs';
   const share = Math.min(1, evaluation.share);
   const more = moreGpus(decision, evaluation, pools);
   return (
@@ -39,7 +39,7 @@ export function explainShortfall(
 }
 
 function leftOver(evaluation: Evaluation, shortfall: SolverDecision['shortfall'], demands: readonly Demand[]): string {
-  if (shortfall === 'targets') return 'This plan serves everything, but later than its targets.';
+  if (shortfall === 'targets') return 'This plan serves everything, but misses its latency targets.';
   const without = demands.filter(
     ({ rate }, m) => rate > 0 && (evaluation.unserved[m] ?? 0) >= rate * (1 - SERVED_TOLERANCE),
   );

@@ -12,13 +12,13 @@ import type { Plan, PlannedReplicas, Planner } from './types.ts';
 export const planByMilp: Planner = async (inventory, workload, current, { options }) => {
   checkPlannerInput(inventory, workload, current);
   if (workload.every(({ rate }) => rate === 0)) {
-    throw new SchedulerError('bad_input', 'the workload asks for nothing: every rate is 0');
+    throw new SchedulerError('bad_input', 'the workload has no requests: every rate is 0');
   }
   const unpriced = inventory.find(({ gpu }) => gpu.usdPerHour === 0);
   if (unpriced !== undefined && (options.objective === 'cost' || options.budget !== undefined)) {
     throw new SchedulerError(
       'bad_input',
-      `the price of ${unpriced.gpu.id} is not known, so money cannot decide: give pool ${unpriced.id} a usd_hour`,
+      `the price of ${unpriced.gpu.id} is unknown, so the cost cannot be minimized: give pool ${unpriced.id} a usd_hour`,
     );
   }
   const decision = await solvePlan(inventory, workload, current, options);
@@ -40,12 +40,12 @@ export function checkPlannerInput(
   }
   const names = workload.map(({ model }) => model.id);
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new SchedulerError('bad_input', `${twice} stands twice in the workload`);
+  if (twice !== undefined) throw new SchedulerError('bad_input', `${twice} occurs twice in the workload`);
   for (const { pool, replicas, model } of current) {
     if (!inventory.some(({ id }) => id === pool))
-      throw new SchedulerError('bad_input', `${model} runs on pool ${pool}, which the inventory lacks`);
+      throw new SchedulerError('bad_input', `${model} runs on pool ${pool}, which is not in the inventory`);
     if (!Number.isInteger(replicas) || replicas < 0)
-      throw new SchedulerError('bad_input', `${model}: ${replicas} replicas run?`);
+      throw new SchedulerError('bad_input', `${model}: the number of running replicas cannot be ${replicas}`);
   }
 }
 

@@ -43,7 +43,7 @@ const lengthsSchema = z.union([
  * arithmetic.
  */
 export const isRate = (rate: number): boolean => rate === 0 || (rate >= 1e-6 && rate <= 1e7);
-export const RATE_WORDS = 'a rate is 0 or between 0.000001 and 10,000,000 requests/s';
+export const RATE_WORDS = 'a rate must be 0 or between 0.000001 and 10,000,000 requests/s';
 
 const inventorySchema = z.strictObject({
   about: z.string().optional(),
@@ -126,7 +126,7 @@ function inventoryFrom(value: unknown, catalogue: HardwareCatalogue, what: strin
   const ids = pools.map(({ id }) => id);
   const twice = ids.find((id, i) => ids.indexOf(id) !== i);
   if (twice !== undefined)
-    throw new SchedulerError('bad_input', `${what}: two pools are called ${twice}; give one an id`);
+    throw new SchedulerError('bad_input', `${what}: two pools have the name ${twice}; give one an id`);
   return { pools, running: file.running.map((row) => ({ ...row, model: findModel(catalogue, row.model).id })) };
 }
 

@@ -85,9 +85,9 @@ export function parallelismProblem(model: Model, parallelism: Parallelism): stri
   const { experts } = expertsOf(model);
   if (pp > layerCount(model))
     return `pipeline parallelism ${pp} is more than the ${layerCount(model)} layers of ${model.id}`;
-  if (experts === 1 && ep) return `${model.id} has no experts to spread (expert parallelism)`;
+  if (experts === 1 && ep) return `${model.id} has no experts, so expert parallelism is not possible`;
   if (experts === 1 && dp > 1)
-    return `${model.id} has no experts: data parallelism ${dp} is ${dp} replicas, plan those`;
+    return `${model.id} has no experts: use ${dp} replicas instead of data parallelism ${dp}`;
   if (ep && experts % (tp * dp) !== 0) return `${tp * dp} GPUs do not divide the ${experts} experts of ${model.id}`;
   const heads = headsOf(model).heads;
   if (heads % (tp * sp) !== 0)
@@ -96,9 +96,9 @@ export function parallelismProblem(model: Model, parallelism: Parallelism): stri
 }
 
 function pairProblem(model: Model, decode: Parallelism, prefill: Parallelism): string | undefined {
-  if (prefill.prefill !== undefined) return 'a prefill engine has no prefill engine of its own';
+  if (prefill.prefill !== undefined) return 'a prefill engine cannot have a prefill engine';
   if (!hasTokenCache(model))
-    return `${model.id} has layers with a recurrent state, which is not handed over from a prefill engine`;
+    return `${model.id} has layers with a recurrent state, which a prefill engine cannot transfer`;
   return parallelismProblem(model, decode) ?? parallelismProblem(model, prefill);
 }
 

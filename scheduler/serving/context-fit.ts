@@ -16,5 +16,5 @@ export function contextProblem(
   const [prompt, answer] = [meanLength(input), meanLength(output)];
   if (prompt + answer <= context) return undefined;
   const tokens = (count: number) => Math.round(count).toLocaleString('en');
-  return `${id} has a context of ${tokens(context)} tokens; prompts of ${tokens(prompt)} and answers of ${tokens(answer)} on average do not fit`;
+  return `${id} has a context of ${tokens(context)} tokens; prompts of ${tokens(prompt)} and responses of ${tokens(answer)} on average do not fit`;
 }

@@ -32,7 +32,7 @@ export function policyNamed(name: string, replicas: readonly SimulatedReplica[])
     case 'least-loaded':
       return { policy: leastLoaded(replicas), readsLoad: true };
     default:
-      throw new SchedulerError('usage', `no policy is called ${name}; there are ${POLICY_NAMES.join(', ')}`);
+      throw new SchedulerError('usage', `there is no policy ${name}; there are ${POLICY_NAMES.join(', ')}`);
   }
 }
 

@@ -76,7 +76,10 @@ async function nearestShares(
   });
   const solved = await solve(program, { timeLimitS: 10, gap: 1e-3, seed: 1 });
   if (solved.values.length === 0)
-    throw new SchedulerError('infeasible', 'fewer nodes than models: no baseline gives each one a replica');
+    throw new SchedulerError(
+      'infeasible',
+      'there are fewer nodes than models, so no baseline gives each model a replica',
+    );
   return columns.map((column) => Math.round(solved.values[column] ?? 0));
 }
 

@@ -35,18 +35,18 @@ export function whyInfeasible(problem: SolverProblem): string {
     return used > poolGpus(pool);
   });
   if (crowded !== undefined)
-    return `pool ${crowded.id}: what runs there needs more GPUs than it has (${crowded.nodes * crowded.gpusPerNode})`;
+    return `pool ${crowded.id}: its running replicas need more GPUs than it has (${crowded.nodes * crowded.gpusPerNode})`;
   const usd = options.reduce((sum, option, o) => sum + (floor[o] ?? 0) * usdPerHour(option, pools), 0);
   if (settings.budget !== undefined && usd > settings.budget)
-    return `the budget is too small: what runs already costs ${usd.toFixed(2)} USD per hour, the budget is ${settings.budget}; allow --reclaim or raise it`;
+    return `the budget of ${settings.budget} USD per hour is too small: the running replicas cost ${usd.toFixed(2)}; raise it, or give --reclaim`;
   const always = demands.flatMap(({ model }, m) => (needsStable(problem, m) ? [{ m, id: model.id }] : []));
   const homeless = always.find(({ m }) => !options.some((one) => one.demand === m && isStable(one, pools)));
   if (homeless !== undefined)
-    return `${homeless.id} is always on and fits no stable node; volatile nodes may go at any time. Smallest relaxation: a stable node that holds it, or always_on: false`;
+    return `${homeless.id} is always on, but does not fit on a stable node; volatile nodes may leave at any time. Smallest relaxation: a stable node that holds it, or always_on: false`;
   if (always.length > 0) {
     const names = always.map(({ id }) => id).join(', ');
     const money = settings.budget === undefined ? '' : ` within the budget of ${settings.budget} USD per hour`;
-    return `the stable nodes have no room${money} for a replica of each model that is always on: ${names}`;
+    return `the stable nodes have no space${money} for a replica of each model that is always on: ${names}`;
   }
   return 'no plan satisfies all constraints';
 }

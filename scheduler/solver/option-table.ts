@@ -199,7 +199,7 @@ export class OptionTable {
       }
       if (!matched)
         this.#settings.progress?.(
-          `measured row ${row.model} on ${row.tp} × ${row.gpu} matches nothing that could be planned: not used`,
+          `measured row ${row.model} on ${row.tp} × ${row.gpu} matches no possible replica: ignored`,
         );
     }
   }

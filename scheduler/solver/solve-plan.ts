@@ -77,7 +77,7 @@ export async function solvePlan(
     counts.every((n) => n === 0) ||
     !Number.isFinite(planValue(outcome.problem, counts).value)
   )
-    throw new SchedulerError('solver', `no plan was found within ${settings.timeLimitS} s; give a longer --time-limit`);
+    throw new SchedulerError('solver', `found no plan within ${settings.timeLimitS} s; give a longer --time-limit`);
   const seconds = (performance.now() - started) / 1e3;
   const gap = relativeGap(planValue(outcome.problem, counts).value, outcome.bound);
   const proven = table.optimistic && Number.isFinite(outcome.bound);

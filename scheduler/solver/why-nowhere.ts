@@ -11,7 +11,7 @@ const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
 export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: PlanOptions): string {
   const { model } = demand;
   if (model.opaque === true)
-    return `${model.id}: its shape is not known, and it was measured on no GPU that is here; --models ${model.id}=config.json tells its shape`;
+    return `${model.id}: its shape is unknown, and there is no measurement on a GPU of the inventory; --models ${model.id}=config.json describes it`;
   const asked = demand.tp;
   const problems = asked?.map((tp) => tpProblem(model, tp)).filter((problem) => problem !== undefined) ?? [];
   if (asked && problems.length === asked.length) return problems.join('; ');
@@ -25,11 +25,11 @@ export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: Pla
   );
   const unfit = [...new Set(pools.flatMap(({ gpu }) => precisionProblem(gpu, demand.weights, demand.kv) ?? []))];
   if (unfit.length > 0 && pools.every(({ gpu }) => precisionProblem(gpu, demand.weights, demand.kv) !== undefined))
-    return `${model.id} runs nowhere as its weights are stored: ${unfit.join('; ')}`;
+    return `no GPU supports the weights of ${model.id}: ${unfit.join('; ')}`;
   const best = offers
     .filter(({ pool }) => precisionProblem(pool.gpu, demand.weights, demand.kv) === undefined)
     .sort((a, b) => a.need - a.have - (b.need - b.have))[0];
-  if (best === undefined) return `${model.id}: no pool has a node that any of its parallelisms fits on`;
+  if (best === undefined) return `${model.id}: none of its parallelisms fits on a node of any pool`;
   const smaller = (['fp8', 'int4'] as const).find((weights) => {
     if (precisionProblem(best.pool.gpu, weights, demand.kv) !== undefined) return false;
     const deployment = { model, gpu: best.pool.gpu, tp: best.tp, weights, kv: demand.kv };
@@ -39,7 +39,7 @@ export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: Pla
     ? `smallest relaxation: weights in ${smaller} (it would then fit ${best.tp} × ${best.pool.gpu.id})`
     : `smallest relaxation: a node with ${gb(best.need / settings.limits.memoryFraction)} GB of GPU memory for one replica`;
   return (
-    `${model.id} fits nowhere: memory (C2) binds. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
+    `${model.id} fits on no node: memory (C2) binds. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
     `the best node offers ${gb(best.have)} GB (${best.tp} × ${best.pool.gpu.id}, ${settings.limits.memoryFraction} of memory); ${relax}`
   );
 }

@@ -42,7 +42,7 @@ export function readTrace(path: string, model?: string): Trace {
     if (rows.length >= TRACE_ROWS_MAX)
       throw new SchedulerError(
         'bad_input',
-        `${path} has more than ${TRACE_ROWS_MAX.toLocaleString('en')} requests; cut it`,
+        `${path} has more than ${TRACE_ROWS_MAX.toLocaleString('en')} requests; shorten it`,
       );
     const { model: _model, ...request } = row;
     rows.push(request);

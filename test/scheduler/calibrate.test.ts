@@ -82,9 +82,9 @@ describe('a load on an engine', () => {
       fetch: async () => new Response('data: {"choices":[{"text":"a"}]}\n\ndata: [DONE]\n\n'),
     };
     const all = { random: seededRandom(1), contextTokens: 0, maxSequences: 1, limitMs: 1, log: () => {} };
-    await expect(observeLoad({ engine: silent, ...all })).rejects.toThrow(/told no usage/);
+    await expect(observeLoad({ engine: silent, ...all })).rejects.toThrow(/sent no usage/);
     const failing: ProbedEngine = { ...silent, fetch: async () => new Response('out of memory', { status: 500 }) };
-    await expect(observeLoad({ engine: failing, ...all })).rejects.toThrow(/answers 500: out of memory/);
+    await expect(observeLoad({ engine: failing, ...all })).rejects.toThrow(/answered 500: out of memory/);
   });
 });
 
@@ -119,7 +119,7 @@ describe('a fit', () => {
 
   it('wants enough phases', async () => {
     const { found } = await observed({ maxSequences: 1, contextTokens: 200 });
-    expect(() => fitCalibration(base, deployment, found, 'x', 'y')).toThrow(/only \d of at least 8 phases/);
+    expect(() => fitCalibration(base, deployment, found, 'x', 'y')).toThrow(/only \d phases ran, but at least 8/);
   });
 });
 
@@ -167,7 +167,7 @@ describe('otela-plan calibrate', () => {
   it('says what is wrong with its use', async () => {
     expect(await otelaPlan('calibrate', '--gpu', 'H100-SXM')).toMatchObject({
       code: 2,
-      log: expect.stringMatching(/--url is needed/),
+      log: expect.stringMatching(/--url is required/),
     });
     expect(await otelaPlan('calibrate', '--url', 'ftp://x', '--gpu', 'H100-SXM')).toMatchObject({ code: 2 });
     expect(await otelaPlan('calibrate', '--url', 'http://127.0.0.1:9', '--gpu', 'H100-SXM')).toMatchObject({

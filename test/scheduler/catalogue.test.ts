@@ -88,7 +88,7 @@ describe('models', () => {
     [{ ...LLAMA_70B, hidden_size: -1 }, /hidden_size/],
     [{ ...LLAMA_70B, hidden_size: 'big' }, /hidden_size/],
     [{ ...LLAMA_70B, model_type: 'deepseek_v3', kv_lora_rank: 512 }, /lacks qk_nope_head_dim/],
-    [{ ...LLAMA_70B, hidden_size: 32 }, /hidden_size of 32 is too little for 64 heads/],
+    [{ ...LLAMA_70B, hidden_size: 32 }, /hidden_size of 32 is too small for 64 heads/],
     ['a string', /not a model configuration/],
   ])('refuses a configuration it cannot place: %j', (config, message) => {
     expect(() => modelFromConfig(config, 'x')).toThrow(message);
@@ -183,7 +183,7 @@ describe('names', () => {
     ['a100_3g.20gb', undefined],
     ['1g.10gb', undefined],
   ])('a part of a GPU is none: %s with %s MiB', (name, memoryMib) => {
-    expect(() => findGpu(catalogue, name, memoryMib)).toThrow(/no GPU is called/);
+    expect(() => findGpu(catalogue, name, memoryMib)).toThrow(/there is no GPU/);
   });
 
   it('unknown names are answered with the nearest', () => {

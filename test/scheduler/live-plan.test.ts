@@ -41,14 +41,16 @@ describe('a plan', () => {
       ],
       ...['--workload', file('w.json', JSON.stringify(workload))],
     ];
-    expect((await otelaPlan(...argv)).log).toMatch(/no model is called "who\/knows"/);
+    expect((await otelaPlan(...argv)).log).toMatch(/there is no model "who\/knows"/);
     const rows = file('m.csv', 'model,gpu,tp,requests_per_s\nwho/knows,A100-80-SXM,2,2\n');
     const { code, out } = await otelaPlan(...argv, '--measured', rows);
     // 85 % of 2 requests/s each: three replicas.
     expect(out).toMatch(/who\/knows +3 +2 × A100-80-SXM each/);
     expect(code).toBe(0);
     const elsewhere = file('e.csv', 'model,gpu,tp,requests_per_s\nwho/knows,H100-SXM,2,2\n');
-    expect((await otelaPlan(...argv, '--measured', elsewhere)).log).toMatch(/measured on no GPU that is here/);
+    expect((await otelaPlan(...argv, '--measured', elsewhere)).log).toMatch(
+      /there is no measurement on a GPU of the inventory/,
+    );
     rmSync(folder, { recursive: true });
   });
 
@@ -82,8 +84,8 @@ describe('a plan', () => {
       '--time-limit',
       '5',
     );
-    expect(log).toMatch(new RegExp(`claims ${GPUS_MAX + 1} GPUs: left out`));
-    expect(log).toMatch(/rare kinds of node are left out/);
+    expect(log).toMatch(new RegExp(`claims ${GPUS_MAX + 1} GPUs: skipped`));
+    expect(log).toMatch(/rare kinds of node are skipped/);
     expect(out).toMatch(/Llama-2-13b-hf/);
   });
 });

@@ -37,7 +37,7 @@ describe('the live inventory', () => {
       said.push(line),
     );
     expect(found.pools.map(({ nodes: many }) => many)).toEqual([2]);
-    expect(said.join()).toMatch(/1 idle nodes are left out: their agents take no deployments/);
+    expect(said.join()).toMatch(/1 idle nodes are skipped: their agents do not accept deployments/);
   });
 
   it('leaves out a node whose GPU is a part of one', async () => {

@@ -81,7 +81,7 @@ describe('configurations that are not modelled', () => {
   it('are refused by the name of their architecture, with the nearest known ones', () => {
     expect(() =>
       modelFromConfig({ model_type: 'deepseek_v4', num_hidden_layers: 4, hidden_size: 8, vocab_size: 9 }, 'new'),
-    ).toThrow(/new: the architecture "deepseek_v4" is not modelled; nearest: deepseek_v[23]/);
+    ).toThrow(/new: the architecture "deepseek_v4" is not supported; nearest: deepseek_v[23]/);
     expect(() => modelFromConfig({ num_hidden_layers: 4, hidden_size: 8, vocab_size: 9 }, 'nameless')).toThrow(
       /has no model_type/,
     );
@@ -90,7 +90,7 @@ describe('configurations that are not modelled', () => {
 
   it('are refused where the quantisation is unknown', () => {
     const config = { ...publicConfig('Qwen/Qwen3-8B'), quantization_config: { quant_method: 'vptq' } };
-    expect(() => modelFromConfig(config, 'odd')).toThrow(/quantisation "vptq"/);
+    expect(() => modelFromConfig(config, 'odd')).toThrow(/quantization "vptq"/);
   });
 });
 

@@ -278,7 +278,9 @@ describe('a prefill and a decode engine that serve as one replica', () => {
   it('says what each side does, and fits one node', () => {
     expect(parallelismText({ tp: 4, prefill: { tp: 1 } })).toBe('prefill TP 1, decode TP 4');
     expect(pairsOf(model, [1, 2, 4], 4).map((pair) => gpusOf(pair))).toEqual([2, 3, 3, 4]);
-    expect(parallelismProblem(model, { tp: 1, prefill: { tp: 1, prefill: { tp: 1 } } })).toContain('no prefill engine');
+    expect(parallelismProblem(model, { tp: 1, prefill: { tp: 1, prefill: { tp: 1 } } })).toContain(
+      'cannot have a prefill engine',
+    );
     const hybrid = catalogue.models.find(({ layers }) =>
       layers.some(({ mixers }) => mixers.some(({ kind }) => kind === 'recurrent')),
     );

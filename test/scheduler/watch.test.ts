@@ -84,7 +84,7 @@ describe('watching', () => {
     cluster.workload = [asks(QWEN, 1)];
     const out = await watch(5);
     expect(out.match(/plans again/g)?.length).toBe(1);
-    expect(out).toMatch(/would have 1 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
+    expect(out).toMatch(/would run 1 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
     expect(wanted()).toEqual({ [QWEN]: 1 });
     expect(cluster.asked).toEqual([]);
     expect(cluster.weights).toEqual([]);
@@ -146,7 +146,7 @@ describe('watching', () => {
     cluster.workload = [asks(LLAMA, 1)];
     const out = await watch(2, () => {}, 60_000, ['--reclaim']);
     expect(out).toMatch(/network: A100-80-SXM x1/);
-    expect(out).toMatch(/idle: node nbxxxxxx .* takes no deployments/);
+    expect(out).toMatch(/idle: node nbxxxxxx .* does not accept deployments/);
     expect(wanted()).toEqual({});
   });
 
@@ -170,8 +170,8 @@ describe('watching', () => {
     cluster.idle(QWEN);
     cluster.workload = [asks(QWEN, 1), ...['x'.repeat(1024), '', UNKNOWN].map((model) => asks(model, 1))];
     const out = await watch(1);
-    expect(out).toMatch(/^x{256} is asked for but left out/m);
-    expect(out).toMatch(/unknown\/model is asked for but left out/);
+    expect(out).toMatch(/^x{256} is requested but skipped/m);
+    expect(out).toMatch(/unknown\/model is requested but skipped/);
     expect(wanted()).toEqual({ [QWEN]: 1 });
   });
 
@@ -181,7 +181,7 @@ describe('watching', () => {
     cluster.workload = [asks(UNKNOWN, 6)];
     const enough = await watch(1);
     expect(enough).toMatch(
-      /unknown\/model is not in the catalogue: planned by what its replicas serve now, 3.00 requests\/s each/,
+      /unknown\/model is not in the catalogue: planned with the current throughput of its replicas, 3.00 requests\/s each/,
     );
     expect(enough).toContain('its latency is not planned');
     expect(wanted()).toEqual({});
@@ -195,7 +195,7 @@ describe('watching', () => {
     cluster.idle(QWEN);
     cluster.workload = [asks(QWEN, 1)];
     const out = await watch(5, (at) => Object.assign(cluster, { down: at === 1 || at === 2 }));
-    expect(out).toMatch(/answers 503; the former plan stays/);
+    expect(out).toMatch(/503; the previous plan stays/);
     expect(out.match(/plans again/g)?.length).toBe(1);
     expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ placements: [{ model: QWEN, replicas: 1 }] });
   });
@@ -208,17 +208,17 @@ describe('watching', () => {
 
 describe('what started replicas', () => {
   it.each([
-    [['apply', '--agents'], /apply is no longer there: otela-factory starts and ends replicas/],
-    [['watch', '--yes'], /--yes is no longer there: otela-factory starts and ends replicas/],
-    [['watch', '--forecast', '--yes'], /--yes is no longer there: otela-factory starts and ends replicas/],
-    [['watch', '--forecast', '--state=x'], /--state=x is no longer there: --plan FILE is the file of the plan/],
-    [['watch', '--forecast', '--retry'], /--retry is no longer there: otela-factory tries failed starts again/],
-    [['watch', '--forecast', '--drain', '9'], /--drain is no longer there: otela-factory drains a replica/],
-    [['watch', '--publish'], /--publish needs --forecast/],
-    [['watch', '--slurm', 'x.sbatch'], /--slurm is no longer there: otela-factory starts/],
-    [['watch', '--inventory=sinfo'], /--inventory=sinfo is no longer there: watch plans with the nodes of the network/],
-    [['watch', '--weights'], /--weights is no longer there: set weights by PUT/],
-    [['watch', '--agents'], /--agents is no longer there: leave it out/],
+    [['apply', '--agents'], /apply was removed: otela-factory starts and ends replicas/],
+    [['watch', '--yes'], /--yes was removed: otela-factory starts and ends replicas/],
+    [['watch', '--forecast', '--yes'], /--yes was removed: otela-factory starts and ends replicas/],
+    [['watch', '--forecast', '--state=x'], /--state=x was removed: --plan FILE is the file of the plan/],
+    [['watch', '--forecast', '--retry'], /--retry was removed: otela-factory tries failed starts again/],
+    [['watch', '--forecast', '--drain', '9'], /--drain was removed: otela-factory drains a replica/],
+    [['watch', '--publish'], /--publish requires --forecast/],
+    [['watch', '--slurm', 'x.sbatch'], /--slurm was removed: otela-factory starts/],
+    [['watch', '--inventory=sinfo'], /--inventory=sinfo was removed: watch plans with the nodes of the network/],
+    [['watch', '--weights'], /--weights was removed: set weights by PUT/],
+    [['watch', '--agents'], /--agents was removed: omit it/],
   ])('%j ends with 2 and one sentence that says what to call', async (words, sentence) => {
     const { code, log } = await otelaPlan(...words);
     expect(code).toBe(2);

@@ -104,10 +104,11 @@ export class LivePlanner {
     this.#forget(new Set(seen.map(({ model }) => model)));
     for (const region of guessed)
       notes.push(
-        `no round trip to ${region === '' ? 'nodes without a region' : region} was measured yet: taken to be far`,
+        `no round trip to ${region === '' ? 'nodes without a region' : region} was measured yet: assumed to be far`,
       );
     for (const { model, overload } of models)
-      if (overload > 0.01) notes.push(`${model}: ${(100 * overload).toFixed(0)} % more work than all regions can do`);
+      if (overload > 0.01)
+        notes.push(`${model}: ${(100 * overload).toFixed(0)} % more load than all regions can serve`);
     return { models, notes };
   }
 

@@ -21,7 +21,7 @@ export function plannablePrices(facts: readonly Pick<RegionFacts, 'region' | 'pr
   const sorted = [...known].sort((a, b) => a - b);
   const median = sorted[Math.floor(sorted.length / 2)];
   const notes: string[] = [];
-  if (median === undefined && facts.length > 0) notes.push('no current price is known: electricity does not count');
+  if (median === undefined && facts.length > 0) notes.push('there is no current price: the plan ignores electricity');
   const usdKwh = new Map<string, number>();
   for (const one of facts) {
     const { region, price } = one;
@@ -29,9 +29,8 @@ export function plannablePrices(facts: readonly Pick<RegionFacts, 'region' | 'pr
     usdKwh.set(region, usd);
     if (median === undefined) continue;
     const name = region === '' ? 'nodes without a region' : region;
-    if (price.state === 'negative') notes.push(`the price of ${name} is negative: counted as 0`);
-    else if (!isCurrent(one))
-      notes.push(`the price of ${name} is ${price.state}: counted as the median, ${usd} USD/kWh`);
+    if (price.state === 'negative') notes.push(`the price of ${name} is negative: assuming 0`);
+    else if (!isCurrent(one)) notes.push(`the price of ${name} is ${price.state}: assuming the median, ${usd} USD/kWh`);
   }
   return { usdKwh, notes };
 }

@@ -25,7 +25,7 @@ export function writeWarm(
   for (const { region } of facts) {
     if (!FILE_NAME.test(region)) {
       const name = region === '' ? 'nodes without a region' : JSON.stringify(region);
-      faults.push(`no warm counts are written for ${name}: that is no name of a file`);
+      faults.push(`cannot write warm counts for ${name}: it is not a valid file name`);
       continue;
     }
     const wanted = models.flatMap(({ model, regions }) =>
@@ -36,7 +36,7 @@ export function writeWarm(
       writeFileSync(`${path}.new`, `${JSON.stringify({ wanted }, null, 2)}\n`);
       renameSync(`${path}.new`, path);
     } catch (error) {
-      faults.push(`the warm counts of ${region} cannot be written: ${errorText(error)}`);
+      faults.push(`cannot write the warm counts of ${region}: ${errorText(error)}`);
     }
   }
   return faults;

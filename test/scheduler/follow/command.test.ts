@@ -148,7 +148,7 @@ it('says which replicas are full, which have room and what more of them would do
     .trim()
     .split('\n')
     .map((line): { why: string } => JSON.parse(line));
-  expect(first?.why).toMatch(/the switch included.*nothing serves it/);
+  expect(first?.why).toMatch(/including the switch.*nothing serves it/);
   expect(later.at(-1)?.why).toMatch(words);
   expect(JSON.stringify(told.at(-1))).toMatch(words);
 });

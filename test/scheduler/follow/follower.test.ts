@@ -38,7 +38,7 @@ test('a mix that changes for good changes the replicas; a burst of one slot does
   world.arrivals = steady;
   await world.run(14);
   expect(more(world.running)).toBe(false);
-  expect(world.text).toMatch(/switch: .*request seconds in 5 slots, the switch included; what runs costs/);
+  expect(world.text).toMatch(/switch: .*request seconds in 5 slots, including the switch; the current layout costs/);
 });
 
 test('a node that is lost, or gained, is planned with in the next slots', async () => {

@@ -21,7 +21,7 @@ describe('forecasts', () => {
     const seen = history([10, 12, Number.NaN, Number.NaN], [0, 0, 0, 0]);
     const forecast = lastValue.fit(seen, DEFAULT_FIT).forecast(seen, 1);
     expect(forecast.mean).toEqual([[12], [0]]);
-    expect(forecast.notes).toEqual(['kind 0: gaps in the history were bridged']);
+    expect(forecast.notes).toEqual(['kind 0: gaps in the history were filled']);
   });
 
   it('fall back to the last value where a method gives NaN or infinity, and say so', () => {
@@ -30,7 +30,7 @@ describe('forecasts', () => {
       const seen = history([4, 8, 15]);
       const forecast = broken.fit(seen, DEFAULT_FIT).forecast(seen, 2);
       expect(forecast.mean).toEqual([[15, 15]]);
-      expect(forecast.notes[0]).toContain('broken gave no number');
+      expect(forecast.notes[0]).toContain('broken returned no number');
       expect(forecast.high.flat().every(Number.isFinite)).toBe(true);
     }
   });
@@ -71,6 +71,6 @@ describe('forecasts', () => {
   });
 
   it('refuse series of unequal length', () => {
-    expect(() => lastValue.fit(history([1, 2], [1]), DEFAULT_FIT)).toThrow('equally many slots');
+    expect(() => lastValue.fit(history([1, 2], [1]), DEFAULT_FIT)).toThrow('the same number of slots');
   });
 });

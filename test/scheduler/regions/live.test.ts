@@ -140,9 +140,9 @@ describe('faults', () => {
     );
     expect([...usdKwh.values()]).toEqual([0.1, 0.3, 0, 0.1, 0.1]);
     expect(notes).toEqual([
-      'the price of c is negative: counted as 0',
-      'the price of d is stale: counted as the median, 0.1 USD/kWh',
-      'the price of e is missing: counted as the median, 0.1 USD/kWh',
+      'the price of c is negative: assuming 0',
+      'the price of d is stale: assuming the median, 0.1 USD/kWh',
+      'the price of e is missing: assuming the median, 0.1 USD/kWh',
     ]);
     const even = sharesOf(planned({ a: { price: -5, state: 'negative' }, b: { price: 0 } }));
     expect(even.a).toBeCloseTo(0.5, 2);
@@ -152,7 +152,7 @@ describe('faults', () => {
     const none = { price: null, state: 'missing' };
     const plan = planned({ near: { ...none, tripS: 0.01 }, far: { ...none, tripS: 0.3 } });
     expect(sharesOf(plan).near).toBeGreaterThan(0.9);
-    expect(plan.notes).toEqual(['no current price is known: electricity does not count']);
+    expect(plan.notes).toEqual(['there is no current price: the plan ignores electricity']);
   });
 
   it.each([10, 0.1, Number.NaN, -1])('a forecast that is wrong by %s neither empties nor floods a region', (factor) => {
@@ -179,7 +179,7 @@ describe('faults', () => {
   it('no capacity anywhere is no plan, and too little is said', () => {
     expect(planned({ near: { replicas: 0 }, far: { replicas: 0 } }).models).toEqual([]);
     const plan = planned({ near: { replicas: 1, answered: 500 }, far: { replicas: 1, answered: 500 } });
-    expect(plan.notes.join()).toMatch(/m: \d+ % more work than all regions can do/);
+    expect(plan.notes.join()).toMatch(/m: \d+ % more load than all regions can serve/);
     expect(Object.values(sharesOf(plan)).every((share) => share > 0.2)).toBe(true);
   });
 
