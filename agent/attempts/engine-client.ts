@@ -151,7 +151,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    if (this.#aborted) controller.abort(new Error('the client left'));
+    if (this.#aborted) controller.abort(new Error('the client disconnected'));
   }
 
   onResponseStart(
@@ -202,7 +202,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   abort(): void {
     this.#aborted = true;
-    this.#controller?.abort(new Error('the client left'));
+    this.#controller?.abort(new Error('the client disconnected'));
   }
 }
 

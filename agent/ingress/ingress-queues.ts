@@ -73,7 +73,7 @@ export class IngressQueues {
         waits = false;
       };
     });
-    if (client.left) throw new AttemptError('cancelled', 'the client left');
+    if (client.left) throw new AttemptError('cancelled', 'the client disconnected');
     if (this.#closed) throw closing();
     return answer;
   }

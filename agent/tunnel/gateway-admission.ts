@@ -268,7 +268,7 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
   if (ticket.session !== session || Buffer.compare(ticket.sessionKey, key.publicKey) !== 0)
     throw new Error('its ticket is for another session');
   if (issuer !== undefined && ticket.issuer !== issuer)
-    throw new Error('its ticket is from a different institution from the one that first admitted this agent');
+    throw new Error('its ticket is from another institution than its first ticket');
   const listed = issuers.flatMap(({ name, root }) => {
     const raw = fromBase64url(root, KEY_BYTES);
     return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];

@@ -115,7 +115,7 @@ Prints a code. Log in to the dashboard of the gateway and enter the code, but on
 export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
-  about: 'otela is for users who call models through OpenTela gateways.',
+  about: 'otela is for users of models behind OpenTela gateways.',
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
   commands: { login: LOGIN, seal: SEAL, canary: CANARY },
 };

@@ -37,7 +37,7 @@ $('form').addEventListener('submit', async (event) => {
     if (!answer.ok) throw new Error(await answer.text());
     const mode = answer.headers.get('x-otela-sealed');
     $('state').textContent = 'Sealed to ' + answer.headers.get('x-otela-node') + ' of ' + answer.headers.get('x-otela-provider') +
-      (mode === 'pinned' ? ': its provider vouches for the key.' : ': the key is the gateway’s word alone.');
+      (mode === 'pinned' ? ': its provider vouches for the key.' : ': only the gateway vouches for the key.');
     let rest = '';
     for await (const piece of answer.body.pipeThrough(new TextDecoderStream())) {
       const lines = (rest + piece).split('\\n');

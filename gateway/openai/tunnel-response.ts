@@ -170,7 +170,7 @@ async function persist(attempt: TunnelAttempt, offset: number | undefined): Prom
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }
-  return { kind: 'failure', code: 'cancelled', message: 'the client left' };
+  return { kind: 'failure', code: 'cancelled', message: 'the client disconnected' };
 }
 
 function isOverloaded(error: unknown): boolean {

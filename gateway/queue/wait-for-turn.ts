@@ -64,7 +64,7 @@ async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, setti
       const response = await env.QUEUE.getByName(queued.model).fetch('https://queue/', init);
       return (await response.json()) as TurnResult;
     } catch {
-      if (signal.aborted) throw new AttemptError('cancelled', 'the client left');
+      if (signal.aborted) throw new AttemptError('cancelled', 'the client disconnected');
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

@@ -103,7 +103,7 @@ function limitOf(decision: SolverDecision, option: Option, o: number, demand: De
       ? ''
       : usable < HEADROOM_LOAD * option.capacity * (1 - 1e-6)
         ? `, ${perS(usable)} within its latency target`
-        : `, ${perS(usable)} with room for bursts`;
+        : `, ${perS(usable)} with a reserve for bursts`;
   return `a replica on ${place(option, problem.pools)} serves at most ${perS(option.capacity)} (${option.source})${reason}; ${most}`;
 }
 
@@ -169,6 +169,6 @@ function worthText(worth: number, { problem: { goal, settings } }: SolverDecisio
     case 'latency':
       return `about ${(worth / rate).toFixed(4)} s of the mean latency`;
     case 'placed':
-      return 'room for another model';
+      return 'space for another model';
   }
 }

@@ -122,7 +122,7 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
       again = repeatsWork(error.code);
     }
   }
-  if (host.left()) throw new AttemptError('cancelled', 'the client left');
+  if (host.left()) throw new AttemptError('cancelled', 'the client disconnected');
   const refusal = host.refusal(failure);
   throw failure !== undefined && wouldRepeatWork(failure.code, worked) ? refusal.withoutClientRetry() : refusal;
 }

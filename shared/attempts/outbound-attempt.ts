@@ -382,7 +382,7 @@ export class OutboundAttempt {
   /** The client, or the Worker for it, no longer wants the answer. */
   cancel(): void {
     if (this.#finished) return;
-    this.fail('cancelled', 'the client left');
+    this.fail('cancelled', 'the client disconnected');
   }
 
   #finish(failure: AttemptFailure | undefined): void {

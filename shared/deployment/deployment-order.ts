@@ -118,7 +118,7 @@ export function openOrder(bytes: Uint8Array, context: OrderContext): Order {
   if (issuerId(certificate.root, crypto) !== issuer)
     throw new DeploymentError(
       'foreign_issuer',
-      'the order was signed by a different institution from the one that admitted this session',
+      'the order was signed by an institution that did not admit this session',
     );
   if (nowS < certificate.notBefore || nowS >= certificate.notAfter)
     throw new DeploymentError('expired', "the certificate of the order's gateway is not valid now");

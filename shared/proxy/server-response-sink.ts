@@ -15,7 +15,7 @@ interface ServerResponse {
 export function serverSink(response: ServerResponse): ResponseSink {
   return {
     write: (bytes) => {
-      if (response.destroyed) throw new Error('the client left');
+      if (response.destroyed) throw new Error('the client disconnected');
       return response.write(bytes) ? undefined : waitForDrain(response);
     },
     end: () => void response.end(),

@@ -40,7 +40,7 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
         if (!entry.mayWait(error)) throw error;
       }
     }
-    if (request.left()) throw new AttemptError('cancelled', 'the client left');
+    if (request.left()) throw new AttemptError('cancelled', 'the client disconnected');
     const now = request.now();
     until ??= now + waitMs;
     entry.queued = true;

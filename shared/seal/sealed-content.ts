@@ -74,7 +74,7 @@ export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uin
 function continuedOf(value: unknown): ContinuationPoint {
   const { segment, chunks } = isRecord(value) ? value : {};
   if (typeof segment !== 'string' || typeof chunks !== 'number')
-    throw new SealError('malformed', 'does not say where it continues');
+    throw new SealError('malformed', 'the continuation point is missing');
   return { segment, chunks };
 }
 

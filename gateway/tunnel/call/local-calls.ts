@@ -50,7 +50,7 @@ export class LocalCall {
 
   /** Ends the call because the client disconnected. */
   withdraw(): void {
-    this.#reject(new Error('the client left'));
+    this.#reject(new Error('the client disconnected'));
   }
 }
 

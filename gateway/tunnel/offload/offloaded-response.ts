@@ -81,7 +81,7 @@ export class OffloadedResponse {
     const completion = completions.get(name);
     completions.delete(name);
     const how = completion === undefined ? 'lost' : await this.#waitFor(completion.ended.promise);
-    if (how === 'left') throw new Error('the client left');
+    if (how === 'left') throw new Error('the client disconnected');
     if (how !== 'whole') throw new AttemptError(how, 'the response broke off');
   }
 

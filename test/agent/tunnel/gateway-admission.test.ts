@@ -240,7 +240,7 @@ describe('an answer that cannot be trusted', () => {
       },
     });
     await expect(asked).rejects.toThrow();
-    expect(question.lines[0]).toContain('from a different institution from the one that first admitted this agent');
+    expect(question.lines[0]).toContain('from another institution than its first ticket');
     await requestAdmission(options([url], { issuer: LAB }));
   });
 

@@ -55,7 +55,7 @@ it('what the object throws, and a client that leaves, reject the call alone', as
   const left = call();
   const answer = silent.ask(left, neverAsked);
   left.withdraw();
-  await expect(answer).rejects.toThrow('the client left');
+  await expect(answer).rejects.toThrow('the client disconnected');
 });
 
 it('with 4,096 calls waiting the next goes by the stub', async () => {

@@ -183,7 +183,7 @@ async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupM
   for await (const piece of content) pieces.push(piece);
   const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
   if (manifestForm(stated) === WORKERD_FORM)
-    throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, whose data this version cannot read');
+    throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, and this version cannot read its data');
   const parsed = backupManifestSchema.safeParse(stated);
   if (parsed.success) return parsed.data;
   throw new ArchiveError('its manifest has an unknown format: a newer otela-gateway may have created it');

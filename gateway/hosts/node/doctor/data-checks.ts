@@ -186,7 +186,7 @@ export async function checkAdminKey(path: string): Promise<CheckResult> {
   if (!canOthersRead(found)) return checkPassed(what, file);
   return checkWarning(
     what,
-    `${file} has mode ${(found.mode & RIGHTS).toString(8)}: any user who can read it becomes an operator`,
+    `${file} has mode ${(found.mode & RIGHTS).toString(8)}: a user that can read it becomes an operator`,
     `chmod 600 ${file}`,
   );
 }
