@@ -14,6 +14,8 @@ it.each([
   ['a.ts', '// The client leaves.\nconst a = "at once";', ['leave']],
   ['a.ts', '/**\n * Where no node is left.\n */\nconst mend = 1;', ['where']],
   ['a.ts', "const a = 1; // told by nobody\nconst url = 'http://who';", ['nobody', 'tell']],
+  ['agent/a.ts', "throw new Error('told by nobody');", ['nobody', 'tell']],
+  ['gateway/a.ts', "sql('SELECT id WHERE whose = ?');", []],
   ['dashboard/texts/en/a.ts', "  none: 'Nobody is here.',", ['nobody']],
   ['docs/reference/a.md', '| `--x` | of its own | |', ['own']],
   ['a.json', 'at once', []],

@@ -59,13 +59,27 @@ const BASELINE = join(ROOT, 'test/docs/prose.json');
 /** These files quote the phrases themselves. */
 const LEFT_OUT = /^(?:test\/docs\/prose\.(?:ts|test\.ts)|docs\/glossary\.md|dashboard\/api\/contract\.ts)$/;
 
+/** Programs whose messages operators and users read. */
+const PRODUCT = /^(?:agent|clients|factory|gateway|node|scheduler|shared)\/.*\.ts$/;
+const SQL = /\b(?:SELECT|WHERE|UPDATE|DELETE|INSERT|CASE|JOIN|ORDER BY)\b/;
+
 /** The prose of a file; all other lines are empty. Undefined: the file is not checked. */
 export function proseOf(path: string, text: string): string[] | undefined {
   if (LEFT_OUT.test(path)) return undefined;
   if (path.endsWith('.md')) return markdown(text);
   if (/^dashboard\/texts\/.*\.ts$/.test(path)) return text.split('\n');
-  if (/\.tsx?$/.test(path)) return comments(text);
-  return undefined;
+  if (!/\.tsx?$/.test(path)) return undefined;
+  const found = comments(text);
+  if (!PRODUCT.test(path)) return found;
+  return text.split('\n').map((line, at) => found[at] || messages(line));
+}
+
+/** String literals of at least two words, without SQL: messages, logs and help texts. */
+function messages(line: string): string {
+  const literals = [...line.matchAll(/(['"`])((?:\\.|(?!\1).)*)\1/g)].map(([, , literal = '']) =>
+    literal.replaceAll(/\$\{[^}]*\}/g, '…'),
+  );
+  return literals.filter((literal) => /[a-z] [a-z]/.test(literal) && !SQL.test(literal)).join('. ');
 }
 
 /** The text without code. */

@@ -134,7 +134,8 @@ export const EVENTS: readonly GameEvent[] = [
     log: ['first', /"event":"request".*"attempts":[2-9],.*"status":200/],
     metric: 'otela_breakers{state!="closed"} > 0',
     alert: 'OtelaBreakerOpen',
-    story: /attempt +node (\S+): no response from its engine: hung\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
+    story:
+      /attempt +node (\S+): no response from its engine: hung\n.*attempt +node (?!\1)\S+: its engine answered 200/s,
     mend: async (day) => {
       await day.control('c1h1', {});
       await allServe(day);
