@@ -15,7 +15,7 @@ import type { EngineClient } from './engine-client.ts';
 import { EngineRequestBody } from './engine-request-body.ts';
 import { relabelStream } from './mislabeled-stream.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
-import { UsageCall, type UsageOptions } from './stream-options-retry.ts';
+import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts';
 
 /**
  * Maximum length of a body that is sent again without our `stream_options`. Gateways do not repeat longer bodies
@@ -195,7 +195,7 @@ export class EngineAttempt {
     if (opener === undefined || !isSealed(open)) {
       if (!this.#mayRefuse) return client.call(open, endpoint, body.open(), length, events);
       const without = () => body.again(withoutUsage(open.edits));
-      return new UsageCall({ client, open, endpoint, events, without }).start(body.open(), length);
+      return new StreamOptionsRetry({ client, open, endpoint, events, without }).start(body.open(), length);
     }
     const onOpened = (opened: OpenedFacts) => {
       this.#opened = opened;

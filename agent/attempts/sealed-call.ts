@@ -25,7 +25,7 @@ import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
 import { readWhole } from './read-whole-body.ts';
 import { askEngine, continueReplayed } from './sealed-continuation.ts';
-import { UsageCall } from './stream-options-retry.ts';
+import { StreamOptionsRetry } from './stream-options-retry.ts';
 
 /** The message of every refusal, regardless of the cause. */
 const REFUSED = 'this node does not open it';
@@ -215,7 +215,10 @@ export class SealedCall implements EngineCall {
       return;
     }
     const content = edited(edits, body);
-    this.#call = new UsageCall({ client, open: cleared, endpoint, events, without }).start(content, content.length);
+    this.#call = new StreamOptionsRetry({ client, open: cleared, endpoint, events, without }).start(
+      content,
+      content.length,
+    );
   }
 
   /** Sends the error, sealed like a response of the engine. */

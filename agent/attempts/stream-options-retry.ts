@@ -53,7 +53,7 @@ interface Options {
 }
 
 /** One request with the gateway's `stream_options`, repeated without them if the engine refuses. */
-export class UsageCall implements EngineCall {
+export class StreamOptionsRetry implements EngineCall {
   readonly #options: Options;
   #call: EngineCall | undefined;
   /** A refusal that is held back until it is complete. */

@@ -38,7 +38,7 @@ const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
 const ANSWER_MS = 60_000;
 const CONNECTIONS_MAX = 4;
 
-export class BatchGateway {
+export class BatchGatewayClient {
   readonly #url: URL;
   readonly #credentials: () => SessionCredentials | undefined;
   readonly #dispatcher: Dispatcher;

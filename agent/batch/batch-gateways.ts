@@ -1,5 +1,5 @@
 import { inBackground } from '../../shared/timing/in-background.ts';
-import type { BatchGateway } from './batch-gateway-client.ts';
+import type { BatchGatewayClient } from './batch-gateway-client.ts';
 
 /** Maximum number of gateways; an agent opens as many tunnels at most. */
 const GATEWAYS_MAX = 16;
@@ -7,16 +7,16 @@ const GATEWAYS_MAX = 16;
 interface BatchGatewaysOptions {
   /** Gateways for which this agent currently works: the configured ones, and those that a gateway named. */
   named(): readonly URL[];
-  open(url: URL): BatchGateway;
+  open(url: URL): BatchGatewayClient;
   /** Takes leases from the gateway until `signal` is aborted. */
-  begin(gateway: BatchGateway, signal: AbortSignal): void;
+  begin(gateway: BatchGatewayClient, signal: AbortSignal): void;
   /** True if this agent still holds leases of the gateway. */
-  busy(gateway: BatchGateway): boolean;
+  busy(gateway: BatchGatewayClient): boolean;
   log(line: string): void;
 }
 
 interface Entry {
-  gateway: BatchGateway;
+  gateway: BatchGatewayClient;
   stop: AbortController;
 }
 

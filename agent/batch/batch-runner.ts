@@ -4,24 +4,24 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WHY_MAX } from '../../shared/batch/function-context.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
-import { type EngineReading, LineWindow } from '../../shared/batch/line-concurrency.ts';
+import { type EngineReading, LineConcurrency } from '../../shared/batch/line-concurrency.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
-import { BatchGateway, type SessionCredentials } from './batch-gateway-client.ts';
+import { BatchGatewayClient, type SessionCredentials } from './batch-gateway-client.ts';
 import { BatchGateways } from './batch-gateways.ts';
-import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-run.ts';
+import { LeaseRun, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-run.ts';
 import { LineClient } from './line-client.ts';
 import type { LineOptions } from './line-options.ts';
-import { FailureLog } from './rate-limited-log.ts';
+import { RateLimitedLog } from './rate-limited-log.ts';
 
 interface BatchRunnerOptions {
   /** Gateways for which this agent currently works. */
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   /** Undefined while no gateway has admitted this agent. */
-  speaker(): SessionCredentials | undefined;
+  credentials(): SessionCredentials | undefined;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   /** Models that the engine can serve now. */
@@ -59,8 +59,8 @@ const FIRST_TOKEN_LIMIT_MS = 2_000;
 export class BatchRunner {
   readonly #options: BatchRunnerOptions;
   readonly #gateways: BatchGateways;
-  readonly #window: LineWindow;
-  readonly #leases = new Set<LeaseWork>();
+  readonly #window: LineConcurrency;
+  readonly #leases = new Set<LeaseRun>();
   readonly #queue: PendingLine[] = [];
   readonly #turn: NodeJS.Timeout;
   #client: LineClient | undefined;
@@ -83,14 +83,14 @@ export class BatchRunner {
 
   constructor(options: BatchRunnerOptions) {
     this.#options = options;
-    this.#window = new LineWindow({
+    this.#window = new LineConcurrency({
       slots: () => options.lines().slots,
       reserve: RESERVE,
       firstTokenLimitMs: FIRST_TOKEN_LIMIT_MS,
     });
     this.#gateways = new BatchGateways({
       named: options.gateways,
-      open: (url) => new BatchGateway(url, options.speaker, options.proxy(url)),
+      open: (url) => new BatchGatewayClient(url, options.credentials, options.proxy(url)),
       begin: (gateway, signal) => inBackground('batches', this.#lease(gateway, signal), options.log),
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
       log: options.log,
@@ -128,9 +128,9 @@ export class BatchRunner {
   }
 
   /** Takes leases of one gateway while the agent works for it. */
-  async #lease(gateway: BatchGateway, signal: AbortSignal): Promise<void> {
+  async #lease(gateway: BatchGatewayClient, signal: AbortSignal): Promise<void> {
     const backoff = new Backoff(BACKOFF, Math.random);
-    const failures = new FailureLog(this.#options.log);
+    const failures = new RateLimitedLog(this.#options.log);
     while (!signal.aborted && !this.#draining) {
       if (!this.#wants()) {
         await this.#pause(POLL_MS);
@@ -144,7 +144,7 @@ export class BatchRunner {
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
-        failures.tell(`batches: ${errorText(error)}`);
+        failures.log(`batches: ${errorText(error)}`);
         // A plain sleep, because `#pause` ends every second.
         await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }
@@ -153,7 +153,7 @@ export class BatchRunner {
 
   /** True if more lines should be leased in advance, so that the engine never waits for the gateway. */
   #wants(): boolean {
-    const { engine, models, speaker: credentials } = this.#options;
+    const { engine, models, credentials } = this.#options;
     if (this.#isBroken && performance.now() < this.#restsUntil) return false;
     if (engine() === undefined || credentials() === undefined || models().length === 0) return false;
     return this.#queue.length <= this.#ahead && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
@@ -163,8 +163,8 @@ export class BatchRunner {
     return Math.max(this.#window.size / 2, this.#linesPerS * AHEAD_S);
   }
 
-  async #take(gateway: BatchGateway, lease: GrantedLease, signal: AbortSignal): Promise<void> {
-    const work: LeaseWork = new LeaseWork(lease, gateway, {
+  async #take(gateway: BatchGatewayClient, lease: GrantedLease, signal: AbortSignal): Promise<void> {
+    const work: LeaseRun = new LeaseRun(lease, gateway, {
       again: (lines) => inBackground('batches', this.#retryLines(work, lines), this.#options.log),
       elsewhere: () => this.#giveBack(),
       stopped: () => this.#drop(work),
@@ -187,9 +187,9 @@ export class BatchRunner {
   }
 
   /** Bodies of lines that may run again. */
-  readonly #bodies = new WeakMap<LeaseWork, Map<number, string>>();
+  readonly #bodies = new WeakMap<LeaseRun, Map<number, string>>();
 
-  async #retryLines(lease: LeaseWork, lines: readonly number[]): Promise<void> {
+  async #retryLines(lease: LeaseRun, lines: readonly number[]): Promise<void> {
     await this.#pause(RETRY_MS);
     for (const line of lines) {
       const body = this.#bodies.get(lease)?.get(line);
@@ -212,7 +212,7 @@ export class BatchRunner {
   }
 
   /** The gateway no longer accepts results of this lease's lines. */
-  #drop(lease: LeaseWork): void {
+  #drop(lease: LeaseRun): void {
     const queued = this.#queue.splice(0);
     this.#queue.push(...queued.filter((one) => one.lease !== lease));
     lease.drop(queued.length - this.#queue.length);

@@ -7,11 +7,11 @@ import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, promptPrefixHash } from '../../shared/batch/prompt-prefix.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import type { BatchGateway } from './batch-gateway-client.ts';
+import type { BatchGatewayClient } from './batch-gateway-client.ts';
 
 /** A line to run: its index in the chunk, and its request as JSON. */
 export interface PendingLine {
-  lease: LeaseWork;
+  lease: LeaseRun;
   line: number;
   body: string;
 }
@@ -44,9 +44,9 @@ interface LeaseEvents {
 }
 
 /** The work on one lease: its remaining lines, and the results that are not committed yet. */
-export class LeaseWork {
+export class LeaseRun {
   readonly lease: GrantedLease;
-  readonly gateway: BatchGateway;
+  readonly gateway: BatchGatewayClient;
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
@@ -62,7 +62,7 @@ export class LeaseWork {
   /** Number of lines that another node should run. */
   #releasedLines = 0;
 
-  constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
+  constructor(lease: GrantedLease, gateway: BatchGatewayClient, events: LeaseEvents) {
     this.lease = lease;
     this.gateway = gateway;
     this.#events = events;

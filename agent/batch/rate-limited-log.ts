@@ -5,7 +5,7 @@ const LOG_INTERVAL_MS = 10 * 60_000;
  * Logs a failure immediately, and further ones after ten minutes at the earliest. Shared by all workers that ask the
  * same gateway.
  */
-export class FailureLog {
+export class RateLimitedLog {
   readonly #log: (line: string) => void;
   #untilMs = Number.NEGATIVE_INFINITY;
 
@@ -13,7 +13,7 @@ export class FailureLog {
     this.#log = log;
   }
 
-  tell(line: string): void {
+  log(line: string): void {
     const now = performance.now();
     if (now < this.#untilMs) return;
     this.#untilMs = now + LOG_INTERVAL_MS;

@@ -1,14 +1,14 @@
 import type { Env } from '../config/setting.ts';
 import type { SignalSource } from '../life/ending-signals.ts';
 import type { FaultSource } from '../life/uncaught-errors.ts';
-import type { AdmissionOptions, TunnelAdmission } from '../tunnel/gateway-admission.ts';
+import type { AdmissionOptions, GatewayAdmission } from '../tunnel/gateway-admission.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/tunnel-types.ts';
 import type { AgentIo } from './agent-io.ts';
 
 /** The agent's connections to the outside; passed in so that a test can replace a gateway. */
 export interface AgentDependencies {
   openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
+  admit(options: AdmissionOptions): Promise<GatewayAdmission>;
   signals: SignalSource;
   faults: FaultSource;
   /**

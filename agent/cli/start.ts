@@ -6,7 +6,7 @@ import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
 import { startConfig } from '../config/start-config.ts';
 import { reexecInstalled } from '../host/installed-program.ts';
-import { Lifecycle } from '../life/agent-run.ts';
+import { AgentRun } from '../life/agent-run.ts';
 import { processSignals } from '../life/ending-signals.ts';
 import { processFaults } from '../life/uncaught-errors.ts';
 import { requestAdmission } from '../tunnel/gateway-admission.ts';
@@ -68,7 +68,7 @@ async function startCommand(argv: readonly string[], { env, io, outside }: Comma
     throw new UsageError('there is no command after -- (omit the -- to join without an engine)');
   const config = startConfig(readSettingValues(given, env), command, env);
   for (const warning of config.warnings) io.log(`warning: ${warning}`);
-  const lifecycle = new Lifecycle({
+  const lifecycle = new AgentRun({
     ...REAL,
     ...outside,
     config,

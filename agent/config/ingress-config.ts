@@ -7,9 +7,9 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import {
-  isShippedPolicy,
-  SHIPPED_POLICIES,
-  type ShippedPolicy,
+  BUILT_IN_POLICIES,
+  type BuiltInPolicy,
+  isBuiltInPolicy,
 } from '../../shared/routing/policies/built-in-policies.ts';
 import { readPolicyFile } from '../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
@@ -65,11 +65,11 @@ export function ingressConfig(reader: SettingReader): IngressConfig {
 }
 
 /** A built-in policy by its name, or the first policy in an operator's file. @throws UsageError with file and line */
-function policyNamed(text: string): ShippedPolicy | Policy {
-  if (isShippedPolicy(text)) return text;
+function policyNamed(text: string): BuiltInPolicy | Policy {
+  if (isBuiltInPolicy(text)) return text;
   if (!/[/\\]|\.[cm]?[jt]s$/.test(text))
     throw new UsageError(
-      `--policy: "${text}" is neither one of ${SHIPPED_POLICIES.join(', ')} nor a file such as ./policy.ts`,
+      `--policy: "${text}" is neither one of ${BUILT_IN_POLICIES.join(', ')} nor a file such as ./policy.ts`,
     );
   try {
     const [policy] = readPolicyFile(resolve(text), createRequire(import.meta.url));

@@ -23,7 +23,7 @@ export interface EngineRunner {
   tell(): void;
 }
 
-interface DeploymentsOptions {
+interface DeploymentDeciderOptions {
   templates: Templates;
   keeper: EngineRunner;
   /** Milliseconds since 1970. */
@@ -39,13 +39,13 @@ export interface OrderOutcome {
 
 export const REASON_MAX = 512;
 
-export class Deployments {
-  readonly #options: DeploymentsOptions;
+export class DeploymentDecider {
+  readonly #options: DeploymentDeciderOptions;
   #deployment: DeploymentState | undefined;
   /** True while an order is being decided. */
   #deciding = false;
 
-  constructor(options: DeploymentsOptions) {
+  constructor(options: DeploymentDeciderOptions) {
     this.#options = options;
   }
 

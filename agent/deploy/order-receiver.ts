@@ -8,11 +8,11 @@ import { type DeploymentRequest, openOrder } from '../../shared/deployment/deplo
 import type { DeploymentAnswer, Inspection } from '../../shared/deployment/order-reply.ts';
 import type { Crypto } from '../../shared/lattice/crypto-interface.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { type Deployments, type OrderOutcome, REASON_MAX } from './deployment-decider.ts';
+import { type DeploymentDecider, type OrderOutcome, REASON_MAX } from './deployment-decider.ts';
 
-interface OrdersOptions {
+interface OrderReceiverOptions {
   /** Undefined if this agent accepts no deployments. */
-  deployments(): Deployments | undefined;
+  deployments(): DeploymentDecider | undefined;
   /** Drains like `otela-agent drain`. */
   drain(why: string): void;
   /**
@@ -41,12 +41,12 @@ const NO_DEPLOYMENTS = {
   message: 'this agent was not started with --accept-deployments',
 } as const satisfies DeploymentAnswer;
 
-export class Orders {
-  readonly #options: OrdersOptions;
+export class OrderReceiver {
+  readonly #options: OrderReceiverOptions;
   /** When each order expires, in seconds since 1970, by its nonce. */
   readonly #seen = new Map<string, number>();
 
-  constructor(options: OrdersOptions) {
+  constructor(options: OrderReceiverOptions) {
     this.#options = options;
   }
 

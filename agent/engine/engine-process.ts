@@ -8,7 +8,7 @@ import { spawnSafely } from '../host/spawn-safely.ts';
 import { engineDefaults } from './engine-command.ts';
 import { LineReader } from './line-reader.ts';
 import { LogTailBuffer } from './log-tail-buffer.ts';
-import { ProcessGuard } from './orphan-guard.ts';
+import { OrphanGuard } from './orphan-guard.ts';
 import { missingCommand, withUsr1Ignored } from './prepare-exec.ts';
 import { endGroup } from './process-group.ts';
 
@@ -34,16 +34,16 @@ interface ChildOptions {
   onLine?(line: string): void;
 }
 
-export class EngineChild {
+export class EngineProcess {
   readonly tail = new LogTailBuffer();
   /** Resolves once and never rejects. */
   readonly exited: Promise<EngineExit>;
   readonly #child: ChildProcess;
-  readonly #guard: ProcessGuard;
+  readonly #guard: OrphanGuard;
   readonly #listeners = new Set<(chunk: Buffer) => void>();
 
   constructor(options: ChildOptions) {
-    this.#guard = new ProcessGuard(options.log);
+    this.#guard = new OrphanGuard(options.log);
     const env = { ...engineDefaults(options.command), ...childEnvironment(options.env) };
     // `detached` is setsid(2): only the agent receives a Ctrl-C at the terminal, and can drain first.
     const [file = '', ...args] = withUsr1Ignored(options.command, env);

@@ -7,7 +7,7 @@ import { checkpointPrecision } from './checkpoint.ts';
 import type { EngineTarget } from './engine-address.ts';
 import { type EngineHealth, UNKNOWN_HEALTH } from './engine-health.ts';
 import { EngineProbe, type EngineProbeResult } from './engine-probe.ts';
-import { EngineChild, type EngineExit } from './engine-process.ts';
+import { type EngineExit, EngineProcess } from './engine-process.ts';
 import { EngineWatch } from './engine-watch.ts';
 
 interface EngineOptions {
@@ -29,7 +29,7 @@ export class Engine {
   #target: EngineTarget | undefined;
   /** Settles when the child has ended; never settles without a child. */
   readonly exited: Promise<EngineExit>;
-  readonly #child: EngineChild | undefined;
+  readonly #child: EngineProcess | undefined;
   readonly #probe: EngineProbe | undefined;
   readonly #prefillProbe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
@@ -41,7 +41,7 @@ export class Engine {
   constructor(options: EngineOptions) {
     const { command, target, env, log } = options;
     this.#target = target;
-    this.#child = command ? new EngineChild({ ...options, command }) : undefined;
+    this.#child = command ? new EngineProcess({ ...options, command }) : undefined;
     this.exited = this.#child?.exited ?? new Promise(() => {});
     if (!target) return;
     const probe = new EngineProbe(target);

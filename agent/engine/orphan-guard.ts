@@ -17,7 +17,7 @@ read -r word
 [ "$word" = off ] && exit 0
 kill -s KILL -- "-$group"`;
 
-export class ProcessGuard {
+export class OrphanGuard {
   readonly #shell: ChildProcess;
   #usable = true;
 

@@ -14,7 +14,7 @@
  */
 import { z } from 'zod';
 import { nodePayloadSchema } from '../../shared/lattice/node-payload.ts';
-import { LIFECYCLE, modelSchema } from '../../shared/lattice/node-record.ts';
+import { modelSchema, SESSION_STATES } from '../../shared/lattice/node-record.ts';
 
 export const controlRequestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
@@ -83,7 +83,7 @@ export const statusSchema = z.object({
   pid: z.number(),
   agent_version: z.string(),
   started_at: z.string(),
-  state: z.enum(LIFECYCLE),
+  state: z.enum(SESSION_STATES),
   gateways: z.array(
     z.object({ url: z.string(), connected: z.boolean(), in_flight: z.number(), refused: z.string().optional() }),
   ),
@@ -128,7 +128,7 @@ export const networkRowSchema = z.object({
   issuer: z.string(),
   provider: z.string(),
   cluster: z.string(),
-  state: z.enum(LIFECYCLE),
+  state: z.enum(SESSION_STATES),
   /** The session's liveness in this agent's view. `unreachable` describes only the path between the two agents. */
   liveness: z.enum(['alive', 'suspected', 'unreachable']),
   own: z.boolean(),

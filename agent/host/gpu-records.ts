@@ -11,13 +11,13 @@ export interface GpuRecords {
 }
 
 /** `vramMib`: the number that the tool printed, which may not be a valid amount. */
-interface Told {
+interface PrintedGpu {
   name: string;
   vramMib: number;
 }
 
 /** Pass the devices that this job may use. @param hidden note about devices of the machine that the job may not use */
-export function gpuRecords(devices: readonly Told[], hidden: string | undefined): GpuRecords {
+export function gpuRecords(devices: readonly PrintedGpu[], hidden: string | undefined): GpuRecords {
   const all = devices.map(({ name, vramMib }) => ({ class: gpuClass(name), name, vram_mib: vramMib }));
   // Registry replicas refuse a record with an invalid GPU, and would not show the node.
   const gpus = all.filter((gpu) => gpuSchema.safeParse(gpu).success);

@@ -23,9 +23,9 @@ import type {
 import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
+import { BusyNodes, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
-import { Breakers } from '../../shared/routing/circuit-breakers.ts';
+import { CircuitBreakers } from '../../shared/routing/circuit-breakers.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected } from '../../shared/routing/retry-policy.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
@@ -81,10 +81,10 @@ export class IngressHost implements Host<IngressCaller> {
       resumable: kept,
     };
     this.memory = {
-      breakers: new Breakers(options.nodes.live),
+      breakers: new CircuitBreakers(options.nodes.live),
       retries: new RetryBudget(),
       busy: options.queues.busyNodes,
-      refused: new BusyNodeMemory(REFUSED_MS),
+      refused: new BusyNodes(REFUSED_MS),
       avoided: (now) => (this.#avoided.size === 0 ? undefined : (node) => this.#avoided.has(node.session, now)),
     };
     this.#record = {

@@ -5,7 +5,7 @@ import { AttemptError } from '../../shared/attempts/attempt-error.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { QueueRequest } from '../../shared/proxy/proxy-host.ts';
 import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
-import { BusyNodeMemory } from '../../shared/routing/busy-nodes.ts';
+import { BusyNodes } from '../../shared/routing/busy-nodes.ts';
 
 export interface QueueLimits {
   /** Maximum wait of a non-streaming request and of a streaming one, in milliseconds; 0: requests do not wait. */
@@ -24,7 +24,7 @@ export interface IngressCaller {
 }
 
 export class IngressQueues {
-  readonly busyNodes = new BusyNodeMemory();
+  readonly busyNodes = new BusyNodes();
   readonly #limits: QueueLimits;
   /** Queues by model, only of models that have, or recently had, a waiting request. */
   readonly #lines = new Map<string, WaitQueue>();

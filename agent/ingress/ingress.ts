@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import type { ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import type { PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trusted-providers.ts';
@@ -49,7 +49,7 @@ interface IngressOptions {
   /** From `--trust`; undefined: this node's provider only. */
   trust: readonly string[] | undefined;
   /** From `--policy`; undefined: by load, and by conversation if a request names one. */
-  policy?: ShippedPolicy | Policy | undefined;
+  policy?: BuiltInPolicy | Policy | undefined;
   /** How many requests may wait for a free node, and for how long. */
   queue?: QueueLimits;
   requests: Pick<MeshRequests, 'ask'>;

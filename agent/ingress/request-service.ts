@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import { breakerStateFor } from '../../shared/routing/hang/hang-suspicion.ts';
-import type { ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
 import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
@@ -70,7 +70,7 @@ export interface IngressConfig {
   /** Providers whose agents may send requests to this node; undefined: only this node's provider. */
   serveTo: string[] | undefined;
   /** How the ingress chooses among nodes; undefined: by load, and by conversation if a request names one. */
-  policy: ShippedPolicy | Policy | undefined;
+  policy: BuiltInPolicy | Policy | undefined;
 }
 
 interface RequestServiceOptions {

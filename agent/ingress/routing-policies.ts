@@ -1,6 +1,6 @@
 /** How an ingress chooses among nodes: by the configured policy, otherwise by load and conversation. */
 
-import type { ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import { GPU_WEIGHTS } from '../../shared/routing/policies/node-weights.ts';
 import { guardPolicy, type PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
@@ -14,7 +14,7 @@ export type PolicyFor = (request: RoutedRequest) => Policy;
 
 /** Creates the policy of one ingress. Ingresses do not share its memory of earlier requests. */
 export function policyOf(
-  name: ShippedPolicy | Policy | undefined,
+  name: BuiltInPolicy | Policy | undefined,
   onFault: (kind: PolicyFault, why: string) => void,
 ): PolicyFor {
   if (typeof name === 'object') {
@@ -31,7 +31,7 @@ export function policyOf(
   return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
 }
 
-function made(name: ShippedPolicy): Policy {
+function made(name: BuiltInPolicy): Policy {
   switch (name) {
     case 'random':
       return randomPolicy;

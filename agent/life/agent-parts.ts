@@ -1,5 +1,5 @@
-import type { Deployments } from '../deploy/deployment-decider.ts';
-import type { Orders } from '../deploy/order-receiver.ts';
+import type { DeploymentDecider } from '../deploy/deployment-decider.ts';
+import type { OrderReceiver } from '../deploy/order-receiver.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/request-service.ts';
 import type { NodeWeights } from './node-weights.ts';
@@ -17,9 +17,9 @@ export interface AgentParts {
   engine?: Engine;
   sessions?: Sessions;
   /** Receives orders of gateways. */
-  orders?: Orders;
+  orders?: OrderReceiver;
   /** Decides about deployments, if this agent accepts any. */
-  deployments?: Deployments;
+  deployments?: DeploymentDecider;
   /** Handles requests of other agents and of this agent's ingress. */
   requests?: RequestService;
   /** Weights that this node stores. */

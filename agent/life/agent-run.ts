@@ -24,7 +24,7 @@ import { newSessions } from './session/new-sessions.ts';
 import type { Session } from './session/session.ts';
 import { type FaultSource, ProcessFaults } from './uncaught-errors.ts';
 
-interface LifecycleOptions extends AgentOptions {
+interface AgentRunOptions extends AgentOptions {
   signals: SignalSource;
   faults: FaultSource;
   /**
@@ -39,12 +39,12 @@ const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 
 type Close = () => unknown;
 
-export class Lifecycle {
-  readonly #options: LifecycleOptions;
+export class AgentRun {
+  readonly #options: AgentRunOptions;
   readonly #agent: Agent;
   readonly #will: LastWill | undefined;
 
-  constructor(options: LifecycleOptions) {
+  constructor(options: AgentRunOptions) {
     this.#options = options;
     this.#agent = createAgent(options);
     const { willCommand, env } = options;

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import { Orders } from '../deploy/order-receiver.ts';
+import { OrderReceiver } from '../deploy/order-receiver.ts';
 import { LoadMeter } from '../engine/engine-load.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { GpuUseReader } from '../host/gpu-utilization.ts';
@@ -11,10 +11,10 @@ import { requireInstalled } from '../host/installed-program.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
 import { redactor } from '../host/redact-secrets.ts';
 import { toolRunner } from '../host/run-tool.ts';
-import { NodeSeals } from '../seal/agent-sealing.ts';
+import { AgentSealing } from '../seal/agent-sealing.ts';
 import type { AgentParts } from './agent-parts.ts';
 import { acceptDeployments } from './deployed-engine.ts';
-import { Life } from './ending/agent-ending.ts';
+import { AgentEnding } from './ending/agent-ending.ts';
 import { EngineStart } from './engine-start.ts';
 import { HangRestart } from './hang-restart.ts';
 import { JobWatch } from './job-watch.ts';
@@ -50,7 +50,7 @@ function createBase(options: AgentOptions) {
     logs.line(line);
     options.log(line);
   };
-  const seals = new NodeSeals(() => Date.now(), config.delegate, config.evidence, log);
+  const seals = new AgentSealing(() => Date.now(), config.delegate, config.evidence, log);
   const logs = new RemoteLogs({
     engine: () => parts.engine,
     allowed: config.remoteLogs,
@@ -73,7 +73,7 @@ function createBase(options: AgentOptions) {
   const jobRecord = () => (registers ? job.record() : {});
   const host = job.node ?? hostname().slice(0, 255);
   const network = new MeshMembership({ config, env, host, log });
-  const life = new Life({ parts, job, logs, registers, stderr: options.stderr, log });
+  const life = new AgentEnding({ parts, job, logs, registers, stderr: options.stderr, log });
   return { options: { ...options, log }, log, parts, registers, run, seals, logs, job, jobRecord, host, network, life };
 }
 
@@ -121,9 +121,9 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
   return { load, deployed, health, engineStart, hangs };
 }
 
-function createOrders({ options, parts, run, logs, network, life, log }: AgentBase): Orders {
+function createOrders({ options, parts, run, logs, network, life, log }: AgentBase): OrderReceiver {
   const gpuUse = new GpuUseReader(run, options.env, () => performance.now());
-  return new Orders({
+  return new OrderReceiver({
     deployments: () => parts.deployments,
     drain: (why) => life.end({ kind: 'drain', cause: 'request', why }),
     restart: async (version) => {

@@ -12,7 +12,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
-import { Deployments, type EngineRunner } from '../deploy/deployment-decider.ts';
+import { DeploymentDecider, type EngineRunner } from '../deploy/deployment-decider.ts';
 import type { EngineLaunch, Templates } from '../deploy/deployment-templates.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import { parseEngineTarget } from '../engine/engine-address.ts';
@@ -163,7 +163,7 @@ interface AcceptingOptions extends DeployedEngineOptions {
 /** Lets this agent accept orders to deploy. `parts.deployments` decides about them. */
 export function acceptDeployments({ templates, ...options }: AcceptingOptions): DeployedEngine {
   const keeper = new DeployedEngine(options);
-  options.parts.deployments = new Deployments({
+  options.parts.deployments = new DeploymentDecider({
     templates,
     keeper,
     now: () => Date.now(),

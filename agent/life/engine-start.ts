@@ -10,7 +10,7 @@ import { Engine } from '../engine/engine.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 import type { EngineHealth } from '../engine/engine-health.ts';
 import type { AgentParts } from './agent-parts.ts';
-import type { Life } from './ending/agent-ending.ts';
+import type { AgentEnding } from './ending/agent-ending.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { NodeWeights, type PreparedEngine } from './node-weights.ts';
 
@@ -21,7 +21,7 @@ interface EngineStartOptions {
   stderr: Writable;
   parts: AgentParts;
   network: MeshMembership;
-  life: Pick<Life, 'ending' | 'end'>;
+  life: Pick<AgentEnding, 'ending' | 'end'>;
   onHealth(health: EngineHealth): void;
   /** Called each time the engine starts. */
   onStarted(engine: Engine): void;

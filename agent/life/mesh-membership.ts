@@ -3,7 +3,7 @@
  * gateways. Each session has its own mesh, because a session's key is its name in the mesh.
  */
 
-import { type AgentMembership, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
+import { type AgentFailureDetection, MEMBERSHIP_DEFAULTS, tunedOptions } from '../../shared/gossip/index.ts';
 import { issuerId } from '../../shared/lattice/gateway-certificate.ts';
 import { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -19,7 +19,7 @@ import { Mesh } from '../mesh/mesh.ts';
 import type { MeshOptions } from '../mesh/mesh-options.ts';
 import { relayProxyUrl } from '../mesh/proxy-relay/pass.ts';
 import { ProxyRelay } from '../mesh/proxy-relay/proxy-relay.ts';
-import { GATEWAYS_MAX, type OtherGateway, type TunnelAdmission } from '../tunnel/gateway-admission.ts';
+import { GATEWAYS_MAX, type GatewayAdmission, type OtherGateway } from '../tunnel/gateway-admission.ts';
 import { authority } from '../tunnel/open-websocket.ts';
 import type { GatewayHints } from '../tunnel/other-gateways.ts';
 import { collapseRepeats } from './collapse-repeats.ts';
@@ -50,7 +50,7 @@ export class MeshMembership {
   #own: string | undefined;
   /** Gateways that are not configured, but were named by another gateway. */
   #learned: readonly OtherGateway[] = [];
-  #membership: AgentMembership = MEMBERSHIP_DEFAULTS;
+  #membership: AgentFailureDetection = MEMBERSHIP_DEFAULTS;
   #requests: MeshOptions['requests'];
   #onWeights: MeshOptions['onWeights'];
 
@@ -78,8 +78,8 @@ export class MeshMembership {
   }
 
   /** Replaces the list of issuers whose tickets are valid. */
-  learn({ ticket, issuers, ...word }: TunnelAdmission): void {
-    this.hear(word);
+  learn({ ticket, issuers, ...hints }: GatewayAdmission): void {
+    this.learnHints(hints);
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
     this.#issuers = new Map([...named, [ticket.issuer, LOCAL_ISSUER]]);
     this.#own = ticket.issuer;
@@ -87,7 +87,7 @@ export class MeshMembership {
   }
 
   /** Stores a gateway's hints. */
-  hear({ gateways, membership }: GatewayHints): void {
+  learnHints({ gateways, membership }: GatewayHints): void {
     this.#learned = gateways;
     this.#membership = membership;
   }
@@ -178,7 +178,7 @@ export class MeshMembership {
       releases,
       env,
       proxy: this.proxy,
-      askRelay: probe,
+      askGateway: probe,
       ...(this.#requests === undefined ? {} : { requests: this.#requests }),
       ...(this.#onWeights === undefined ? {} : { onWeights: this.#onWeights }),
       onConnect: (socket) => neverRejects(this.#relay.take(socket)),

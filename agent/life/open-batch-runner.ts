@@ -1,9 +1,9 @@
 /** Runs lines of batches in addition to requests: at this node's engine, and in users' functions. */
 import { tmpdir } from 'node:os';
-import { BatchGateway } from '../batch/batch-gateway-client.ts';
+import { BatchGatewayClient } from '../batch/batch-gateway-client.ts';
 import { BatchRunner } from '../batch/batch-runner.ts';
 import { FunctionRunner } from '../batch/functions/function-runner.ts';
-import { FunctionHost } from '../batch/functions/loaded-functions.ts';
+import { LoadedFunctions } from '../batch/functions/loaded-functions.ts';
 import { readLineOptions } from '../batch/line-options.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
@@ -62,7 +62,7 @@ function openLines(options: BatchesOptions): BatchRunner {
   const runner = new BatchRunner({
     gateways: batchGateways(options),
     proxy: (gateway) => network.proxy?.(gateway),
-    speaker: () => serving()?.current,
+    credentials: () => serving()?.current,
     engine,
     models: () => (serving()?.facts.models ?? []).filter(({ state }) => state === 'ready').map(({ id }) => id),
     reading: () => {
@@ -93,7 +93,7 @@ function openFunctions(options: BatchesOptions): BatchService | undefined {
   if (functions === undefined) return undefined;
   const { owners, loadedMax, limits } = functions;
   const session = () => parts.sessions?.current;
-  const host = new FunctionHost({
+  const host = new LoadedFunctions({
     limits,
     env,
     loadedMax,
@@ -103,7 +103,7 @@ function openFunctions(options: BatchesOptions): BatchService | undefined {
   });
   const runner = new FunctionRunner({
     gateways: batchGateways(options),
-    open: (url) => new BatchGateway(url, session, network.proxy?.(url)),
+    open: (url) => new BatchGatewayClient(url, session, network.proxy?.(url)),
     host,
     owners,
     workers: loadedMax,

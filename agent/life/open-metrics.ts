@@ -8,7 +8,7 @@ import { MetricsServer } from '../observe/metrics-server.ts';
 
 const KEY_FILE = 'metrics.key';
 
-interface Around {
+interface MetricsContext {
   state: StateDir;
   page(): string;
   log(line: string): void;
@@ -17,7 +17,7 @@ interface Around {
 /** Undefined if no port is configured. @throws UsageError if the port cannot be opened */
 export async function openMetrics(
   config: MetricsConfig | undefined,
-  { state, page, log }: Around,
+  { state, page, log }: MetricsContext,
 ): Promise<MetricsServer | undefined> {
   if (config === undefined) return undefined;
   const { host, port, token } = config;

@@ -7,19 +7,19 @@ const OPEN_MAX = 64;
  * Asks gateways whether other sessions answer them. The verdict is `unknown` if the gateways do not know, or cannot be
  * asked now. Never rejects.
  */
-export class GatewayProbes {
-  readonly #askRelay: (session: string) => Promise<PathVerdict>;
+export class SessionProbesByGateways {
+  readonly #askGateway: (session: string) => Promise<PathVerdict>;
   #open = 0;
 
-  constructor(askRelay: (session: string) => Promise<PathVerdict>) {
-    this.#askRelay = askRelay;
+  constructor(askGateway: (session: string) => Promise<PathVerdict>) {
+    this.#askGateway = askGateway;
   }
 
   async ask(session: string): Promise<PathVerdict> {
     if (this.#open >= OPEN_MAX) return 'unknown';
     this.#open++;
     try {
-      return await this.#askRelay(session);
+      return await this.#askGateway(session);
     } catch {
       return 'unknown';
     } finally {

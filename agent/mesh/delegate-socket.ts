@@ -7,12 +7,12 @@ import { errorText } from '../../shared/text/error-text.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
-import { Connection, type ConnectionEvents } from '../tunnel/gateway-connection.ts';
+import { type ConnectionEvents, GatewayConnection } from '../tunnel/gateway-connection.ts';
 import { openWebSocket, type WebSocketOptions } from '../tunnel/open-websocket.ts';
 import type { SessionIdentity } from '../tunnel/tunnel-types.ts';
 import { GOSSIP_SKIP_BYTES } from './channel/channel-limits.ts';
 
-interface DelegateOptions {
+interface DelegateSocketOptions {
   gateway: URL;
   identity: SessionIdentity;
   /** The encoded ticket. */
@@ -27,14 +27,14 @@ interface DelegateOptions {
 
 let generations = 0;
 
-export class Delegate {
-  readonly #options: DelegateOptions;
-  #connection: Connection | undefined;
+export class DelegateSocket {
+  readonly #options: DelegateSocketOptions;
+  #connection: GatewayConnection | undefined;
   #socket: WebSocket | undefined;
   #link: Link | undefined;
   #finished = false;
 
-  constructor(options: DelegateOptions) {
+  constructor(options: DelegateSocketOptions) {
     this.#options = options;
   }
 
@@ -73,7 +73,7 @@ export class Delegate {
       onMessageEnd: () => {},
       onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
     };
-    this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
+    this.#connection = new GatewayConnection(socket, identity, ++generations, events, 'gossip:');
   }
 
   /**

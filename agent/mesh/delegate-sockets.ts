@@ -1,7 +1,7 @@
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { WebSocketOptions } from '../tunnel/open-websocket.ts';
 import type { SessionIdentity } from '../tunnel/tunnel-types.ts';
-import { Delegate } from './delegate-socket.ts';
+import { DelegateSocket } from './delegate-socket.ts';
 
 /** A gateway that admitted this session. */
 export interface MeshGateway {
@@ -10,7 +10,7 @@ export interface MeshGateway {
   url: URL;
 }
 
-interface DelegatesOptions {
+interface DelegateSocketsOptions {
   identity: SessionIdentity;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
@@ -25,14 +25,14 @@ interface DelegatesOptions {
 const GATEWAYS_MAX = 64;
 
 /** The gossip sockets of this delegate to gateways, by gateway id. */
-export class Delegates {
-  readonly #options: DelegatesOptions;
+export class DelegateSockets {
+  readonly #options: DelegateSocketsOptions;
   /** URLs by gateway id. At most GATEWAYS_MAX. */
   #urls = new Map<string, URL>();
   /** Open sockets by gateway id. At most one for each entry of #urls. */
-  readonly #open = new Map<string, Delegate>();
+  readonly #open = new Map<string, DelegateSocket>();
 
-  constructor(options: DelegatesOptions) {
+  constructor(options: DelegateSocketsOptions) {
     this.#options = options;
   }
 
@@ -46,7 +46,7 @@ export class Delegates {
     const gateway = this.#urls.get(id);
     if (gateway === undefined) return this.#options.onDialFailed(id);
     const { identity, ticket, env, proxy, onOpened, onGossip, onClosed, onDialFailed, log } = this.#options;
-    const delegate: Delegate = new Delegate({
+    const delegate: DelegateSocket = new DelegateSocket({
       gateway,
       identity,
       ticket,

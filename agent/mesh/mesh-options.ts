@@ -37,7 +37,7 @@ export interface MeshOptions {
    * Asks gateways, through this agent's tunnels, whether a session answers. Rejects or returns `unknown` if no gateway
    * knows.
    */
-  askRelay(session: string): Promise<PathVerdict>;
+  askGateway(session: string): Promise<PathVerdict>;
   /** Source of random numbers. */
   random?: () => number;
   /** Handles request streams on the channels. */

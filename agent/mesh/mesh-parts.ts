@@ -7,7 +7,7 @@ import { Listener } from './channel/channel-listener.ts';
 import { sessionContext } from './channel/channel-tls.ts';
 import { Tickets } from './check-ticket.ts';
 import { Circuits } from './circuit/circuits.ts';
-import { Delegates } from './delegate-sockets.ts';
+import { DelegateSockets } from './delegate-sockets.ts';
 import { MeshGossipDriver } from './gossip-driver.ts';
 import { MeshChannels } from './mesh-channels.ts';
 import type { MeshOptions } from './mesh-options.ts';
@@ -105,9 +105,9 @@ function identityOf({ ticket, key }: MeshOptions) {
   return { session: ticket.session, publicKey: key.publicKey, sign: (message: Uint8Array) => key.sign(message) };
 }
 
-function createDelegates(options: MeshOptions, gossip: Gossip): Delegates {
+function createDelegates(options: MeshOptions, gossip: Gossip): DelegateSockets {
   const { ticket, env, proxy, log } = options;
-  return new Delegates({
+  return new DelegateSockets({
     identity: identityOf(options),
     ticket: ticket.bytes,
     env,

@@ -9,14 +9,14 @@ import type { TunableOptions } from '../../shared/gossip/index.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../shared/lattice/registry-update.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { GatewayProbes } from './ask-gateways.ts';
+import { SessionProbesByGateways } from './ask-gateways.ts';
 import type { ProvenConnection } from './channel/accept-channel.ts';
 import type { Channel } from './channel/channel.ts';
 import { ChannelError } from './channel/channel-error.ts';
 import type { Listener } from './channel/channel-listener.ts';
 import { type ChannelDialOptions, dialChannel } from './channel/dial-channel.ts';
 import type { Circuits } from './circuit/circuits.ts';
-import type { Delegates, MeshGateway } from './delegate-sockets.ts';
+import type { DelegateSockets, MeshGateway } from './delegate-sockets.ts';
 import type { MeshGossipDriver } from './gossip-driver.ts';
 import { hostAddresses, withPort } from './host-addresses.ts';
 import { LivenessView, type LivenessWatcher, type PeerLiveness } from './liveness-view.ts';
@@ -45,12 +45,12 @@ export class Mesh {
   readonly #connector: PeerConnector;
   readonly #credentials: Pick<ChannelDialOptions, 'own' | 'openTicket'>;
   readonly #seeds: Seeds;
-  readonly #delegates: Delegates;
+  readonly #delegates: DelegateSockets;
   readonly #bans = new PeerBans();
   readonly #view: LivenessView;
   /** Gossip sent since the start, in bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
-  readonly #relays: GatewayProbes;
+  readonly #gatewayProbes: SessionProbesByGateways;
   #recheck: NodeJS.Timeout | undefined;
   #port: number | undefined;
   #closed = false;
@@ -59,7 +59,7 @@ export class Mesh {
     this.#options = options;
     this.replica = options.replica;
     this.#view = new LivenessView(options.replica);
-    this.#relays = new GatewayProbes((target) => options.askRelay(target));
+    this.#gatewayProbes = new SessionProbesByGateways((target) => options.askGateway(target));
     const parts = createMeshParts(options, this.#bans, (action) => this.#act(action));
     this.channels = parts.channels;
     this.circuits = parts.circuits;
@@ -175,8 +175,8 @@ export class Mesh {
         return this.#view.changed(action.sessions);
       case 'liveness':
         return this.#view.judge(action.session, action.liveness);
-      case 'askRelay':
-        return this.#askRelay(action.target);
+      case 'askGateway':
+        return this.#askGateway(action.target);
       case 'ended':
         return this.#options.onEnded(action.reason);
       case 'notice':
@@ -214,8 +214,12 @@ export class Mesh {
     if (missed !== undefined) this.doubt(missed);
   }
 
-  #askRelay(target: string): void {
-    neverRejects(this.#relays.ask(target).then((verdict) => this.#gossip.handle({ type: 'relayed', target, verdict })));
+  #askGateway(target: string): void {
+    neverRejects(
+      this.#gatewayProbes
+        .ask(target)
+        .then((verdict) => this.#gossip.handle({ type: 'gatewayAnswered', target, verdict })),
+    );
   }
 
   /** Closes all connections and sends the reason. Publish LEFT before. Idempotent. */

@@ -1,4 +1,4 @@
-import { LIFECYCLE } from '../../shared/lattice/node-record.ts';
+import { SESSION_STATES } from '../../shared/lattice/node-record.ts';
 import { MetricStore } from '../../shared/metrics/metric-store.ts';
 import { exposition } from '../../shared/metrics/prometheus-exposition.ts';
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
@@ -24,7 +24,7 @@ interface AgentFigures {
  */
 export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFigures): string {
   const metrics = new MetricStore();
-  for (const state of LIFECYCLE) metrics.set(families.AGENT_STATE, [state], Number(state === status.state));
+  for (const state of SESSION_STATES) metrics.set(families.AGENT_STATE, [state], Number(state === status.state));
   metrics.set(families.AGENT_START_TIME, [], seconds(status.started_at));
   if (status.job?.ends_at !== undefined) metrics.set(families.JOB_END, [], seconds(status.job.ends_at));
   metrics.set(families.ENGINE_ANSWERING, [], Number(status.engine?.answering ?? false));

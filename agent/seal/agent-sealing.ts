@@ -18,7 +18,7 @@ interface VouchedSession {
 /** Time before the end of a delegate key at which a warning is logged. It suffices to find the root key. */
 const ENDS_SOON_S = 7 * 86_400;
 
-export class NodeSeals {
+export class AgentSealing {
   readonly opener: SealOpener;
   readonly #ring: KeyRing;
   readonly #delegate: DelegateKey | undefined;
@@ -39,7 +39,7 @@ export class NodeSeals {
   }
 
   /** The session's part of the registry record. Creates the next key if it is due. */
-  word(named: VouchedSession): Pick<NodePayload, 'encryption_key' | 'seal'> {
+  recordPart(named: VouchedSession): Pick<NodePayload, 'encryption_key' | 'seal'> {
     this.#ring.rotate();
     const { publicKey, kid, until } = this.#ring.current;
     const seconds = Math.floor(until / 1000);

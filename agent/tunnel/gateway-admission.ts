@@ -4,7 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
-import { type AgentMembership, agentMembershipSchema } from '../../shared/gossip/index.ts';
+import { type AgentFailureDetection, agentMembershipSchema } from '../../shared/gossip/index.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts';
 import { sessionSchema } from '../../shared/lattice/node-record.ts';
@@ -21,13 +21,13 @@ import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import { errorMessageOf, isRefusal, postToGateway } from './gateway-request.ts';
 import type { TunnelRefusal } from './tunnel-types.ts';
 
-export interface TunnelAdmission {
+export interface GatewayAdmission {
   ticket: Ticket;
   issuers: { name: string; root: Uint8Array }[];
   /** Other gateways that the session may serve. */
   gateways: OtherGateway[];
   /** Times of the mesh that the operator set. */
-  membership: AgentMembership;
+  membership: AgentFailureDetection;
 }
 
 /** A gateway that the agent's institution named. */
@@ -115,14 +115,14 @@ const answerSchema = z.object({
 
 /** Result of one try at one gateway. */
 type Outcome =
-  | { kind: 'admitted'; admission: TunnelAdmission }
+  | { kind: 'admitted'; admission: GatewayAdmission }
   | { kind: 'refused'; refusal: TunnelRefusal }
   | { kind: 'later'; why: string; afterMs: number }
   /** The gateway did not answer. */
   | { kind: 'away'; why: string };
 
 /** Resolves when admitted. Rejects with AdmissionRefusedError, or with the signal's reason. */
-export async function requestAdmission(options: AdmissionOptions): Promise<TunnelAdmission> {
+export async function requestAdmission(options: AdmissionOptions): Promise<GatewayAdmission> {
   const { gateways, signal, log, random } = options;
   const refused = new Map<URL, TunnelRefusal>();
   const backoff = new Backoff(BACKOFF, random, BACKOFF_SPREAD);
@@ -258,7 +258,7 @@ function attest(challenge: string, { release, key }: AdmissionOptions): object {
 }
 
 /** @throws Error if the answer is not a valid ticket for this key, for example a proxy's page */
-function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): TunnelAdmission {
+function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway: URL): GatewayAdmission {
   const parsed = answerSchema.safeParse(tryParseJson(text));
   if (!parsed.success) throw new Error('its response is not an admission');
   const { ticket: encoded, session, issuers, gateways, membership } = parsed.data;

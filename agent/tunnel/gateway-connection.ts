@@ -31,7 +31,7 @@ export interface ConnectionEvents {
 }
 
 /** One WebSocket to a gateway, from start to end: challenge, hello, welcome, frames, heartbeat, close. */
-export class Connection {
+export class GatewayConnection {
   readonly #socket: WebSocket;
   readonly #identity: SessionIdentity;
   readonly #generation: number;

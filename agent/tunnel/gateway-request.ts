@@ -101,7 +101,7 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
   });
 }
 
-type Said = Pick<GatewayAnswer, 'status' | 'text'>;
+type AnswerText = Pick<GatewayAnswer, 'status' | 'text'>;
 
 /** A gateway's error: OpenAI's envelope with all four fields. */
 const envelopeSchema = z.object({
@@ -112,7 +112,7 @@ const envelopeSchema = z.object({
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
 /** The message in the gateway's error envelope, or the start of the body. */
-export function errorMessageOf({ status, text }: Said): string {
+export function errorMessageOf({ status, text }: AnswerText): string {
   return openAiErrorMessage(text) ?? (text.slice(0, 300) || `status ${status}`);
 }
 
@@ -120,16 +120,16 @@ export function errorMessageOf({ status, text }: Said): string {
  * True if a gateway refuses for good. A page of a login proxy, a firewall or a load balancer without a backend may have
  * the same status. Such a page is not a gateway's answer, and ends neither an engine nor a session.
  */
-export function isRefusal(answer: Said): boolean {
+export function isRefusal(answer: AnswerText): boolean {
   return FINAL.has(answer.status) && codeOf(answer) !== undefined;
 }
 
 /** True if the session existed and has ended. */
-export function isSessionOver(answer: Said): boolean {
+export function isSessionOver(answer: AnswerText): boolean {
   return codeOf(answer) === 'session_over';
 }
 
 /** The code of a gateway's error. Undefined if the answer is not a gateway's error. */
-function codeOf({ text }: Said): string | undefined {
+function codeOf({ text }: AnswerText): string | undefined {
   return envelopeSchema.safeParse(tryParseJson(text)).data?.error.code;
 }

@@ -5,10 +5,10 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import {
+  type GatewayAdmission,
   membershipHintSchema,
   otherGatewaySchema,
   selectOtherGateways,
-  type TunnelAdmission,
 } from './gateway-admission.ts';
 import { postToGateway } from './gateway-request.ts';
 
@@ -20,7 +20,7 @@ const answerSchema = z.object({
 });
 
 /** What a gateway reports outside its tunnel: other gateways, and times of the mesh. */
-export type GatewayHints = Pick<TunnelAdmission, 'gateways' | 'membership'>;
+export type GatewayHints = Pick<GatewayAdmission, 'gateways' | 'membership'>;
 
 interface OtherGatewaysOptions {
   gateway: URL;

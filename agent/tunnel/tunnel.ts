@@ -14,7 +14,7 @@ import type { EngineAttempt } from '../attempts/engine-attempt.ts';
 import { EngineAttempts } from '../attempts/engine-attempts.ts';
 import { waitClock } from '../wait-clock.ts';
 import { dialTunnel } from './dial-tunnel.ts';
-import { Connection } from './gateway-connection.ts';
+import { GatewayConnection } from './gateway-connection.ts';
 import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './tunnel-types.ts';
 
@@ -64,7 +64,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
   readonly #requests: EngineAttempts;
-  #connection: Connection | undefined;
+  #connection: GatewayConnection | undefined;
   #link: Link | undefined;
   #generation = 0;
   readonly #backoff = new Backoff(BACKOFF, Math.random);
@@ -138,7 +138,7 @@ class GatewayTunnel implements Tunnel {
       socket.terminate(); // the close event leads to another dial, unless the refusal is final
     };
     socket.on('unexpected-response', (_request, response) => neverRejects(onResponse(response)));
-    this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
+    this.#connection = new GatewayConnection(socket, this.#options.identity, ++this.#generation, {
       onReady: (link, gateway) => this.#onReady(link, gateway, reads),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),

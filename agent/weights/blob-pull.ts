@@ -13,7 +13,7 @@ import type { ManifestFile } from '../../shared/weights/weights-manifest.ts';
 import type { Blob } from './blob.ts';
 import { PieceStreamReader } from './piece-stream.ts';
 import { PieceWriter } from './piece-writer.ts';
-import type { Hasher } from './sha256-thread.ts';
+import type { Sha256Thread } from './sha256-thread.ts';
 import type { BlobSource } from './sources/blob-source.ts';
 import { TransferWatch } from './transfer-watch.ts';
 import type { WeightsClient } from './weights-client.ts';
@@ -42,7 +42,7 @@ interface BlobPullOptions {
   revision: string;
   source: BlobSource;
   store: Store;
-  hasher: Hasher;
+  hasher: Sha256Thread;
   client: WeightsClient;
   blocklist: PeerBlocklist;
   limits: PullLimits;

@@ -4,7 +4,7 @@
  */
 import { type FileHandle, open, rename } from 'node:fs/promises';
 import { pieceCount, pieceSpan } from '../../shared/weights/blob-pieces.ts';
-import type { Hasher } from './sha256-thread.ts';
+import type { Sha256Thread } from './sha256-thread.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 export const BLOB_DIGEST_BYTES = 32;
@@ -73,7 +73,7 @@ export class Blob {
     key: string,
     cut: { size: number; pieceBytes: number },
     place: BlobLocation,
-    hashing: { hasher: Hasher; whole: number },
+    hashing: { hasher: Sha256Thread; whole: number },
   ): Promise<Blob> {
     const file = await open(place.partPath, 'a+', 0o600).then(async (made) => {
       await made.close();
@@ -88,7 +88,7 @@ export class Blob {
     return blob;
   }
 
-  async #recover({ hasher, whole }: { hasher: Hasher; whole: number }): Promise<void> {
+  async #recover({ hasher, whole }: { hasher: Sha256Thread; whole: number }): Promise<void> {
     const claimed = split(await this.#digestFile.readFile());
     const memory = new SharedArrayBuffer(Math.min(this.pieceBytes, Math.max(this.size, 1)));
     for (let index = 0; index < Math.min(claimed.length, this.pieces); index++) {

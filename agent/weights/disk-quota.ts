@@ -11,9 +11,9 @@ import {
   manifestBytes,
   type WeightsManifest,
 } from '../../shared/weights/weights-manifest.ts';
-import type { Environments } from './environment/unpacked-environments.ts';
+import type { UnpackedEnvironments } from './environment/unpacked-environments.ts';
 import { type LockOptions, takeLock } from './lock-file.ts';
-import type { Manifests, StoredManifest } from './stored-manifests.ts';
+import type { StoredManifest, StoredManifests } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 const NEVER = async () => false;
@@ -23,8 +23,8 @@ const RECORD_BLOCKS = 4;
 /** The directory that a quota bounds. */
 interface QuotaStore {
   readonly options: { readonly directory: string; readonly limitBytes: number; log(line: string): void };
-  readonly manifests: Pick<Manifests, 'all' | 'get' | 'pin' | 'save' | 'unpin'>;
-  readonly environments: Pick<Environments, 'bytesOf'>;
+  readonly manifests: Pick<StoredManifests, 'all' | 'get' | 'pin' | 'save' | 'unpin'>;
+  readonly environments: Pick<UnpackedEnvironments, 'bytesOf'>;
   readonly locking: LockOptions;
   readonly inside: string;
   /** Bytes on disk. */

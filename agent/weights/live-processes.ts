@@ -79,7 +79,7 @@ export function parseHolder(text: string): Holder | undefined {
   return { pid: Number(pid), host, name, ...(elsewhere && { elsewhere }) };
 }
 
-export class Presence {
+export class LiveProcesses {
   readonly #directory: string;
   readonly #own = randomUUID();
   /** Heartbeats of others: the last one seen, and when it was first seen. At most WATCHED_MAX. */

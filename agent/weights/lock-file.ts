@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Presence, parseHolder } from './live-processes.ts';
+import { type LiveProcesses, parseHolder } from './live-processes.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** Interval at which a lock that another process holds is checked. */
@@ -14,7 +14,7 @@ const POLL_MS = 250;
 const REPORTED_AFTER_MS = 10_000;
 
 export interface LockOptions {
-  presence: Presence;
+  presence: LiveProcesses;
   log(line: string): void;
 }
 
@@ -50,7 +50,7 @@ function waitingFor(path: string, text: string): string {
 }
 
 /** The lock file must be complete as soon as it exists: an empty one would count as that of a dead process. */
-async function tryLock(path: string, presence: Presence): Promise<(() => Promise<void>) | undefined> {
+async function tryLock(path: string, presence: LiveProcesses): Promise<(() => Promise<void>) | undefined> {
   const text = await presence.hold().catch((error: unknown) => {
     throw asWeightsError(error);
   });
@@ -76,7 +76,7 @@ async function tryLock(path: string, presence: Presence): Promise<(() => Promise
  * Removes the lock of a dead process, and no other lock. Of the processes that find it, one at a time does so. False if
  * another process is doing it.
  */
-async function breakLock(path: string, text: string, presence: Presence): Promise<boolean> {
+async function breakLock(path: string, text: string, presence: LiveProcesses): Promise<boolean> {
   const turn = `${path}.break`;
   const free = await tryLock(turn, presence);
   if (free === undefined) {
@@ -94,7 +94,7 @@ function textOf(path: string): Promise<string | undefined> {
 }
 
 /** False if the file does not exist. True if it cannot be read. */
-export async function isHolderAlive(path: string, presence: Presence): Promise<boolean> {
+export async function isHolderAlive(path: string, presence: LiveProcesses): Promise<boolean> {
   try {
     return await presence.lives(await readFile(path, 'utf8'));
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { Blob } from './blob.ts';
-import type { Hasher } from './sha256-thread.ts';
+import type { Sha256Thread } from './sha256-thread.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** Number of buffers: one piece is verified and written while the next arrives. */
@@ -8,7 +8,7 @@ const BUFFERS = 2;
 /** Verifies pieces on a thread, in order, and appends them to a blob. */
 export class PieceWriter {
   readonly #blob: Blob;
-  readonly #hasher: Hasher;
+  readonly #hasher: Sha256Thread;
   readonly #whole: number;
   readonly #free: SharedArrayBuffer[] = [];
   #made = 0;
@@ -18,7 +18,7 @@ export class PieceWriter {
   /** Index of the next piece to pass to `write`. */
   next: number;
 
-  constructor(blob: Blob, hasher: Hasher, whole: number) {
+  constructor(blob: Blob, hasher: Sha256Thread, whole: number) {
     this.#blob = blob;
     this.#hasher = hasher;
     this.#whole = whole;

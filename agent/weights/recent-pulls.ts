@@ -11,7 +11,7 @@ interface Row<T> {
   promise: Promise<T>;
 }
 
-export class PullList<T> {
+export class RecentPulls<T> {
   /** Pulls by source, oldest first. */
   readonly #rows = new Map<string, Row<T>>();
 

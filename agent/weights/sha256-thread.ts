@@ -47,7 +47,7 @@ interface Work {
 
 const doneSchema = z.object({ id: z.number(), digest: z.string() });
 
-export class Hasher {
+export class Sha256Thread {
   #worker: Worker | undefined;
   /** Pieces that wait for their digest: at most two for each pull, which fetches one blob at a time. */
   readonly #waiting = new Map<number, PromiseWithResolvers<string>>();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { type WeightsManifest, weightsManifestSchema } from '../../shared/weights/weights-manifest.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
-import type { Presence } from './live-processes.ts';
+import type { LiveProcesses } from './live-processes.ts';
 import { isHolderAlive } from './lock-file.ts';
 import { contentDigest } from './sources/manifest-file.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
@@ -35,18 +35,18 @@ export interface StoredManifest {
   pinned: boolean;
 }
 
-export class Manifests {
+export class StoredManifests {
   readonly #directory: string;
   /** Ids of models that this process uses or pulls. */
   readonly #pins = new Set<string>();
   /** The name of this process's pins. It is random, because process ids are the same in each container. */
   readonly #name = randomUUID();
-  readonly #presence: Presence;
+  readonly #presence: LiveProcesses;
   #text: Promise<string> | undefined;
   /** Manifests that were checked, by id; as many as there are files. */
   readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
 
-  constructor(directory: string, presence: Presence) {
+  constructor(directory: string, presence: LiveProcesses) {
     this.#directory = directory;
     this.#presence = presence;
   }

@@ -21,8 +21,8 @@ import { type ReaderLimits, Uploads } from './blob-uploads.ts';
 import { Coordination } from './coordination.ts';
 import type { Environment } from './environment/unpacked-environments.ts';
 import { pullManifest, retryWithNewListing } from './manifest-pull.ts';
-import { PullList } from './recent-pulls.ts';
-import { Hasher } from './sha256-thread.ts';
+import { RecentPulls } from './recent-pulls.ts';
+import { Sha256Thread } from './sha256-thread.ts';
 import type { BlobSource } from './sources/blob-source.ts';
 import { contentDigest } from './sources/manifest-file.ts';
 import { openSource, readSource } from './sources/open-source.ts';
@@ -61,13 +61,13 @@ export class WeightsService {
   readonly store: Store;
   readonly uploads: Uploads;
   readonly #options: WeightsOptions;
-  readonly #hasher = new Hasher();
+  readonly #hasher = new Sha256Thread();
   readonly #inventory: Inventory;
   readonly #access: WeightsAccess;
   readonly #client: WeightsClient;
   readonly #server: WeightsServer;
   readonly #coordination: Coordination;
-  readonly #pulls = new PullList<PullResult>();
+  readonly #pulls = new RecentPulls<PullResult>();
   /** Sources on the command line, which must be kept for an engine. */
   readonly #keep = new Set<string>();
   /** Sources of `#keep` that are complete on disk and that the engine uses. */

@@ -10,12 +10,12 @@ import { blobsOf, type ManifestFile, type WeightsManifest } from '../../shared/w
 import { cacheFolder, parseSource, type Source } from '../../shared/weights/weights-source.ts';
 import { BLOB_DIGEST_BYTES, Blob, type BlobLocation } from './blob.ts';
 import { DiskQuota } from './disk-quota.ts';
-import { Environments } from './environment/unpacked-environments.ts';
+import { UnpackedEnvironments } from './environment/unpacked-environments.ts';
 import { linkSnapshot, unlinkSnapshot } from './hub-cache.ts';
-import { Presence } from './live-processes.ts';
+import { LiveProcesses } from './live-processes.ts';
 import { isHolderAlive, type LockOptions, takeLock } from './lock-file.ts';
-import type { Hasher } from './sha256-thread.ts';
-import { Manifests, type StoredManifest } from './stored-manifests.ts';
+import type { Sha256Thread } from './sha256-thread.ts';
+import { type StoredManifest, StoredManifests } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /**
@@ -32,7 +32,7 @@ interface StoreOptions {
   /** Disk quota of all blobs, in bytes. */
   limitBytes: number;
   pieceBytes: number;
-  hasher: Hasher;
+  hasher: Sha256Thread;
   log(line: string): void;
 }
 
@@ -42,17 +42,17 @@ export class Store {
   readonly #open = new Map<string, Promise<Blob>>();
   /** Uploads that wait for the first bytes of each blob. */
   readonly #awaited = new Map<string, Set<() => void>>();
-  readonly manifests: Manifests;
-  readonly environments: Environments;
+  readonly manifests: StoredManifests;
+  readonly environments: UnpackedEnvironments;
   readonly room: DiskQuota;
   readonly locking: LockOptions;
 
   constructor(options: StoreOptions) {
     this.options = options;
-    const presence = new Presence(this.#inside('alive'));
+    const presence = new LiveProcesses(this.#inside('alive'));
     this.locking = { presence, log: options.log };
-    this.manifests = new Manifests(this.inside, presence);
-    this.environments = new Environments(this.#inside('environments'), this.locking);
+    this.manifests = new StoredManifests(this.inside, presence);
+    this.environments = new UnpackedEnvironments(this.#inside('environments'), this.locking);
     this.room = new DiskQuota(this);
   }
 

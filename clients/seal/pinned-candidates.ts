@@ -51,7 +51,7 @@ interface CandidatesOptions {
   now(): number;
 }
 
-interface Asked {
+interface CandidateQuery {
   /** The gateway's URL up to `/v1`. */
   base: string;
   model: string;
@@ -83,7 +83,7 @@ export class Candidates {
   }
 
   /** @throws SealClientError no_candidate, no_discovery; a Response: the gateway's refusal, unchanged */
-  get(asked: Asked, fresh: boolean): Promise<SealList> {
+  get(asked: CandidateQuery, fresh: boolean): Promise<SealList> {
     const now = this.#options.now();
     const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
     const known = this.#lists.get(name);
@@ -98,7 +98,7 @@ export class Candidates {
     return list;
   }
 
-  async #ask({ base, model: asked, headers }: Asked): Promise<SealList> {
+  async #ask({ base, model: asked, headers }: CandidateQuery): Promise<SealList> {
     const { fetch, count, now, pins } = this.#options;
     const own = new Headers();
     for (const name of WITH) {

@@ -1,4 +1,4 @@
-import { SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import { BUILT_IN_POLICIES, type BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
 import type { FilledFields } from '../ui/form-values.ts';
@@ -13,7 +13,7 @@ interface PolicySelectProps {
 
 /** Chooses the routing policy. If the current one is an operator's addition, it stays selectable. */
 export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
-  const known: readonly string[] = SHIPPED_POLICIES;
+  const known: readonly string[] = BUILT_IN_POLICIES;
   const own = defaultValue !== null && !known.includes(defaultValue) ? [defaultValue] : [];
   return (
     <Field label={t.narrowing.policy}>
@@ -32,12 +32,12 @@ export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
 }
 
 /** Null: not set. */
-export function policyFrom(filled: FilledFields): ShippedPolicy | null {
+export function policyFrom(filled: FilledFields): BuiltInPolicy | null {
   const name = filled.text('policy');
   return isPolicy(name) ? name : null;
 }
 
 /** The contract has only shipped policies. An operator's addition passes too: the gateway refuses unknown names. */
-function isPolicy(name: string): name is ShippedPolicy {
+function isPolicy(name: string): name is BuiltInPolicy {
   return name !== '';
 }

@@ -1,7 +1,7 @@
 /** The gateway's settings in D1. The registry's snapshot copies them to every isolate. */
 import { asc, desc, gt } from 'drizzle-orm';
 import * as z from 'zod';
-import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
+import { type FailureDetectionSettings, MEMBERSHIP_DEFAULTS, membershipSchema } from '../../shared/gossip/index.ts';
 import { VERSION } from '../../shared/release/release-manifest.ts';
 import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
@@ -55,7 +55,7 @@ export interface GatewaySettings {
   /** Retries of failed attempts; a model may have its own number. */
   retries: RetrySettings;
   /** How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown. */
-  membership: MembershipSettings;
+  membership: FailureDetectionSettings;
   /** Agents of an older version are not admitted; undefined: the setting is not set. */
   minimumAgentVersion: string | undefined;
   oidc: OidcIssuer[];

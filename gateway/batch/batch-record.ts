@@ -1,6 +1,6 @@
 import type { CheckedInput } from '../../shared/batch/batch-input-check.ts';
 import { type BatchStatus, initialTimes, transition } from '../../shared/batch/batch-status.ts';
-import { type LeaseRef, Ledger } from '../../shared/batch/lease-ledger.ts';
+import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { Progress } from './batch-progress.ts';
@@ -47,7 +47,7 @@ export class BatchRecord {
   /** Maximum bytes of all results together, and of each file made of them. Lines beyond it get an error. */
   readonly maxBytes: number;
   readonly billing: Billing;
-  #ledger: Ledger | undefined;
+  #ledger: LeaseLedger | undefined;
   /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
 
@@ -71,8 +71,8 @@ export class BatchRecord {
     return this.#rows.demands;
   }
 
-  get ledger(): Ledger {
-    this.#ledger ??= new Ledger(this.#rows.chunks());
+  get ledger(): LeaseLedger {
+    this.#ledger ??= new LeaseLedger(this.#rows.chunks());
     return this.#ledger;
   }
 
@@ -125,7 +125,7 @@ export class BatchRecord {
 
   /** Makes the lines available for leases, after the input was found valid. */
   begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number, made: BatchFunction | undefined): void {
-    const ledger = new Ledger(Ledger.chunksOf(chunks));
+    const ledger = new LeaseLedger(LeaseLedger.chunksOf(chunks));
     this.#rows.store(ledger.chunks);
     this.#rows.demands = demands;
     if (made !== undefined) this.#rows.function = made;

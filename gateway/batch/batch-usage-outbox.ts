@@ -1,5 +1,5 @@
 import type { LineRequirements } from '../../shared/batch/batch-input-check.ts';
-import type { Ledger } from '../../shared/batch/lease-ledger.ts';
+import type { LeaseLedger } from '../../shared/batch/lease-ledger.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
 import type { AttemptSettlement } from '../accounts/limits/limits-object.ts';
 import type { Env } from '../env.ts';
@@ -19,7 +19,7 @@ const SCHEMA = `
 
 /** Access to a batch's lines and results, from which usage records are made. */
 interface BilledResults {
-  readonly ledger: Pick<Ledger, 'chunks'>;
+  readonly ledger: Pick<LeaseLedger, 'chunks'>;
   readonly demands: readonly LineRequirements[];
   resultsOf(chunk: number, seq: number): LineResult[];
 }

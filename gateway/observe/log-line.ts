@@ -38,7 +38,7 @@ export function logLine(
 ): void {
   const wanted = env.REQUEST_LOG || DEFAULT;
   if (wanted === 'off' || (wanted === 'error' && !hasFailed(log))) return;
-  const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = log.seen;
+  const { clientRequestId: requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = log.seen;
   const line = {
     event: 'request',
     at: new Date(startedAt).toISOString(),

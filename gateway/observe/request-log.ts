@@ -217,7 +217,7 @@ export class RequestLog implements RequestRecorder {
       const { region = '', model, engineMs } = this.#reached;
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
     }
-    const { requestId: id, name } = seen;
+    const { clientRequestId: id, name } = seen;
     if (needsTimeline({ id, name, status, error, steps: this.#steps })) metricsReporter.tell(this.#timeline(now));
     telemetrySink.sink?.request({
       ...this.#timeline(now),
@@ -238,7 +238,7 @@ export class RequestLog implements RequestRecorder {
   }
 
   #timeline(now: number): RequestTimeline {
-    const { requestId, name, startedAt, model = '', caller, endpoint = 0 } = this.seen;
+    const { clientRequestId: requestId, name, startedAt, model = '', caller, endpoint = 0 } = this.seen;
     return {
       id: requestId,
       name,

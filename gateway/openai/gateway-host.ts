@@ -22,9 +22,9 @@ import type {
 import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
+import { BusyNodes, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
-import { Breakers } from '../../shared/routing/circuit-breakers.ts';
+import { CircuitBreakers } from '../../shared/routing/circuit-breakers.ts';
 import type { BreakerState } from '../../shared/routing/node-load.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected, type RequestOutcome } from '../../shared/routing/retry-policy.ts';
@@ -56,7 +56,7 @@ import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } fro
 /** How many retries this isolate may make. */
 const retryBudget = new RetryBudget();
 
-const breakers = new Breakers(snapshotCache.view.nodes.live);
+const breakers = new CircuitBreakers(snapshotCache.view.nodes.live);
 
 /** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
@@ -66,7 +66,7 @@ function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { 
 }
 
 /** Nodes that this isolate found busy. */
-const busyNodes = new BusyNodeMemory();
+const busyNodes = new BusyNodes();
 
 interface Context {
   env: Env;
@@ -135,7 +135,7 @@ const memory: NodeMemory = {
   breakers,
   retries: retryBudget,
   busy: busyNodes,
-  refused: new BusyNodeMemory(REFUSED_MS),
+  refused: new BusyNodes(REFUSED_MS),
 };
 const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 const resumable = new ByteBudget(RESUMABLE_MAX_BYTES);

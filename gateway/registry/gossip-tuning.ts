@@ -2,26 +2,26 @@
  * The membership settings as the registry object stores them: it wakes without reading D1 and needs them to decide
  * which nodes are suspected.
  */
-import { MEMBERSHIP_DEFAULTS, type MembershipSettings, membershipSchema } from '../../shared/gossip/index.ts';
+import { type FailureDetectionSettings, MEMBERSHIP_DEFAULTS, membershipSchema } from '../../shared/gossip/index.ts';
 import type { RegistryMeta } from './registry-meta.ts';
 
 const KEY = 'membership';
 
 export class GossipTuning {
   readonly #meta: Pick<RegistryMeta, 'get' | 'set'>;
-  #current: MembershipSettings;
+  #current: FailureDetectionSettings;
 
   constructor(meta: Pick<RegistryMeta, 'get' | 'set'>) {
     this.#meta = meta;
     this.#current = membershipSchema.safeParse(JSON.parse(meta.get(KEY) ?? '{}')).data ?? MEMBERSHIP_DEFAULTS;
   }
 
-  get current(): MembershipSettings {
+  get current(): FailureDetectionSettings {
     return this.#current;
   }
 
   /** Stores the settings. False: unchanged. If the disk is full, they are lost when the object sleeps. */
-  set(settings: MembershipSettings, write: (work: () => void) => void): boolean {
+  set(settings: FailureDetectionSettings, write: (work: () => void) => void): boolean {
     const text = JSON.stringify(settings);
     if (text === JSON.stringify(this.#current)) return false;
     this.#current = settings;

@@ -1,5 +1,5 @@
 import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
-import { type MembershipSettings, tunedOptions } from '../../shared/gossip/index.ts';
+import { type FailureDetectionSettings, tunedOptions } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
@@ -82,7 +82,7 @@ export class RegistryObject extends GatewayObject {
     if (resumed.length > 0) this.#paths.wake();
   }
 
-  #tune(membership: MembershipSettings): void {
+  #tune(membership: FailureDetectionSettings): void {
     if (!this.#tuning.set(membership, writeIfPossible)) return;
     this.#gossip.handle({ type: 'tuned', options: tunedOptions(membership) });
     this.#members.sessions.retentionMs = membership.retention_ms;

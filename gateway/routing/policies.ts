@@ -3,7 +3,7 @@
  * or the default.
  */
 
-import { SHIPPED_POLICIES } from '../../shared/routing/policies/built-in-policies.ts';
+import { BUILT_IN_POLICIES } from '../../shared/routing/policies/built-in-policies.ts';
 import { RegionShares } from '../../shared/routing/policies/by-region.ts';
 import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import {
@@ -24,7 +24,7 @@ import { customPolicies, loadedPolicies } from './custom-policies.ts';
 
 /** Returns the names of the shipped policies, and then of those that an operator added. */
 export function policyNames(): string[] {
-  return [...SHIPPED_POLICIES, ...[...customPolicies, ...loadedPolicies()].map(({ name }) => name)];
+  return [...BUILT_IN_POLICIES, ...[...customPolicies, ...loadedPolicies()].map(({ name }) => name)];
 }
 
 const compiled = new WeakMap<readonly WeightRule[], NodeWeightTable>();
@@ -66,7 +66,7 @@ export class Policies {
   ): Policy {
     const policy = this.#within(settings, account, request, model);
     const shares = modelShares(settings.regionPlan, model, now);
-    return shares === undefined ? policy : this.#regions.around(policy, shares);
+    return shares === undefined ? policy : this.#regions.wrap(policy, shares);
   }
 
   #within(

@@ -4,7 +4,7 @@ import { waitClock } from '../platform/wait-clock.ts';
 
 /**
  * Bounds on the wait for an answer. A reachable agent answers within a round trip. The gossip core waits 600 ms
- * (`relayMs`) for a verdict, longer if earlier verdicts were late.
+ * (`gatewayProbeMs`) for a verdict, longer if earlier verdicts were late.
  */
 const ANSWER = { leastMs: 400, mostMs: 4_000 };
 

@@ -1,6 +1,6 @@
 import type { AttemptRequest } from '../../shared/attempts/attempt-request.ts';
 import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
-import { Watchdog } from '../../shared/attempts/peer-watchdog.ts';
+import { PeerWatchdog } from '../../shared/attempts/peer-watchdog.ts';
 import type { BatchStamp } from '../../shared/batch/batch-signature.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';
 import type { NodeLoad } from '../../shared/routing/node-load.ts';
@@ -66,7 +66,7 @@ export class TunnelObject extends GatewayObject {
   readonly #usage: TunnelUsage;
   readonly #sockets: AgentSockets;
   readonly #stamps = new BatchStamps(() => Date.now());
-  readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
+  readonly #watchdog = new PeerWatchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /**
    * When the agent last sent something, as of the last tick. Only a change of this time counts, because the machine's
    * clock may be set.

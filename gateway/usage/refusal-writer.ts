@@ -130,7 +130,7 @@ function rowOf(
 ): UsageRow | undefined {
   if (caller === undefined || caller.untracked) return undefined;
   const { keyId, userId = '', projectId = '', traced } = caller.account;
-  const { requestId: request, endpoint = 0, model = '', streamed = false, startedAt } = seen;
+  const { clientRequestId: request, endpoint = 0, model = '', streamed = false, startedAt } = seen;
   const nothing = { prompt: 0, completion: 0, cached: 0, reasoning: 0, firstMs: 0, bytes: 0 };
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
   const stream = (high & 0x1fffff) * 2 ** 32 + low;

@@ -38,12 +38,12 @@ export class AbandonedAttempts {
   readonly #attempts = new Map<number, Given>();
 
   /** Remembers an attempt that ended, if its node may still work on it. */
-  ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    if (failure === undefined || !LOCAL_ABANDONMENTS.has(failure) || !upstream.opened) return;
-    const { requestId, attempt } = upstream.request;
+  ended(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    if (failure === undefined || !LOCAL_ABANDONMENTS.has(failure) || !outbound.opened) return;
+    const { requestId, attempt } = outbound.request;
     const elsewhere = failure !== 'cancelled';
-    const claim = { requestId, attempt, answerOffset: upstream.answerLength };
-    this.#attempts.set(upstream.stream, { claim, elsewhere });
+    const claim = { requestId, attempt, answerOffset: outbound.answerLength };
+    this.#attempts.set(outbound.stream, { claim, elsewhere });
     const oldest = this.#attempts.keys().next().value;
     if (this.#attempts.size > ABANDONED_MAX && oldest !== undefined) this.#attempts.delete(oldest);
   }

@@ -12,7 +12,7 @@ const FRUITLESS_WINDOW_MS = 20_000;
 const STALLED_MS = 500;
 
 /** How long one attempt waits for its agent and its reader. All times are milliseconds. */
-export class Deadlines {
+export class AttemptDeadlines {
   /** When the attempt fails unless a message arrives; infinite while it is accepted and connected. */
   #deadline: number;
   /** When the agent was last heard, or last owed nothing. */

@@ -20,13 +20,13 @@ import type { AttemptFailure } from './attempt-request.ts';
 import type { ResponseStream, StartedResponse } from './started-response.ts';
 
 /** A node to try. Hosts add the other parts of their choice: the model, the policy. */
-export interface DispatchTarget<N = Asked> {
+export interface DispatchTarget<N = AttemptedNode> {
   node: N;
   /** True if another node could be asked instead. */
   others: boolean;
 }
 
-interface Asked {
+interface AttemptedNode {
   readonly session: string;
 }
 

@@ -65,13 +65,13 @@ export class HangWatch {
   }
 
   /** An attempt starts at this node. */
-  opened(upstream: OutboundAttempt): void {
-    if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
+  opened(outbound: OutboundAttempt): void {
+    if (this.#suspicion !== undefined && outbound.request.movable === true) this.#probe ??= outbound;
   }
 
-  onFirstByte(upstream: OutboundAttempt): void {
-    if (!tells(upstream)) return this.#log.over(upstream);
-    this.#log.answered(upstream, shapeOf(upstream), upstream.firstMs, this.#host.now());
+  onFirstByte(outbound: OutboundAttempt): void {
+    if (!tells(outbound)) return this.#log.over(outbound);
+    this.#log.answered(outbound, shapeOf(outbound), outbound.firstMs, this.#host.now());
     this.#engineProgressed();
   }
 
@@ -83,21 +83,21 @@ export class HangWatch {
   }
 
   /** The attempt ended, with or without an answer. */
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    if (this.#probe === upstream) this.#probe = undefined;
-    if (tells(upstream)) this.#overBytes += upstream.answerBytes;
-    if (failure === 'cancelled') this.#log.left(upstream, this.#host.now());
-    else this.#log.over(upstream);
+  onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    if (this.#probe === outbound) this.#probe = undefined;
+    if (tells(outbound)) this.#overBytes += outbound.answerBytes;
+    if (failure === 'cancelled') this.#log.left(outbound, this.#host.now());
+    else this.#log.over(outbound);
   }
 
   /** Call this periodically while attempts are open. */
-  tick(upstreams: Iterable<OutboundAttempt>, connected: boolean): void {
+  tick(outbounds: Iterable<OutboundAttempt>, connected: boolean): void {
     const now = this.#host.now();
     let bytes = this.#overBytes;
-    for (const upstream of upstreams) {
-      if (tells(upstream)) bytes += upstream.answerBytes;
-      if (upstream.awaitsFirstByte && runsModel(upstream.request.endpoint) && !this.#log.has(upstream))
-        this.#log.waits(upstream, shapeOf(upstream), upstream.request.moved === true, now);
+    for (const outbound of outbounds) {
+      if (tells(outbound)) bytes += outbound.answerBytes;
+      if (outbound.awaitsFirstByte && runsModel(outbound.request.endpoint) && !this.#log.has(outbound))
+        this.#log.waits(outbound, shapeOf(outbound), outbound.request.moved === true, now);
     }
     this.#log.tick(now, connected);
     if (bytes > this.#bytes) {
@@ -122,13 +122,13 @@ export class HangWatch {
   }
 
   /**
-   * Decides with the evidence of other nodes whether this engine hangs. `upstreams`: the open attempts at this node.
+   * Decides with the evidence of other nodes whether this engine hangs. `outbounds`: the open attempts at this node.
    */
-  judge(peers: readonly PeerEvidence[], upstreams: Iterable<OutboundAttempt>): void {
+  judge(peers: readonly PeerEvidence[], outbounds: Iterable<OutboundAttempt>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
     this.#setSuspicion(newSuspicion(now));
-    for (const upstream of [...upstreams]) move(upstream, now);
+    for (const outbound of [...outbounds]) move(outbound, now);
   }
 
   #setSuspicion(suspicion: HangSuspicion | undefined): void {
@@ -152,11 +152,11 @@ function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
  * stream
  * that cannot be continued stays open until its own time-out.
  */
-function move(upstream: OutboundAttempt, now: number): void {
-  const { movable, continues } = upstream.request;
-  const waits = movable === true && !upstream.begun;
-  const stands = continues === true && upstream.begun && upstream.silentMs(now) >= RECENT_BYTE_MS;
-  if (waits || stands) upstream.breakOff('hung', 'the engine accepted requests but answers none');
+function move(outbound: OutboundAttempt, now: number): void {
+  const { movable, continues } = outbound.request;
+  const waits = movable === true && !outbound.begun;
+  const stands = continues === true && outbound.begun && outbound.silentMs(now) >= RECENT_BYTE_MS;
+  if (waits || stands) outbound.breakOff('hung', 'the engine accepted requests but answers none');
 }
 
 /** True if the answer comes from the model's engine. An error may come from a server in front of it. */

@@ -5,7 +5,7 @@ import { InboundStream } from '../wire/inbound-stream.ts';
 import type { Link } from '../wire/link.ts';
 import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 import { WireError } from '../wire/wire-error.ts';
-import { Deadlines } from './attempt-deadlines.ts';
+import { AttemptDeadlines } from './attempt-deadlines.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest, ResultOf } from './attempt-request.ts';
 import { AttemptResultListener } from './attempt-result-listener.ts';
 import { countSseEvents } from './count-sse-events.ts';
@@ -26,13 +26,13 @@ export interface OutboundAttemptHost {
    * was
    * passed on.
    */
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void;
+  onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
   /** The first byte of the answer's body arrived. */
-  onFirstByte(upstream: OutboundAttempt): void;
+  onFirstByte(outbound: OutboundAttempt): void;
   /** The node's last report about its engine, if the owner receives it. */
   load?(): NodeLoad | undefined;
   /** Returns a new stream number for the attempt. */
-  renumber(upstream: OutboundAttempt): number;
+  renumber(outbound: OutboundAttempt): number;
 }
 
 /**
@@ -61,7 +61,7 @@ export class OutboundAttempt {
    * agent reports how many of its bytes it has.
    */
   #openings = 0;
-  readonly #deadlines: Deadlines;
+  readonly #deadlines: AttemptDeadlines;
   /** When the first OPEN frame was sent. */
   #sentAt = 0;
   #acceptedAt: number | undefined;
@@ -86,7 +86,7 @@ export class OutboundAttempt {
     this.request = request;
     this.#host = host;
     this.openedAt = host.now();
-    this.#deadlines = new Deadlines(host.patientNow(), Math.max(request.acceptMs, host.accepts.ms));
+    this.#deadlines = new AttemptDeadlines(host.patientNow(), Math.max(request.acceptMs, host.accepts.ms));
     this.repeated = request.resume;
     this.#incoming = new InboundStream({ offset: request.answerOffset });
     this.#upload = new RequestUpload(body, request.bodyLength, () => this.cancel());

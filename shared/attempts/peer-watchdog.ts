@@ -5,7 +5,7 @@
  * must
  * reply within `answerMs`. All times are milliseconds of one monotonic clock.
  */
-export class Watchdog {
+export class PeerWatchdog {
   readonly #quietMs: number;
   readonly #answerMs: number;
   #receivedAt = 0;

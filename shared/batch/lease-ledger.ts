@@ -82,7 +82,7 @@ const DURATIONS_MAX = 64;
  * results are just as good. Pure: times are arguments. Changed chunks stay in `changed` until the caller has stored
  * them.
  */
-export class Ledger {
+export class LeaseLedger {
   readonly #chunks: ChunkState[];
   /** Chunks to store in the same transaction as the results. */
   readonly changed = new Set<ChunkState>();

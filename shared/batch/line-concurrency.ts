@@ -38,7 +38,7 @@ const HOLD = 5;
  * How many lines an engine runs concurrently: additive increase while the engine gets faster, multiplicative decrease
  * when it is overloaded. It does not wait for a refusal, because engines queue without limit and refuse nothing.
  */
-export class LineWindow {
+export class LineConcurrency {
   readonly #limits: WindowLimits;
   #size = 1;
   /**

@@ -18,7 +18,7 @@ import type { PeerState } from './peer-state.ts';
 /** Maximum number of updates that are remembered for members that ask about them; the oldest is dropped. */
 const NEWS_MAX = 512;
 
-interface Told {
+interface SpreadUpdate {
   readonly issuer: string;
   readonly item: DigestItem;
   /**
@@ -40,9 +40,9 @@ export class BroadcastTree {
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
   /** Recent updates by their id in digests, newest last. At most NEWS_MAX. */
-  readonly #news = new Map<string, Told>();
+  readonly #news = new Map<string, SpreadUpdate>();
   /** The updates in `#news` about which ring neighbors are still to be asked. */
-  readonly #notYetAsked = new Set<Told>();
+  readonly #notYetAsked = new Set<SpreadUpdate>();
 
   constructor(context: GossipContext, channels: GossipChannels, livenessTable: LivenessTable) {
     this.#context = context;
@@ -58,7 +58,7 @@ export class BroadcastTree {
     const { issuer, item } = entry;
     const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
     const askAt = now + options.lazyMs;
-    const news: Told = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
+    const news: SpreadUpdate = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
     const teller = from === undefined ? undefined : this.#channels.open.get(from);
     if (teller !== undefined) {
       news.knownBy.add(teller.id);
@@ -73,7 +73,7 @@ export class BroadcastTree {
     this.#remember(news);
   }
 
-  #remember(news: Told): void {
+  #remember(news: SpreadUpdate): void {
     const before = this.#news.get(news.item.id);
     if (before !== undefined) this.#notYetAsked.delete(before);
     this.#news.delete(news.item.id);
@@ -152,7 +152,7 @@ export class BroadcastTree {
   }
 }
 
-function have({ issuer, item }: Told): MessagePart {
+function have({ issuer, item }: SpreadUpdate): MessagePart {
   return { type: 'have', digest: { issuer, items: [item] } };
 }
 

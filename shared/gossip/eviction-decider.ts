@@ -254,7 +254,7 @@ export class EvictionDecider {
       );
     const trial: Trial = { session, relay: undefined, witnesses: new Map(), then, otherwise };
     this.#trials.set(session, trial);
-    out.act({ type: 'askRelay', target: session });
+    out.act({ type: 'askGateway', target: session });
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     const witnesses = this.#channels
       .agents()
@@ -267,10 +267,10 @@ export class EvictionDecider {
       this.#sent.set(this.#seq, { trial, witness });
       out.send(witness, { type: 'probe', seq: this.#seq, target: session });
     }
-    timerQueue.set(`trial:${session}`, now + options.relayMs, () => this.#decide(trial, true));
+    timerQueue.set(`trial:${session}`, now + options.gatewayProbeMs, () => this.#decide(trial, true));
   }
 
-  relayed(session: string, verdict: PathVerdict): void {
+  gatewayAnswered(session: string, verdict: PathVerdict): void {
     const trial = this.#trials.get(session);
     if (trial === undefined || trial.relay !== undefined) return;
     trial.relay = verdict;

@@ -23,7 +23,7 @@ const ofAgents = {
 };
 
 export const agentMembershipSchema = z.object(ofAgents);
-export type AgentMembership = z.infer<typeof agentMembershipSchema>;
+export type AgentFailureDetection = z.infer<typeof agentMembershipSchema>;
 
 export const membershipSchema = z.strictObject({
   ...ofAgents,
@@ -35,14 +35,14 @@ export const membershipSchema = z.strictObject({
    */
   grace_ms: z.int().min(2_000).max(600_000).default(DEFAULT_OPTIONS.graceMinMs),
 });
-export type MembershipSettings = z.infer<typeof membershipSchema>;
+export type FailureDetectionSettings = z.infer<typeof membershipSchema>;
 
-export const MEMBERSHIP_DEFAULTS: MembershipSettings = membershipSchema.parse({});
+export const MEMBERSHIP_DEFAULTS: FailureDetectionSettings = membershipSchema.parse({});
 
 /** The core's options that an operator sets. Agents decide no evictions, so the last two concern only gateways. */
 export type TunableOptions = Partial<Pick<GossipOptions, 'probeMs' | 'reconnectMs' | 'graceMinMs'>>;
 
-export function tunedOptions(settings: AgentMembership | MembershipSettings): TunableOptions {
+export function tunedOptions(settings: AgentFailureDetection | FailureDetectionSettings): TunableOptions {
   const own = 'grace_ms' in settings ? { reconnectMs: settings.reconnect_ms, graceMinMs: settings.grace_ms } : {};
   return { probeMs: settings.probe_ms, ...own };
 }

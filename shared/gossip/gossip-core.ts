@@ -14,7 +14,7 @@ import { LivenessProbes } from './liveness-probes.ts';
 import { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 import { Pinger } from './pinger.ts';
-import { RecentUpdates } from './received-updates.ts';
+import { ReceivedUpdates } from './received-updates.ts';
 
 export class GossipCore {
   readonly context: GossipContext;
@@ -26,7 +26,7 @@ export class GossipCore {
   readonly #broadcast: Broadcast;
   readonly #probes: LivenessProbes;
   readonly #evictionDecider: EvictionDecider | undefined;
-  readonly #updates: RecentUpdates;
+  readonly #updates: ReceivedUpdates;
   readonly #accusations: Accusations;
   readonly #memory: GossipMemory | undefined;
 
@@ -53,7 +53,7 @@ export class GossipCore {
       charge: (peer: PeerState, checks: number) => this.#charge(peer, checks),
       reject: (peer: PeerState, code: string) => this.#rejected(peer, code),
     };
-    this.#updates = new RecentUpdates(context, { ...parts, antiEntropy: this.#antiEntropy });
+    this.#updates = new ReceivedUpdates(context, { ...parts, antiEntropy: this.#antiEntropy });
     this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
   }
 
@@ -97,9 +97,9 @@ export class GossipCore {
       case 'local':
         for (const update of event.updates) this.#updates.local(update);
         return;
-      case 'relayed':
-        this.#evictionDecider?.relayed(event.target, event.verdict);
-        return this.#probes.relayed(event.target, event.verdict);
+      case 'gatewayAnswered':
+        this.#evictionDecider?.gatewayAnswered(event.target, event.verdict);
+        return this.#probes.gatewayAnswered(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
         // A tunnel has reconnected. Compare with the gateway now, because the gateway or this node may have missed

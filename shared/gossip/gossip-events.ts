@@ -88,7 +88,7 @@ export type GossipEvent =
    */
   | { type: 'local'; updates: readonly Update[] }
   /** Reply to `askGateway`. Late replies are ignored. */
-  | { type: 'relayed'; target: string; verdict: PathVerdict }
+  | { type: 'gatewayAnswered'; target: string; verdict: PathVerdict }
   /**
    * Only at an agent: all gateways that have accepted this session on a tunnel. Sent again whenever a tunnel to one of
    * them opens.
@@ -124,7 +124,7 @@ export type GossipAction =
    * Agent: ask gateways through this agent's tunnels whether the target answers. Gateway: ask the target's tunnel
    * object. Reply: `gatewayAnswered`.
    */
-  | { type: 'askRelay'; target: string }
+  | { type: 'askGateway'; target: string }
   /** Only at a gateway: the session's grace period is over. The driver signs the eviction and passes it as `local`. */
   | { type: 'evict'; session: string }
   /**

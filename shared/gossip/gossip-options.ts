@@ -53,7 +53,7 @@ export interface GossipOptions {
   /** Time limit for helpers' verdicts. */
   indirectMs: number;
   /** Time limit of the gateways' verdict. A gateway may have to wake an object first. */
-  relayMs: number;
+  gatewayProbeMs: number;
   /** How long a helper waits for the target. Less than `indirectMs`, otherwise its verdict would arrive too late. */
   helperMs: number;
   /** Number of helpers. As many again are asked if no gateway knows. */
@@ -174,7 +174,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   directMs: 200,
   healthMax: 8,
   indirectMs: 350,
-  relayMs: 600,
+  gatewayProbeMs: 600,
   helperMs: 250,
   helpers: 3,
   lateMs: 50,

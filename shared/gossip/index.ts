@@ -11,10 +11,10 @@ import { DEFAULT_OPTIONS } from './gossip-options.ts';
 import { TimerQueue } from './timer-queue.ts';
 
 export {
-  type AgentMembership,
+  type AgentFailureDetection,
   agentMembershipSchema,
+  type FailureDetectionSettings,
   MEMBERSHIP_DEFAULTS,
-  type MembershipSettings,
   membershipSchema,
   type TunableOptions,
   tunedOptions,

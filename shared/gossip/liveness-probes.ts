@@ -220,7 +220,7 @@ export class LivenessProbes {
     this.#decide(sent.inquiry, false);
   }
 
-  relayed(target: PeerId, verdict: PathVerdict): void {
+  gatewayAnswered(target: PeerId, verdict: PathVerdict): void {
     const inquiry = this.#inquiries.get(target);
     if (inquiry?.stage !== 'relay' || inquiry.relay !== undefined) return;
     inquiry.relay = verdict;
@@ -238,7 +238,7 @@ export class LivenessProbes {
     if (inquiry.stage === 'helpers') {
       if (waiting && !timeUp) return;
       if (!silent) return this.#end(inquiry);
-      return this.#askRelay(inquiry);
+      return this.#askGateway(inquiry);
     }
     if (inquiry.relay === undefined && !timeUp) return;
     if (inquiry.relay !== 'silent') {
@@ -251,11 +251,11 @@ export class LivenessProbes {
   }
 
   /** Gateways are asked last, because that wakes objects. More helpers are asked too, in case there is no gateway. */
-  #askRelay(inquiry: Inquiry): void {
+  #askGateway(inquiry: Inquiry): void {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
-    this.#context.out.act({ type: 'askRelay', target: inquiry.target });
-    this.#await(inquiry, Math.max(this.#context.options.relayMs, this.#indirectMs()));
+    this.#context.out.act({ type: 'askGateway', target: inquiry.target });
+    this.#await(inquiry, Math.max(this.#context.options.gatewayProbeMs, this.#indirectMs()));
   }
 
   /** Others reach the target and this node does not: this node may be the slow one. */

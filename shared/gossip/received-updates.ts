@@ -31,7 +31,7 @@ interface Parts {
   reject(peer: PeerState, code: string): void;
 }
 
-export class RecentUpdates {
+export class ReceivedUpdates {
   readonly #context: GossipContext;
   readonly #parts: Parts;
   /** This agent's last record. Any newer record comes from a clone. */

@@ -16,7 +16,7 @@
 
 import type { Eviction } from './eviction.ts';
 import type { GcWatermark, Revocation } from './issuer-statements.ts';
-import { lifecycleRank } from './node-record.ts';
+import { sessionStateRank } from './node-record.ts';
 import type { OwnerRecord } from './owner-record.ts';
 
 interface IssuerControl {
@@ -31,7 +31,7 @@ interface IssuerControl {
  */
 export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | undefined): number {
   if (a === undefined || b === undefined) return (a === undefined ? 0 : 1) - (b === undefined ? 0 : 1);
-  if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);
+  if (a.state !== b.state) return sessionStateRank(a.state) - sessionStateRank(b.state);
   if (a.version !== b.version) return a.version - b.version;
   return compareText(a.hash, b.hash);
 }

@@ -6,12 +6,12 @@
 import * as z from 'zod';
 
 /** States of a session (paper §3.3). A session only moves to the right. A node that comes back is a new session. */
-export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
-export type NodeLifecycle = (typeof LIFECYCLE)[number];
+export const SESSION_STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
+export type SessionState = (typeof SESSION_STATES)[number];
 
 /** Position of a state in JOIN ≺ SERVING ≺ DOWN ≺ LEFT. */
-export function lifecycleRank(state: NodeLifecycle): number {
-  return LIFECYCLE.indexOf(state);
+export function sessionStateRank(state: SessionState): number {
+  return SESSION_STATES.indexOf(state);
 }
 
 /** Pattern of provider, cluster, region and tier names. */
@@ -49,7 +49,7 @@ export const gpuSchema = z.object({
 export const GPUS_MAX = 256;
 
 export const nodeRecordSchema = z.object({
-  state: z.enum(LIFECYCLE),
+  state: z.enum(SESSION_STATES),
   /** Grows with each change that the owner makes within one state. */
   version: z.number().int().nonnegative(),
   region: text(63).optional(),

@@ -2,13 +2,13 @@
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
 import { LatticeError } from './lattice-error.ts';
-import { LIFECYCLE, lifecycleRank, type NodeLifecycle } from './node-record.ts';
+import { SESSION_STATES, type SessionState, sessionStateRank } from './node-record.ts';
 import { packSession, readSession, SESSION_BYTES } from './session-id.ts';
 
 export interface OwnerRecord {
   readonly bytes: Uint8Array;
   readonly session: string;
-  readonly state: NodeLifecycle;
+  readonly state: SessionState;
   /** Grows with each change within one state. */
   readonly version: number;
   /** `payloadHash` of the payload's bytes, in hex. */
@@ -23,7 +23,7 @@ export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BY
 
 interface RecordFields {
   session: string;
-  state: NodeLifecycle;
+  state: SessionState;
   version: number;
   /** The result of `encodePayload`. With LEFT no peer asks for it. */
   payload: Uint8Array;
@@ -32,7 +32,7 @@ interface RecordFields {
 export function signRecord(fields: RecordFields, owner: Signer, crypto: Pick<Crypto, 'sha256'>): Uint8Array {
   const body = new ByteWriter()
     .bytes(packSession(fields.session))
-    .byte(lifecycleRank(fields.state))
+    .byte(sessionStateRank(fields.state))
     .varint(fields.version)
     .bytes(rawPayloadHash(fields.payload, crypto))
     .done();
@@ -47,7 +47,7 @@ export function decodeRecord(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   if (bytes.length > REGISTRY_RECORD_MAX_BYTES) throw new LatticeError('too_large', `record of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
   const session = readSession(input);
-  const state = LIFECYCLE[input.byte()];
+  const state = SESSION_STATES[input.byte()];
   if (state === undefined) throw new LatticeError('malformed', 'unknown state');
   const version = input.varint();
   const payloadHash = hex(input.bytes(PAYLOAD_HASH_BYTES));

@@ -2,7 +2,7 @@ import { hex, latin1 } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
 import { decodeEviction, type Eviction } from './eviction.ts';
 import { decodePayload, type NodePayload } from './node-payload.ts';
-import { lifecycleRank, type NodeLifecycle } from './node-record.ts';
+import { type SessionState, sessionStateRank } from './node-record.ts';
 import { decodeRecord, type OwnerRecord } from './owner-record.ts';
 import { decodeUpdate, type EntryUpdate, encodeUpdate } from './registry-update.ts';
 import { type DigestItem, ITEM_ID_BYTES } from './replica-digest.ts';
@@ -30,7 +30,7 @@ export class Entry {
   readonly keyName: string;
   readonly expires: number;
   /** The later state of the owner's and the issuer's. */
-  readonly state: NodeLifecycle;
+  readonly state: SessionState;
   /** The owner's version; 0 if only the issuer has made a statement. */
   readonly version: number;
   /** The item for this session in digests. */
@@ -113,7 +113,7 @@ export function sessionItemId(session: string): string {
 function itemOf({ ticket, record, eviction }: EntryParts): DigestItem {
   return {
     id: sessionItemId(ticket.session),
-    state: record === undefined ? 0 : lifecycleRank(record.state) + 1,
+    state: record === undefined ? 0 : sessionStateRank(record.state) + 1,
     version: record?.version ?? 0,
     tie: record?.hash.slice(0, 16) ?? '',
     mark: eviction?.hash.slice(0, 16) ?? '',

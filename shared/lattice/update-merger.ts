@@ -65,7 +65,7 @@ interface ReadEntry {
   /** The unverified ticket of a session that is not known yet. */
   ticket?: Ticket;
   known: Entry | undefined;
-  shelf: IssuerStore;
+  store: IssuerStore;
 }
 
 export class Merger {
@@ -108,7 +108,7 @@ export class Merger {
   #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
     const read = this.#read(update);
     if ('outcome' in read) return read;
-    const { session, known, shelf: store } = read;
+    const { session, known, store } = read;
     const { issuer } = store;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
@@ -147,7 +147,7 @@ export class Merger {
       throw new LatticeError('mismatch', 'the parts belong to different sessions');
     const known = this.#stores.entry(session);
     const store = known === undefined ? undefined : this.#stores.get(known.issuer);
-    if (known !== undefined && store !== undefined) return { session, record, eviction, known, shelf: store };
+    if (known !== undefined && store !== undefined) return { session, record, eviction, known, store };
     return this.#readNew(session, update.ticket, { record, eviction });
   }
 
@@ -158,7 +158,7 @@ export class Merger {
     if (ticket.session !== session) throw new LatticeError('mismatch', 'the ticket belongs to another session');
     const store = this.#stores.of(ticket.issuer, ticket.certificate.root);
     if (store.excludes(ticket)) return { outcome: 'collected', issuer: store.issuer, session } as const;
-    return { session, ...said, ticket, known: undefined, shelf: store };
+    return { session, ...said, ticket, known: undefined, store };
   }
 
   /** The payload bytes that belong to `record`; undefined if they are no longer needed. */

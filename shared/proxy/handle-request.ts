@@ -33,7 +33,7 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
   const own = clientRequestId(request);
   const requestId = own ?? clock.newId();
   const name = own === undefined ? requestId : clock.newId();
-  const info: RequestInfo<C> = { requestId, name, startedAt: clock.now() };
+  const info: RequestInfo<C> = { clientRequestId: requestId, name, startedAt: clock.now() };
   const record = host.record(request, info);
   const held: Releasables = { parsed: undefined, reservation: undefined };
   try {
@@ -145,7 +145,7 @@ function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { me
   });
 }
 
-function engineHeaders(request: ProxyRequest, { name, requestId }: RequestInfo): HeaderList {
+function engineHeaders(request: ProxyRequest, { name, clientRequestId: requestId }: RequestInfo): HeaderList {
   return headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId);
 }
 

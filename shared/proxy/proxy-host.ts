@@ -11,10 +11,10 @@ import type { StartTimer } from '../collections/start-timer.ts';
 import type { ApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import type { TurnRequest, TurnResult } from '../queue/wait-queue.ts';
-import type { BusyNodeMemory } from '../routing/busy-nodes.ts';
+import type { BusyNodes } from '../routing/busy-nodes.ts';
 import type { Candidate } from '../routing/candidates.ts';
 import type { NodeChoice, RoutingQuery } from '../routing/choose-node.ts';
-import type { Breakers } from '../routing/circuit-breakers.ts';
+import type { CircuitBreakers } from '../routing/circuit-breakers.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { NodeIndex } from '../routing/node-index.ts';
 import type { BreakerState } from '../routing/node-load.ts';
@@ -98,18 +98,18 @@ export interface BodyLimits {
 
 /** What this host has learned about nodes from its requests to them. */
 export interface NodeMemory {
-  readonly breakers: Breakers;
+  readonly breakers: CircuitBreakers;
   readonly retries: RetryBudget;
-  readonly busy: BusyNodeMemory;
+  readonly busy: BusyNodes;
   /** Nodes with engines that refused a request; see REFUSED_MS. */
-  readonly refused: BusyNodeMemory;
+  readonly refused: BusyNodes;
   /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
   avoided?(now: number): RoutingQuery['isAvoided'];
 }
 
 /** What is known about a request so far. The pipeline fills it in, and the recorder reads it. */
 export interface RequestInfo<C = unknown> {
-  requestId: string;
+  clientRequestId: string;
   /** Milliseconds since the epoch. */
   startedAt: number;
   /**

@@ -36,7 +36,7 @@ export function sealCandidates(
 ): SealCandidates {
   const route = { ...asked, fallbacks: [] };
   const { model } = route.request;
-  filter(route, { requestId: '', name: '', startedAt: 0 }, host);
+  filter(route, { clientRequestId: '', name: '', startedAt: 0 }, host);
   return { object: 'list', model, data: inOrder(route, host.clock, new Set(providers)) };
 }
 

@@ -70,9 +70,9 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
   const { answer, choice, attempts } = response;
   const { host, info, timing, entry, reservation } = context;
   const headers = headersToClient(answer.head.headers);
-  headers['x-request-id'] = info.requestId;
+  headers['x-request-id'] = info.clientRequestId;
   const { requestIdHeader } = context.endpoint;
-  if (requestIdHeader !== undefined) headers[requestIdHeader] = info.requestId;
+  if (requestIdHeader !== undefined) headers[requestIdHeader] = info.clientRequestId;
   headers['x-otela-node'] = choice.node.session;
   headers['x-otela-provider'] = choice.node.provider;
   headers['x-otela-attempts'] = String(attempts);
@@ -161,8 +161,8 @@ export function respondWhenReady<C>(pending: Promise<NodeResponse>, context: Req
   const headers = {
     'content-type': context.parsed.sealed === undefined ? 'text/event-stream' : SEALED_STREAM_TYPE,
     ...STREAM_HEADERS,
-    'x-request-id': info.requestId,
-    ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
+    'x-request-id': info.clientRequestId,
+    ...(requestIdHeader !== undefined && { [requestIdHeader]: info.clientRequestId }),
     // With fallbacks the gateway does not know yet which model will answer.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': encodeHeaderValue(route.request.model) }),
     ...route.headers,

@@ -1,7 +1,7 @@
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { AttemptFailure } from '../attempts/attempt-request.ts';
 import { ApiError } from '../openai/api-errors.ts';
-import type { BusyNodeMemory } from '../routing/busy-nodes.ts';
+import type { BusyNodes } from '../routing/busy-nodes.ts';
 import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
 
 /**
@@ -31,7 +31,7 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 
 export interface QueueEntryOptions {
   /** Shared by all requests of this caller. */
-  busyNodes: BusyNodeMemory;
+  busyNodes: BusyNodes;
   /** True if the request may wait when no node is free. */
   queues: boolean;
   /** True if an allowed node has existed, though none has capacity now. */

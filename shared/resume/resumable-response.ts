@@ -12,7 +12,7 @@ import type { ContinuedStream } from './continued-stream.ts';
 import { findSuccessor, type ResumeHost, type Successor } from './find-successor.ts';
 import { SealedStream } from './sealed-stream.ts';
 import { SilenceDetector } from './silence-detector.ts';
-import { ClearStream } from './unsealed-stream.ts';
+import { UnsealedStream } from './unsealed-stream.ts';
 
 /** Maximum number of continuations. After that the stream itself is the likely cause of the breaks. */
 const CONTINUED_MAX = 3;
@@ -65,7 +65,7 @@ function clearStream<C extends DispatchTarget, A extends ResponseStream>(
   host: ResumeHost<C, A>,
 ): ContinuedStream<C> | { why: string } {
   const plan = planContinuation(context.endpoint, body);
-  return 'why' in plan ? plan : new ClearStream(context, body, plan, host);
+  return 'why' in plan ? plan : new UnsealedStream(context, body, plan, host);
 }
 
 /** A response that ends with its node and reports why. */

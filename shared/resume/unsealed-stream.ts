@@ -13,7 +13,7 @@ import type { ResumeHost } from './find-successor.ts';
 
 const encoder = new TextEncoder();
 
-export class ClearStream<C extends DispatchTarget, A extends ResponseStream> implements ContinuedStream<C> {
+export class UnsealedStream<C extends DispatchTarget, A extends ResponseStream> implements ContinuedStream<C> {
   readonly #context: DispatchContext;
   /** The body as the client sent it. */
   readonly #body: Uint8Array;

@@ -11,7 +11,7 @@ const BUSY_MAX = 4_096;
  * Nodes that refused a request a moment ago. Skipping them saves the next requests a round trip, and saves retries,
  * which are limited.
  */
-export class BusyNodeMemory {
+export class BusyNodes {
   readonly #ms: number;
   /** When the mark of each session ends, oldest mark first. */
   readonly #until = new Map<string, number>();

@@ -1,5 +1,5 @@
 import { isRecent } from '../collections/is-recent.ts';
-import { Rate } from './event-rate.ts';
+import { EventRate } from './event-rate.ts';
 import type { LiveNodes } from './live-nodes.ts';
 import type { BreakerState } from './node-load.ts';
 import type { RequestOutcome } from './retry-policy.ts';
@@ -43,8 +43,8 @@ function isOpen({ until }: BreakerState, now: number): boolean {
 }
 
 interface Suspect {
-  requests: Rate;
-  failures: Rate;
+  requests: EventRate;
+  failures: EventRate;
   inARow: number;
 }
 
@@ -55,13 +55,13 @@ interface Suspect {
  *
  * A node that never fails costs two additions per request.
  */
-export class Breakers {
+export class CircuitBreakers {
   readonly #live: LiveNodes;
   readonly #suspects = new Map<string, Suspect>();
   /** Start time of the probe of each half-open node. Bounded by `live.tripped`. */
   readonly #probes = new Map<string, number>();
-  readonly #requests = new Rate();
-  readonly #failures = new Rate();
+  readonly #requests = new EventRate();
+  readonly #failures = new EventRate();
 
   constructor(live: LiveNodes) {
     this.#live = live;
@@ -151,7 +151,7 @@ export class Breakers {
   /** True if this failure opens the breaker. */
   #hasFailed(session: string, now: number): boolean {
     const known = this.#suspects.get(session);
-    const suspect = known ?? { requests: new Rate(), failures: new Rate(), inARow: 0 };
+    const suspect = known ?? { requests: new EventRate(), failures: new EventRate(), inARow: 0 };
     if (known === undefined) this.#remember(session, suspect);
     suspect.inARow++;
     suspect.requests.add(now);

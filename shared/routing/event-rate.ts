@@ -5,7 +5,7 @@ export const RATE_WINDOW_MS = 10_000;
  * Counts the events of the last 10 s with two counters: the events of the current window and those of the previous one.
  * The previous counter is weighted by the part of its window that is less than 10 s old.
  */
-export class Rate {
+export class EventRate {
   #startedAt = Number.NEGATIVE_INFINITY;
   #current = 0;
   #previous = 0;

@@ -1,5 +1,5 @@
 /** The registry as its readers see it: the answers of gateways and agents under `/v1/registry`. */
-import { LIFECYCLE, type RegistryEntry } from '../lattice/node-record.ts';
+import { type RegistryEntry, SESSION_STATES } from '../lattice/node-record.ts';
 import type { ModelNodes, NodeIndex } from './node-index.ts';
 import { buildRequirement, type Requirement, RequirementError, satisfies } from './requirements.ts';
 
@@ -55,9 +55,9 @@ export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
 }
 
 function stateNamed(text: string): string {
-  const state = LIFECYCLE.find((known) => known === text.toUpperCase());
+  const state = SESSION_STATES.find((known) => known === text.toUpperCase());
   if (state === undefined)
-    throw new RequirementError(`state: "${text.slice(0, 32)}" is not one of ${LIFECYCLE.join(', ')}`);
+    throw new RequirementError(`state: "${text.slice(0, 32)}" is not one of ${SESSION_STATES.join(', ')}`);
   return state;
 }
 

@@ -1,4 +1,4 @@
-import { RATE_WINDOW_MS, Rate } from './event-rate.ts';
+import { EventRate, RATE_WINDOW_MS } from './event-rate.ts';
 
 /**
  * Retries per first attempt that the budget allows. The limit exists because when every attempt fails, retrying all of
@@ -11,8 +11,8 @@ const FLOOR_PER_S = 10;
 
 /** After Finagle's retry budgets: https://finagle.github.io/blog/2016/02/08/retry-budgets/ */
 export class RetryBudget {
-  readonly #requests = new Rate();
-  readonly #retries = new Rate();
+  readonly #requests = new EventRate();
+  readonly #retries = new EventRate();
 
   /** Counts the start of a request. */
   asked(now: number): void {

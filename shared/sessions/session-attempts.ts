@@ -31,9 +31,9 @@ interface SessionAttemptsHost {
   /** The node's last report about the load of its engine, if the host receives it. */
   load?(): NodeLoad | undefined;
   /** A report arrived. The host passes it to `settle`, or to `refuse`. */
-  onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void;
+  onReport(report: ReportFrame, outbound: OutboundAttempt | undefined): void;
   /** An attempt ended, and its settlement has begun. */
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void;
+  onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
   /** The engine answers no request, so the host must call `judge` with the evidence of other nodes. */
   compare(): void;
   /** The engine may hang; undefined if it answers again. */
@@ -109,11 +109,11 @@ export class SessionAttempts implements OutboundAttemptHost {
 
   /** Opens an attempt on the current link, or on the next one if there is none now. */
   open(request: AttemptRequest, body: AttemptBody): OutboundAttempt {
-    const upstream = new OutboundAttempt(this.#host.nextStream(), request, body, this);
-    this.#attempts.set(upstream.stream, upstream);
-    this.#hangs.opened(upstream);
-    if (this.#link !== undefined) upstream.connect(this.#link);
-    return upstream;
+    const outbound = new OutboundAttempt(this.#host.nextStream(), request, body, this);
+    this.#attempts.set(outbound.stream, outbound);
+    this.#hangs.opened(outbound);
+    if (this.#link !== undefined) outbound.connect(this.#link);
+    return outbound;
   }
 
   /**
@@ -129,33 +129,33 @@ export class SessionAttempts implements OutboundAttemptHost {
       () => this.#host.nextStream(),
       (from, to) => this.settlement.moved(from, to),
     );
-    for (const upstream of [...this.#attempts.values()]) {
-      if (renumbers) upstream.stream = this.renumber(upstream);
-      upstream.connect(link);
+    for (const outbound of [...this.#attempts.values()]) {
+      if (renumbers) outbound.stream = this.renumber(outbound);
+      outbound.connect(link);
     }
   }
 
   /** The link was lost. */
   disconnect(): void {
     this.#link = undefined;
-    for (const upstream of this.#attempts.values()) upstream.disconnect();
+    for (const outbound of this.#attempts.values()) outbound.disconnect();
   }
 
   /** Handles a frame of a stream. `touched` collects the attempts that must run `onMessageEnd` after the message. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<OutboundAttempt>): void {
-    const upstream = link === this.#link ? this.#attempts.get(frame.stream) : undefined;
-    if (frame.type === 'report') return this.#host.onReport(frame, upstream);
-    if (upstream === undefined) return this.#stray.receive(link, frame, this.now());
-    touched.add(upstream);
-    upstream.onFrame(frame);
+    const outbound = link === this.#link ? this.#attempts.get(frame.stream) : undefined;
+    if (frame.type === 'report') return this.#host.onReport(frame, outbound);
+    if (outbound === undefined) return this.#stray.receive(link, frame, this.now());
+    touched.add(outbound);
+    outbound.onFrame(frame);
   }
 
   /** Settles a report. Returns true if the engine completed an attempt after its request had moved to another node. */
-  settle(report: ReportFrame, upstream: OutboundAttempt | undefined): boolean {
+  settle(report: ReportFrame, outbound: OutboundAttempt | undefined): boolean {
     const { stream, usage, name, timings } = report;
     const isDouble = this.#abandoned.confirmed(stream, usage.complete, name);
-    if (name !== undefined) this.settlement.named({ stream, usage, name, timings }, upstream, this.now());
-    else this.settlement.report(stream, usage, upstream, this.now());
+    if (name !== undefined) this.settlement.named({ stream, usage, name, timings }, outbound, this.now());
+    else this.settlement.report(stream, usage, outbound, this.now());
     return isDouble;
   }
 
@@ -165,32 +165,32 @@ export class SessionAttempts implements OutboundAttemptHost {
     this.#link?.put({ type: 'settled', streams: [stream] });
   }
 
-  onFirstByte(upstream: OutboundAttempt): void {
-    this.#hangs.onFirstByte(upstream);
+  onFirstByte(outbound: OutboundAttempt): void {
+    this.#hangs.onFirstByte(outbound);
   }
 
-  onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    this.#attempts.delete(upstream.stream);
-    this.#hangs.onOver(upstream, failure);
-    this.settlement.ended(upstream, failure, this.now());
-    this.#abandoned.ended(upstream, failure);
-    this.#host.onOver(upstream, failure);
+  onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    this.#attempts.delete(outbound.stream);
+    this.#hangs.onOver(outbound, failure);
+    this.settlement.ended(outbound, failure, this.now());
+    this.#abandoned.ended(outbound, failure);
+    this.#host.onOver(outbound, failure);
     if (failure !== undefined && this.#host.resets.has(failure))
-      this.#link?.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
+      this.#link?.put({ type: 'reset', stream: outbound.stream, code: 'cancelled', message: '' });
   }
 
-  renumber(upstream: OutboundAttempt): number {
-    this.#attempts.delete(upstream.stream);
-    this.settlement.renumbered(upstream.stream);
+  renumber(outbound: OutboundAttempt): number {
+    this.#attempts.delete(outbound.stream);
+    this.settlement.renumbered(outbound.stream);
     const stream = this.#host.nextStream();
-    this.#attempts.set(stream, upstream);
+    this.#attempts.set(stream, outbound);
     return stream;
   }
 
   /** Call periodically while attempts are open, with the host's `patientNow`. */
   tick(now: number): void {
     parkStalledResponses(this.#link, this.#attempts.values(), now);
-    for (const upstream of this.#attempts.values()) upstream.tick(now);
+    for (const outbound of this.#attempts.values()) outbound.tick(now);
     this.#hangs.tick(this.#attempts.values(), this.#link !== undefined);
   }
 

@@ -39,7 +39,7 @@ interface NamedReport {
   timings?: ReportedTimings | undefined;
 }
 
-interface Ended {
+interface EndedAttempt {
   upstream: OutboundAttempt;
   aborted: boolean;
   until: number;
@@ -59,7 +59,7 @@ export class UsageSettlement {
   readonly #wall: (() => number) | undefined;
   readonly #unused = new TransientMap<string, true>();
   #anomalies: ReportAnomaly[] = [];
-  readonly #waiting = new TransientMap<number, Ended>();
+  readonly #waiting = new TransientMap<number, EndedAttempt>();
   /**
    * Streams that were reported while the Worker still reads the answer. The agent keeps the answer until the Worker is
    * done.
@@ -97,18 +97,18 @@ export class UsageSettlement {
   }
 
   /** The Worker has finished with an attempt. */
-  ended(upstream: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
-    if (this.#reported.delete(upstream.stream)) {
-      this.#forget.push(upstream.stream);
+  ended(outbound: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
+    if (this.#reported.delete(outbound.stream)) {
+      this.#forget.push(outbound.stream);
       return;
     }
     if (failure !== undefined && endsBeforeEngine(failure)) {
-      this.#forget.push(upstream.stream);
-      return this.#usedNothing(upstream);
+      this.#forget.push(outbound.stream);
+      return this.#usedNothing(outbound);
     }
-    if (!upstream.opened) return;
-    this.#waiting.set(upstream.stream, {
-      upstream,
+    if (!outbound.opened) return;
+    this.#waiting.set(outbound.stream, {
+      upstream: outbound,
       aborted: failure === 'cancelled' || failure === 'hung',
       until: failure === 'gone' ? now : now + REPORT_WAIT_MS, // A killed agent reports nothing, so there is no wait.
     });
@@ -140,12 +140,12 @@ export class UsageSettlement {
 
   /** Handles a report on a stream of this object. `open`: the attempt, if it is still running. */
   report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
-    const upstream = open ?? this.#waiting.get(stream)?.upstream;
+    const outbound = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    if (upstream === undefined) return; // The stream is unknown here; the agent will send the report again with its name.
+    if (outbound === undefined) return; // The stream is unknown here; the agent will send the report again with its name.
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
-    this.#addPending(this.#record(upstream, usage, now));
+    this.#addPending(this.#record(outbound, usage, now));
   }
 
   #addPending(record: UsageRecord): void {
@@ -169,7 +169,7 @@ export class UsageSettlement {
   }
 
   #ended(name: ReportName): OutboundAttempt | undefined {
-    for (const { upstream } of this.#waiting.values()) if (isNamed(upstream, name)) return upstream;
+    for (const { upstream: outbound } of this.#waiting.values()) if (isNamed(outbound, name)) return outbound;
     return undefined;
   }
 
@@ -235,26 +235,26 @@ export class UsageSettlement {
     if (this.#anomalies.length < ANOMALIES_MAX) this.#anomalies.push(anomaly);
   }
 
-  #estimate(ended: Ended, now: number): void {
+  #estimate(ended: EndedAttempt, now: number): void {
     this.#waiting.delete(ended.upstream.stream);
     if (!ended.upstream.accepted) return; // The attempt was cancelled before the node acknowledged it.
     const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
     this.#addPending(this.#record(ended.upstream, usage, now));
   }
 
-  #record(upstream: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {
-    const usage = this.#cut(upstream, said);
-    const { requestId, attempt, receipt } = upstream.request;
-    const { stream, answerBytes, repeated } = upstream;
-    const { endpoint, streaming: streamed, waitedMs: queueMs } = upstream.request;
-    const { status, firstMs } = upstream;
+  #record(outbound: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(outbound, said);
+    const { requestId, attempt, receipt } = outbound.request;
+    const { stream, answerBytes, repeated } = outbound;
+    const { endpoint, streaming: streamed, waitedMs: queueMs } = outbound.request;
+    const { status, firstMs } = outbound;
     const course = {
       endpoint,
       streamed,
       status,
       firstMs,
-      totalMs: now - upstream.openedAt,
-      ...(upstream.gpuShare !== undefined && { gpuMs: Math.round(upstream.gpuShare.at(now)) }),
+      totalMs: now - outbound.openedAt,
+      ...(outbound.gpuShare !== undefined && { gpuMs: Math.round(outbound.gpuShare.at(now)) }),
       ...(queueMs !== undefined && { queueMs }),
     };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };

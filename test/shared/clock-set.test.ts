@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { HangWatch } from '../../shared/attempts/hang-watch.ts';
 import { isRecent } from '../../shared/collections/is-recent.ts';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
-import { BusyNodeMemory } from '../../shared/routing/busy-nodes.ts';
-import { Breakers } from '../../shared/routing/circuit-breakers.ts';
+import { BusyNodes } from '../../shared/routing/busy-nodes.ts';
+import { CircuitBreakers } from '../../shared/routing/circuit-breakers.ts';
 import { LiveNodes } from '../../shared/routing/live-nodes.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 
@@ -16,7 +16,7 @@ const SETTINGS = [-TEN_MINUTES_MS, TEN_MINUTES_MS] as const;
 describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
   it('an open circuit breaker lets a request try its node within a minute, and the request that succeeds closes it', () => {
     const live = new LiveNodes();
-    const breakers = new Breakers(live);
+    const breakers = new CircuitBreakers(live);
     for (let n = 0; n < 5; n++) breakers.ended('node', 'failed', false, START);
     expect(breakers.avoided(START, true)?.({ session: 'node' })).toBe(true);
     const now = START + by + 60_001;
@@ -28,7 +28,7 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
   });
 
   it('a circuit breaker opens for a node that fails afterwards', () => {
-    const breakers = new Breakers(new LiveNodes());
+    const breakers = new CircuitBreakers(new LiveNodes());
     for (let n = 0; n < 5; n++) breakers.ended('node', 'failed', false, START);
     breakers.ended('node', 'complete', breakers.started('node', START + 5_000), START + 5_000);
     const now = START + by + 6_000;
@@ -37,7 +37,7 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
   });
 
   it('a node is asked again a quarter of a second after it said that it is busy', () => {
-    const busy = new BusyNodeMemory();
+    const busy = new BusyNodes();
     busy.mark('node', START);
     expect(busy.has('node', START)).toBe(true);
     expect(busy.has('node', START + by + 251)).toBe(false);

@@ -5,7 +5,7 @@ import { signEviction } from '../../shared/lattice/eviction.ts';
 import { issuerId, signCertificate } from '../../shared/lattice/gateway-certificate.ts';
 import { signGcWatermark, signRevocation } from '../../shared/lattice/issuer-statements.ts';
 import { encodePayload, type NodePayload } from '../../shared/lattice/node-payload.ts';
-import type { NodeLifecycle } from '../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../shared/lattice/node-record.ts';
 import { signRecord } from '../../shared/lattice/owner-record.ts';
 import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { decodeTicket, signTicket } from '../../shared/lattice/ticket.ts';
@@ -76,7 +76,7 @@ export class Membership {
   readonly signer: Signer;
   readonly #crypto: Crypto;
   readonly host: string;
-  state: NodeLifecycle = 'JOIN';
+  state: SessionState = 'JOIN';
   version = 0;
   #revision = 0;
   #payload: Uint8Array | undefined;
@@ -92,7 +92,7 @@ export class Membership {
   }
 
   /** The next update of this session. The first one includes the ticket; the payload is included after each change. */
-  say(state: NodeLifecycle, changesPayload = false): EntryUpdate {
+  say(state: SessionState, changesPayload = false): EntryUpdate {
     const first = this.#payload === undefined;
     if (first || changesPayload) this.#payload = encodePayload(payload(this.host, this.#revision++));
     this.version = state === this.state && !first ? this.version + 1 : 1;

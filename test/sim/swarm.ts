@@ -2,7 +2,7 @@
  * One seed, one world, two phases (after TigerBeetle's VOPR): random faults while invariants are checked, then
  * everything heals and all replicas must become equal and trust each other again. `describe` prints the plan of a seed.
  */
-import { lifecycleRank } from '../../shared/lattice/node-record.ts';
+import { sessionStateRank } from '../../shared/lattice/node-record.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { atPeace, evicted, session } from './observe.ts';
 import { fork, pick, type Rng, seeded } from './random.ts';
@@ -71,7 +71,7 @@ class Swarm {
     const entry = holder?.node.replica.get(id);
     if (holder === undefined || entry === undefined) return;
     const key = `${holder.node.name} ${holder.node.replica === undefined} ${id}`;
-    const rank = lifecycleRank(entry.state) * 1e6 + (entry.state === 'LEFT' ? 0 : entry.version);
+    const rank = sessionStateRank(entry.state) * 1e6 + (entry.state === 'LEFT' ? 0 : entry.version);
     const known = this.#ranks.get(key) ?? -1;
     if (rank < known && holder.kind === 'agent') throw new Error(`${id} went from ${known} back to ${rank} at ${peer}`);
     this.#ranks.set(key, rank);

@@ -65,7 +65,7 @@ export class Tunnels {
   /** PROBE over the asker's tunnel, to the target's tunnel object, to the target and back. */
   ask(from: Place, target: string): void {
     const answer = (verdict: PathVerdict, ms: number) =>
-      this.#places.clock.after(ms, () => from.node.take({ type: 'relayed', target, verdict }));
+      this.#places.clock.after(ms, () => from.node.take({ type: 'gatewayAnswered', target, verdict }));
     if (from.kind === 'gateway') return this.#relayAt(from, target, answer);
     from.node.count(40);
     const open = this.#places.gateways.filter(({ id }) => from.tunnels.get(id) === true);

@@ -4,7 +4,7 @@
  * agents' own.
  */
 import { type GossipAction, livenessOf, type PeerId, saveState } from '../../shared/gossip/index.ts';
-import type { NodeLifecycle } from '../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../shared/lattice/registry-update.ts';
 import { Clock } from './clock.ts';
@@ -119,7 +119,7 @@ export class World {
   }
 
   /** The owner publishes an update, to its core and through its tunnels. */
-  say(agent: Agent, state: NodeLifecycle, changesPayload = false): void {
+  say(agent: Agent, state: SessionState, changesPayload = false): void {
     this.tell(agent, [agent.membership.say(state, changesPayload)]);
   }
 
@@ -249,7 +249,7 @@ export class World {
       case 'hangUp':
         this.told.push({ at, node: from, action });
         return this.#links.hangUp(agent, action.peer);
-      case 'askRelay':
+      case 'askGateway':
         return this.clock.at(at, () => this.#tunnels.ask(agent, action.target));
       case 'evict':
         this.told.push({ at, node: from, action });

@@ -10,7 +10,7 @@ import type { Readable, Writable } from 'node:stream';
 import { WHY_MAX } from '../../../shared/batch/function-context.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { LogTailBuffer } from '../../engine/log-tail-buffer.ts';
-import { ProcessGuard } from '../../engine/orphan-guard.ts';
+import { OrphanGuard } from '../../engine/orphan-guard.ts';
 import { endGroup } from '../../engine/process-group.ts';
 import { spawnSafely } from '../../host/spawn-safely.ts';
 import { makeFunctionDirectory, removeFunctionDirectory } from './function-directory.ts';
@@ -86,7 +86,7 @@ export class FunctionProcess {
   readonly #options: ProcessOptions;
   readonly #directory: string;
   readonly #child: ChildProcess;
-  readonly #guard: ProcessGuard;
+  readonly #guard: OrphanGuard;
   readonly #tail = new LogTailBuffer(TAIL_BYTES);
   readonly #pollTimer: NodeJS.Timeout;
   #broken: string | undefined;
@@ -101,7 +101,7 @@ export class FunctionProcess {
     this.#directory = makeFunctionDirectory(temporary);
     writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
     writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
-    this.#guard = new ProcessGuard(log);
+    this.#guard = new OrphanGuard(log);
     this.#child = spawnSafely(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
       cwd: this.#directory,
       env: functionEnvironment(env, this.#directory),

@@ -8,12 +8,12 @@ import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/line-re
 import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
-import type { BatchGateway } from '../batch-gateway-client.ts';
+import type { BatchGatewayClient } from '../batch-gateway-client.ts';
 import { BatchGateways } from '../batch-gateways.ts';
-import { LeaseWork, type PendingLine } from '../lease-run.ts';
-import { FailureLog } from '../rate-limited-log.ts';
+import { LeaseRun, type PendingLine } from '../lease-run.ts';
+import { RateLimitedLog } from '../rate-limited-log.ts';
 import type { FunctionProcess } from './function-process.ts';
-import { type FunctionCode, type FunctionHost, LoadError } from './loaded-functions.ts';
+import { type FunctionCode, LoadError, type LoadedFunctions } from './loaded-functions.ts';
 
 /** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
 const CALL_TARGET_MS = 1_000;
@@ -38,8 +38,8 @@ class CallSize {
 interface FunctionRunnerOptions {
   /** Gateways for which this agent currently works. */
   gateways(): readonly URL[];
-  open(url: URL): BatchGateway;
-  host: FunctionHost;
+  open(url: URL): BatchGatewayClient;
+  host: LoadedFunctions;
   /** Owners whose functions may run here; undefined: all owners. */
   owners: readonly string[] | undefined;
   /** Number of concurrent leases per gateway. */
@@ -63,7 +63,7 @@ export class FunctionRunner {
   readonly #options: FunctionRunnerOptions;
   readonly #gateways: BatchGateways;
   readonly #pollTimer: NodeJS.Timeout;
-  readonly #leases = new Set<LeaseWork>();
+  readonly #leases = new Set<LeaseRun>();
   readonly #sizes = new Map<string, CallSize>();
   #running = 0;
   #draining = false;
@@ -74,7 +74,7 @@ export class FunctionRunner {
       named: options.gateways,
       open: options.open,
       begin: (gateway, signal) => {
-        const failures = new FailureLog(options.log);
+        const failures = new RateLimitedLog(options.log);
         for (let i = 0; i < options.workers; i++)
           inBackground('functions', this.#work(gateway, failures, signal), options.log);
       },
@@ -104,7 +104,7 @@ export class FunctionRunner {
     await Promise.all([this.#gateways.close(), this.#options.host.close()]);
   }
 
-  async #work(gateway: BatchGateway, failures: FailureLog, signal: AbortSignal): Promise<void> {
+  async #work(gateway: BatchGatewayClient, failures: RateLimitedLog, signal: AbortSignal): Promise<void> {
     const { admitted, host, owners } = this.#options;
     const backoff = new Backoff(BACKOFF, Math.random);
     while (!this.#draining && !signal.aborted) {
@@ -119,16 +119,16 @@ export class FunctionRunner {
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
-        failures.tell(`functions: ${errorText(error)}`);
+        failures.log(`functions: ${errorText(error)}`);
         await pause(backoff.next());
       }
     }
   }
 
-  async #run(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<void> {
+  async #run(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<void> {
     const { owners, log } = this.#options;
     const again: number[] = [];
-    const work: LeaseWork = new LeaseWork(lease, gateway, {
+    const work: LeaseRun = new LeaseRun(lease, gateway, {
       again: (lines) => void again.push(...lines),
       over: () => this.#leases.delete(work),
       log,
@@ -148,7 +148,7 @@ export class FunctionRunner {
   /** Runs until the gateway has accepted a result for each line, or the function is given up. */
   async #runLines(
     lease: Work,
-    work: LeaseWork,
+    work: LeaseRun,
     code: FunctionCode,
     lines: readonly PendingLine[],
     again: number[],
@@ -193,7 +193,7 @@ export class FunctionRunner {
   async #call(
     process: FunctionProcess,
     lease: Work,
-    work: LeaseWork,
+    work: LeaseRun,
     call: readonly PendingLine[],
   ): Promise<'done' | 'raised' | 'broken'> {
     const { context, model } = lease.function;
@@ -217,7 +217,7 @@ export class FunctionRunner {
     return answer.kind;
   }
 
-  async #code(gateway: BatchGateway, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
+  async #code(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
     // Otherwise one owner's code would be stored and later run as another owner's function.

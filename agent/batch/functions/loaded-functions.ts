@@ -51,7 +51,7 @@ export class LoadError extends Error {
   }
 }
 
-export class FunctionHost {
+export class LoadedFunctions {
   readonly #options: HostOptions;
   readonly #loaded = new Map<string, Loaded>();
   /** Code files by context, the most recently used last. At most STORED_MAX, each at most half a MiB. */

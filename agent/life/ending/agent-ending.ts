@@ -12,16 +12,16 @@ import type { RemoteLogs } from '../remote-logs.ts';
 import { Deferred } from '../settles-within.ts';
 import {
   ALIVE,
+  type EndingAction,
+  type EndingEvent,
+  type EndingState,
+  type EndingView,
   type EndReason,
-  type LifeAction,
-  type LifeEvent,
-  type LifeState,
-  type LifeView,
   type Wait,
 } from './ending-state.ts';
-import { nextDeadline, stepLife } from './ending-transitions.ts';
+import { nextDeadline, stepEnding } from './ending-transitions.ts';
 
-interface LifeOptions {
+interface AgentEndingOptions {
   parts: AgentParts;
   job: Pick<JobWatch, 'plan' | 'drainReason' | 'fate' | 'warning'>;
   logs: Pick<RemoteLogs, 'atEnd'>;
@@ -39,19 +39,19 @@ const EVENTS_MAX = 64;
 /** Number of output lines that are repeated after the engine's end: a traceback's last call and its error. */
 const LAST_LINES = 12;
 
-export class Life {
-  readonly #options: LifeOptions;
-  readonly #queue: LifeEvent[] = [];
+export class AgentEnding {
+  readonly #options: AgentEndingOptions;
+  readonly #queue: EndingEvent[] = [];
   readonly #ending = new Deferred<void>();
   readonly #exit = new Deferred<number>();
   readonly #hurried = new Deferred<void>();
   readonly #lines = new AbortController();
   readonly #upload = new AbortController();
-  #state: LifeState = ALIVE;
+  #state: EndingState = ALIVE;
   #stepping = false;
   #stopTimer = (): void => {};
 
-  constructor(options: LifeOptions) {
+  constructor(options: AgentEndingOptions) {
     this.#options = options;
   }
 
@@ -87,7 +87,7 @@ export class Life {
     this.send({ kind: 'end', reason });
   }
 
-  send(event: LifeEvent): void {
+  send(event: EndingEvent): void {
     if (this.#queue.length >= EVENTS_MAX) return this.#options.log(`too many events: ${event.kind} is dropped`);
     this.#queue.push(event);
     if (this.#stepping) return;
@@ -98,14 +98,14 @@ export class Life {
   }
 
   /** Never throws. */
-  #step(event: LifeEvent): void {
-    const { state, actions } = stepLife(this.#state, event, this.#view());
+  #step(event: EndingEvent): void {
+    const { state, actions } = stepEnding(this.#state, event, this.#view());
     this.#state = state;
     if (state.reason !== undefined) this.#ending.settle();
     for (const action of actions) this.#guarded(() => this.#act(action));
   }
 
-  #view(): LifeView {
+  #view(): EndingView {
     const { job, registers } = this.#options;
     return {
       now: waitClock.now(),
@@ -124,7 +124,7 @@ export class Life {
     this.#stopTimer = waitClock.after(ms, () => this.send({ kind: 'time' }));
   }
 
-  #act(action: LifeAction): void {
+  #act(action: EndingAction): void {
     const { parts, job, log } = this.#options;
     switch (action.kind) {
       case 'log':

@@ -3,10 +3,10 @@ import { formatDuration } from '../../config/duration.ts';
 import { describeExit } from '../../engine/engine-process.ts';
 import type { DrainCause } from '../drain-plan.ts';
 import {
+  type EndingAction,
+  type EndingState,
+  type EndingView,
   type EndReason,
-  type LifeAction,
-  type LifeState,
-  type LifeView,
   NO_DEADLINE,
   type Wait,
 } from './ending-state.ts';
@@ -32,12 +32,17 @@ const BROKEN_GRACE_MS = 2000;
 /** Maximum wait for the acknowledgment of LEFT if the end is forced. */
 const FORCED_LEAVE_MS = 250;
 
-export function enterPhase(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+export function enterPhase(
+  state: EndingState,
+  reason: EndReason,
+  view: EndingView,
+  actions: EndingAction[],
+): EndingState {
   const entered = begin(state, reason, view, actions);
   return entered.forced ? withForcedWaits(entered, view.now) : entered;
 }
 
-function begin(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+function begin(state: EndingState, reason: EndReason, view: EndingView, actions: EndingAction[]): EndingState {
   const { now } = view;
   const act = (...kinds: SimpleAction[]) => actions.push(...kinds.map((kind) => ({ kind })));
   const waiting = (...waits: [Wait, number][]) => ({ ...state, waits: new Map(waits) });
@@ -86,9 +91,9 @@ function begin(state: LifeState, reason: EndReason, view: LifeView, actions: Lif
 }
 
 /** Kinds of actions without parameters. */
-type SimpleAction = Exclude<LifeAction['kind'], 'log' | 'down' | 'stop-engine' | 'ended'>;
+type SimpleAction = Exclude<EndingAction['kind'], 'log' | 'down' | 'stop-engine' | 'ended'>;
 
-function beginDrain(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+function beginDrain(state: EndingState, reason: EndReason, view: EndingView, actions: EndingAction[]): EndingState {
   const { cause, why, published } = drainOf(reason, view);
   const plan = view.plan(cause);
   const next = { ...state, drainUntil: view.now + plan.drainMs, graceMs: plan.graceMs };
@@ -112,7 +117,7 @@ function beginDrain(state: LifeState, reason: EndReason, view: LifeView, actions
   return withDrainDeadline({ ...next, waits, fateAsked });
 }
 
-function drainOf(reason: EndReason, view: LifeView): { cause: DrainCause; why: string; published: string } {
+function drainOf(reason: EndReason, view: EndingView): { cause: DrainCause; why: string; published: string } {
   if (reason.kind === 'drain') {
     const { cause, why } = reason;
     return { cause, why, published: view.drainReason(cause, why) };
@@ -123,14 +128,14 @@ function drainOf(reason: EndReason, view: LifeView): { cause: DrainCause; why: s
   return { cause: 'request', why: 'the session of this agent has ended at all gateways', published: 'drain' };
 }
 
-export function withDrainDeadline(state: LifeState): LifeState {
+export function withDrainDeadline(state: EndingState): EndingState {
   if (state.phases[0] !== 'draining') return state;
   const until = Math.min(state.drainUntil, state.shortUntil);
   return { ...state, waits: new Map([...state.waits.keys()].map((wait) => [wait, until])) };
 }
 
 /** Keeps only the waits that remain after a second signal. */
-export function withForcedWaits(state: LifeState, now: number): LifeState {
+export function withForcedWaits(state: EndingState, now: number): EndingState {
   const remains = ([wait, until]: [Wait, number]): [Wait, number][] => {
     if (wait === 'goodbye') return [[wait, Math.min(until, now + FORCED_LEAVE_MS)]];
     const kept = wait === 'returned' || wait === 'stopped' || (wait === 'lines' && state.phases[0] === 'reporting');

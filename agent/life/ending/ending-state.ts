@@ -22,7 +22,7 @@ export interface SignalWarning {
 
 export type Wait = 'requests' | 'lines' | 'engine' | 'returned' | 'fate' | 'log' | 'goodbye' | 'stopped';
 
-export type LifePhase =
+export type EndingPhase =
   | 'draining'
   | 'closing'
   | 'answering'
@@ -32,7 +32,7 @@ export type LifePhase =
   | 'leaving'
   | 'stopping';
 
-export type LifeEvent =
+export type EndingEvent =
   | { kind: 'end'; reason: EndReason }
   /** `at`: milliseconds of a monotonic clock. */
   | { kind: 'signal'; signal: TerminationSignal; at: number }
@@ -49,7 +49,7 @@ export type LifeEvent =
   /** A deadline has passed. */
   | { kind: 'time' };
 
-export type LifeAction =
+export type EndingAction =
   | { kind: 'log'; text: string }
   /** Publishes DOWN with a reason for the registry. */
   | { kind: 'down'; reason: string }
@@ -79,7 +79,7 @@ export type LifeAction =
   | { kind: 'ended'; code: number };
 
 /** What a transition may read from outside the state. */
-export interface LifeView {
+export interface EndingView {
   /** Milliseconds by the clock of waits. */
   now: number;
   /** True if this agent registers the engine and reports its end. On a multi-machine engine only rank 0 does. */
@@ -91,13 +91,13 @@ export interface LifeView {
   drainReason(cause: DrainCause, why: string): string;
 }
 
-export interface LifeState {
+export interface EndingState {
   readonly reason: EndReason | undefined;
   readonly joined: boolean;
   /** True after the phases have begun. */
   readonly begun: boolean;
   /** The current phase and the later ones. Empty before the first phase and after the last. */
-  readonly phases: readonly LifePhase[];
+  readonly phases: readonly EndingPhase[];
   /** Deadlines of the current phase's waits. */
   readonly waits: ReadonlyMap<Wait, number>;
   readonly done: ReadonlySet<Wait>;
@@ -120,7 +120,7 @@ export interface LifeState {
 /** Deadline of waits whose action has its own time limit. */
 export const NO_DEADLINE = Number.POSITIVE_INFINITY;
 
-export const ALIVE: LifeState = {
+export const ALIVE: EndingState = {
   reason: undefined,
   joined: false,
   begun: false,

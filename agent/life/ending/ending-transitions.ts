@@ -30,38 +30,38 @@ import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../../config/exit-cod
 import { readSignal } from '../ending-signals.ts';
 import { enterPhase, withDrainDeadline, withForcedWaits } from './ending-phases.ts';
 import {
+  type EndingAction,
+  type EndingEvent,
+  type EndingPhase,
+  type EndingState,
+  type EndingView,
   type EndReason,
-  type LifeAction,
-  type LifeEvent,
-  type LifePhase,
-  type LifeState,
-  type LifeView,
   NO_DEADLINE,
   type SignalWarning,
   type Wait,
 } from './ending-state.ts';
 
 interface Step {
-  state: LifeState;
-  actions: LifeAction[];
+  state: EndingState;
+  actions: EndingAction[];
 }
 
-export function stepLife(before: LifeState, event: LifeEvent, view: LifeView): Step {
-  const actions: LifeAction[] = [];
+export function stepEnding(before: EndingState, event: EndingEvent, view: EndingView): Step {
+  const actions: EndingAction[] = [];
   const state = receive(before, event, view, actions);
   const { reason, joined, begun } = state;
   if (reason === undefined || !joined) return { state, actions };
   return { state: advance(begun ? state : begin(state, reason, view, actions), reason, view, actions), actions };
 }
 
-function begin(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+function begin(state: EndingState, reason: EndReason, view: EndingView, actions: EndingAction[]): EndingState {
   const { graceMs } = view.plan('signal');
   const phases = phasesOf(reason, view.registers);
   return enterPhase({ ...state, begun: true, phases, graceMs }, reason, view, actions);
 }
 
 /** Enters phases until one of them has to wait. */
-function advance(state: LifeState, reason: EndReason, view: LifeView, actions: LifeAction[]): LifeState {
+function advance(state: EndingState, reason: EndReason, view: EndingView, actions: EndingAction[]): EndingState {
   if (state.phases.length === 0 || !isOver(state, view.now)) return state;
   const next = { ...state, phases: state.phases.slice(1) };
   if (next.phases.length > 0) return advance(enterPhase(next, reason, view, actions), reason, view, actions);
@@ -71,15 +71,15 @@ function advance(state: LifeState, reason: EndReason, view: LifeView, actions: L
 }
 
 /** When the next wait ends; Infinity if no wait has a deadline. */
-export function nextDeadline({ waits, done }: LifeState): number {
+export function nextDeadline({ waits, done }: EndingState): number {
   return Math.min(NO_DEADLINE, ...[...waits].flatMap(([wait, until]) => (done.has(wait) ? [] : [until])));
 }
 
-function isOver({ waits, done }: LifeState, now: number): boolean {
+function isOver({ waits, done }: EndingState, now: number): boolean {
   return [...waits].every(([wait, until]) => done.has(wait) || until <= now);
 }
 
-function receive(state: LifeState, event: LifeEvent, view: LifeView, actions: LifeAction[]): LifeState {
+function receive(state: EndingState, event: EndingEvent, view: EndingView, actions: EndingAction[]): EndingState {
   switch (event.kind) {
     case 'end':
       return state.reason === undefined ? { ...state, reason: event.reason } : state;
@@ -105,22 +105,22 @@ function receive(state: LifeState, event: LifeEvent, view: LifeView, actions: Li
   }
 }
 
-function hasLeft({ begun, phases: [phase] }: LifeState): boolean {
+function hasLeft({ begun, phases: [phase] }: EndingState): boolean {
   return begun && (phase === undefined || phase === 'leaving' || phase === 'stopping');
 }
 
-function onDone(state: LifeState, wait: Wait): LifeState {
+function onDone(state: EndingState, wait: Wait): EndingState {
   // If the engine ended, no request can finish, so the drain ends.
   const waits = wait === 'engine' && state.phases[0] === 'draining' ? new Map<Wait, number>() : state.waits;
   return { ...state, waits, done: new Set([...state.done, wait]) };
 }
 
 function onSignal(
-  state: LifeState,
-  { signal, at }: Extract<LifeEvent, { kind: 'signal' }>,
-  view: LifeView,
-  actions: LifeAction[],
-): LifeState {
+  state: EndingState,
+  { signal, at }: Extract<EndingEvent, { kind: 'signal' }>,
+  view: EndingView,
+  actions: EndingAction[],
+): EndingState {
   const { kind, cause } = readSignal(signal, state.firstSignalAt, at);
   const next = { ...state, firstSignalAt: state.firstSignalAt ?? at };
   if (kind === 'echo') return next;
@@ -134,7 +134,7 @@ function onSignal(
   return withDrainDeadline({ ...next, shortUntil: view.now + view.plan(cause).drainMs });
 }
 
-function onWarning(state: LifeState, warning: SignalWarning, view: LifeView, actions: LifeAction[]): LifeState {
+function onWarning(state: EndingState, warning: SignalWarning, view: EndingView, actions: EndingAction[]): EndingState {
   if (state.phases[0] !== 'draining') return state;
   const { plan, reason } = warning;
   actions.push({
@@ -148,7 +148,7 @@ function onWarning(state: LifeState, warning: SignalWarning, view: LifeView, act
     : withDrainDeadline({ ...state, shortUntil: until });
 }
 
-function phasesOf({ kind }: EndReason, registers: boolean): readonly LifePhase[] {
+function phasesOf({ kind }: EndReason, registers: boolean): readonly EndingPhase[] {
   if (kind === 'engine') return ['answering', 'asking', 'leaving', 'stopping'];
   if (kind === 'fatal') return ['collecting', 'reporting', 'leaving', 'stopping'];
   if (kind === 'drain' && !registers) return ['draining', 'leaving', 'stopping'];

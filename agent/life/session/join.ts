@@ -8,8 +8,8 @@ import type { EngineTarget } from '../../engine/engine-address.ts';
 import type { LoadMeter } from '../../engine/engine-load.ts';
 import { ownRelease } from '../../host/own-release.ts';
 import { createSessionKey } from '../../mesh/channel/session-key.ts';
-import type { NodeSeals } from '../../seal/agent-sealing.ts';
-import type { AdmissionOptions, TunnelAdmission } from '../../tunnel/gateway-admission.ts';
+import type { AgentSealing } from '../../seal/agent-sealing.ts';
+import type { AdmissionOptions, GatewayAdmission } from '../../tunnel/gateway-admission.ts';
 import { pollGateways } from '../../tunnel/other-gateways.ts';
 import { sendLogTail } from '../../tunnel/send-log-tail.ts';
 import type { Tunnel, TunnelOptions } from '../../tunnel/tunnel-types.ts';
@@ -24,7 +24,7 @@ export interface JoinOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<TunnelAdmission>;
+  admit(options: AdmissionOptions): Promise<GatewayAdmission>;
   /** True if sessions join the mesh; default true. */
   joinMesh?: boolean;
   log(line: string): void;
@@ -38,7 +38,7 @@ export interface JoinContext {
   /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
-  seals: NodeSeals;
+  seals: AgentSealing;
 }
 
 /** Resolves when a gateway has admitted this agent. Rejects as `admit` does. */
@@ -62,9 +62,9 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         configured: config.gateways,
         gateways: network.gateways,
         askGateway: async (gateway) => {
-          const word = await pollGateways({ gateway, ticket, proxy, env });
-          if (word !== undefined) network.hear(word);
-          return word;
+          const hints = await pollGateways({ gateway, ticket, proxy, env });
+          if (hints !== undefined) network.learnHints(hints);
+          return hints;
         },
         first,
         openTunnel,

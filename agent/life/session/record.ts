@@ -6,14 +6,14 @@ import {
   nodePayloadSchema,
   PAYLOAD_MAX_BYTES,
 } from '../../../shared/lattice/node-payload.ts';
-import { lifecycleRank, type NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { type SessionState, sessionStateRank } from '../../../shared/lattice/node-record.ts';
 
 /** Facts about the node that each session of an agent publishes. */
 export type NodeFacts = NodePayload;
 
 /** The content of one session's registry record: the facts and the state. */
 export interface SessionRecord extends NodePayload {
-  state: NodeLifecycle;
+  state: SessionState;
   /** Grows with each change. */
   version: number;
 }
@@ -98,8 +98,8 @@ export function payloadOf({ state: _state, version: _version, ...payload }: Sess
   return payload;
 }
 
-function later(now: NodeLifecycle, next: NodeLifecycle | undefined): NodeLifecycle {
-  return next !== undefined && lifecycleRank(next) > lifecycleRank(now) ? next : now;
+function later(now: SessionState, next: SessionState | undefined): SessionState {
+  return next !== undefined && sessionStateRank(next) > sessionStateRank(now) ? next : now;
 }
 
 function bytesOf(record: SessionRecord): number {

@@ -1,6 +1,6 @@
 /** Applies the engine's health to the session: its models, its state, and its end when the engine is gone. */
 
-import type { NodeLifecycle, ServedModel } from '../../../shared/lattice/node-record.ts';
+import type { ServedModel, SessionState } from '../../../shared/lattice/node-record.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { announcedModels } from '../../engine/announced-models.ts';
@@ -14,7 +14,7 @@ import type { Deferred } from '../settles-within.ts';
 
 /** Log lines for a change of the engine's health. @param before the state published until now */
 function healthChangeText(
-  before: NodeLifecycle,
+  before: SessionState,
   health: EngineHealth,
   models: readonly ServedModel[],
   facts: readonly ModelFact[],

@@ -14,7 +14,7 @@ import type { EngineTarget } from '../../engine/engine-address.ts';
 import { nodeCrypto } from '../../host/node-crypto.ts';
 import type { SessionKey } from '../../mesh/channel/session-key.ts';
 import type { Mesh } from '../../mesh/mesh.ts';
-import type { NodeSeals } from '../../seal/agent-sealing.ts';
+import type { AgentSealing } from '../../seal/agent-sealing.ts';
 import type { OtherGateway } from '../../tunnel/gateway-admission.ts';
 import type { GatewayHints } from '../../tunnel/other-gateways.ts';
 import type { LogTailOptions } from '../../tunnel/send-log-tail.ts';
@@ -49,7 +49,7 @@ interface SessionOptions {
   engine(): EngineTarget | undefined;
   load?: TunnelOptions['load'];
   /** The keys to which clients seal requests. Absent: sealed requests are not opened. */
-  seals?: NodeSeals | undefined;
+  seals?: AgentSealing | undefined;
   log(line: string): void;
   /** Called if every gateway refuses this agent. */
   onRefused(refusal: TunnelRefusal): void;
@@ -92,7 +92,7 @@ export class Session {
     this.#options = options;
     this.ticket = ticket;
     this.key = key;
-    this.#keeper = new RecordKeeper({ ...first, ...seals?.word(ticket) }, () => this.#announce(), log);
+    this.#keeper = new RecordKeeper({ ...first, ...seals?.recordPart(ticket) }, () => this.#announce(), log);
     this.#gateways = this.#createGateways();
   }
 
@@ -148,7 +148,7 @@ export class Session {
     this.#gateways.open();
     const { seals } = this.#options;
     if (seals !== undefined)
-      this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_KEY_POLL_MS).unref();
+      this.#sealing = setInterval(() => this.change(seals.recordPart(this.ticket)), SEAL_KEY_POLL_MS).unref();
     this.#refreshGateways();
     neverRejects(this.#join());
   }
@@ -172,12 +172,12 @@ export class Session {
   async #fetchHints(askGateway: (gateway: URL) => Promise<GatewayHints | undefined>): Promise<void> {
     for (const { url: gateway, own } of this.connected) {
       if (!own) continue;
-      const word = await askGateway(gateway);
+      const hints = await askGateway(gateway);
       if (this.#left !== undefined) return;
-      if (word === undefined) continue;
+      if (hints === undefined) continue;
       // Add the gateway that answered: it does not name itself.
-      this.#gateways.learn([{ url: gateway, own: true }, ...word.gateways]);
-      this.#mesh?.tune(tunedOptions(word.membership));
+      this.#gateways.learn([{ url: gateway, own: true }, ...hints.gateways]);
+      this.#mesh?.tune(tunedOptions(hints.membership));
       return;
     }
   }

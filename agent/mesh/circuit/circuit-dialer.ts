@@ -20,7 +20,7 @@ export interface RendezvousPoint {
   meet(callee: string, signal: AbortSignal): Promise<Duplex>;
 }
 
-interface CircuitDiallerOptions {
+interface CircuitDialerOptions {
   /** Relays at which a session may be reached, best first. */
   meetings(callee: string): RendezvousPoint[];
   /** Does the channel's handshake end to end through the relay. */
@@ -30,15 +30,15 @@ interface CircuitDiallerOptions {
 /**
  * Reaches sessions through relays: tries a few relays in order, and uses the first that leads to an authenticated peer.
  */
-export class CircuitDialler {
-  readonly #options: CircuitDiallerOptions;
+export class CircuitDialer {
+  readonly #options: CircuitDialerOptions;
   /**
    * Relays that failed after they had accepted a call, with the end of their penalty. At most AVOIDED_MAX, oldest
    * first.
    */
   readonly #avoided = new Map<string, number>();
 
-  constructor(options: CircuitDiallerOptions) {
+  constructor(options: CircuitDialerOptions) {
     this.#options = options;
   }
 

@@ -11,7 +11,7 @@ import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import type { ChannelPeer, Credentials, ProvenConnection } from '../channel/accept-channel.ts';
 import { dialChannel, secureDialedSocket } from '../channel/dial-channel.ts';
 import type { MeshGateway } from '../delegate-sockets.ts';
-import { agentRendezvous, CircuitDialler, type RendezvousPoint } from './circuit-dialer.ts';
+import { agentRendezvous, CircuitDialer, type RendezvousPoint } from './circuit-dialer.ts';
 import { CircuitRelay } from './circuit-relay.ts';
 import { openGatewayLeg } from './gateway-circuit.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent, relaysFor } from './relay-choice.ts';
@@ -43,7 +43,7 @@ export class Circuits {
   readonly relay: CircuitRelay | undefined;
   readonly #options: CircuitsOptions;
   readonly #reservations: Reservations;
-  readonly #dialler: CircuitDialler;
+  readonly #dialler: CircuitDialer;
   #gateways: readonly MeshGateway[] = [];
   #answering = 0;
   readonly #abort = new AbortController();
@@ -54,7 +54,7 @@ export class Circuits {
     this.relay = offered ? new CircuitRelay({ admits: (peer) => this.#admits(peer) }) : undefined;
     const dial = (relay: RelayAgent) => this.#dialRelay(relay);
     this.#reservations = new Reservations({ relays: () => relaysFor(session, session, replica), dial, accept, random });
-    this.#dialler = new CircuitDialler({
+    this.#dialler = new CircuitDialer({
       meetings: (callee) => this.#meetings(callee),
       secure: (socket, callee) => this.#secure(socket, callee),
     });

@@ -5,14 +5,14 @@ import type { ResponseStream } from '../../../shared/attempts/started-response.t
 
 /** One attempt at another agent (or at our own engine), as its caller reads it. */
 export class AttemptReader {
-  readonly #upstream: OutboundAttempt;
+  readonly #outbound: OutboundAttempt;
   readonly #result: Promise<ResultOf<'whole' | 'stream' | 'failure'>>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
 
-  constructor(upstream: OutboundAttempt) {
-    this.#upstream = upstream;
-    this.#result = new Promise((resolve) => upstream.attend(resolve));
+  constructor(outbound: OutboundAttempt) {
+    this.#outbound = outbound;
+    this.#result = new Promise((resolve) => outbound.attend(resolve));
   }
 
   /** Resolves with the engine's response. @throws AttemptError if no response head arrives */
@@ -35,12 +35,12 @@ export class AttemptReader {
       const { done, value } = await this.#reader.read();
       return done ? undefined : value;
     } catch {
-      throw new AttemptError(this.#upstream.failure ?? 'lost', 'the response broke off');
+      throw new AttemptError(this.#outbound.failure ?? 'lost', 'the response broke off');
     }
   }
 
   /** Cancels the engine's work. No effect after the end. Idempotent. */
   cancel(): void {
-    this.#upstream.cancel();
+    this.#outbound.cancel();
   }
 }

@@ -3,7 +3,7 @@ import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/attempts/attempt-request.ts';
 import { SUSPECTED_REASON } from '../../../shared/attempts/hang-watch.ts';
 import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
-import { Watchdog } from '../../../shared/attempts/peer-watchdog.ts';
+import { PeerWatchdog } from '../../../shared/attempts/peer-watchdog.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang/hang-detector.ts';
 import type { HangSuspicion } from '../../../shared/routing/hang/hang-suspicion.ts';
 import type { EngineLoad } from '../../../shared/routing/node-load.ts';
@@ -58,7 +58,7 @@ export class ChannelAttempts {
   #dialling = false;
   #redialAt: number | undefined;
   #redials = 0;
-  readonly #watchdog = new Watchdog(PEER_QUIET_MS, PEER_QUIET_MS);
+  readonly #watchdog = new PeerWatchdog(PEER_QUIET_MS, PEER_QUIET_MS);
 
   constructor(session: string, host: ChannelAttemptsHost) {
     this.session = session;
@@ -69,7 +69,7 @@ export class ChannelAttempts {
       nextStream: () => host.nextStream(this.#active?.dialled ?? true),
       unknownMax: UNKNOWN_MAX,
       resets: LOCAL_ABANDONMENTS,
-      onReport: (report, upstream) => this.#onReport(report, upstream),
+      onReport: (report, outbound) => this.#onReport(report, outbound),
       onOver: (_upstream, failure) => this.#onOver(failure),
       compare: () => host.compare(this),
       onSuspicion: (suspicion) => this.#onSuspicion(suspicion),
@@ -82,7 +82,7 @@ export class ChannelAttempts {
   }
 
   /** Number of running attempts. */
-  get open(): number {
+  get openCount(): number {
     return this.#attempts.size;
   }
 
@@ -140,9 +140,9 @@ export class ChannelAttempts {
   #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // the peer has dialed this end meanwhile
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
-    for (const upstream of [...this.#attempts.values()]) {
-      if (!upstream.accepted) upstream.fail('unreachable', reason);
-      else if (hopeless) upstream.disconnect(0);
+    for (const outbound of [...this.#attempts.values()]) {
+      if (!outbound.accepted) outbound.fail('unreachable', reason);
+      else if (hopeless) outbound.disconnect(0);
     }
     if (this.#attempts.size > 0 && !hopeless) this.#redialAt = this.#host.patientNow() + REDIAL_MS;
   }
@@ -182,16 +182,16 @@ export class ChannelAttempts {
   }
 
   /** A repeated report counts only for an attempt that this agent made. Otherwise a peer could add usage at will. */
-  #onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void {
+  #onReport(report: ReportFrame, outbound: OutboundAttempt | undefined): void {
     const { name } = report;
     const receipt = name && this.#recent.receiptOf(name);
-    if (name === undefined) this.#attempts.settle(report, upstream);
+    if (name === undefined) this.#attempts.settle(report, outbound);
     else if (receipt === undefined) this.#attempts.refuse(report);
-    else this.#attempts.settle({ ...report, name: { ...name, receipt } }, upstream);
+    else this.#attempts.settle({ ...report, name: { ...name, receipt } }, outbound);
   }
 
   onMessageEnd(_channel: RequestChannel): void {
-    for (const upstream of this.#touched) upstream.onMessageEnd();
+    for (const outbound of this.#touched) outbound.onMessageEnd();
     this.#touched.clear();
   }
 
@@ -221,7 +221,7 @@ export class ChannelAttempts {
         return active.link.put({ ...LIVENESS_CLAIM, stream: this.#host.nextStream(active.dialled) });
       case 'gone':
         if (this.#host.channels.stalled?.(this.session) === true) return;
-        for (const upstream of this.#attempts.values()) upstream.disconnect(0);
+        for (const outbound of this.#attempts.values()) outbound.disconnect(0);
     }
   }
 
@@ -244,7 +244,7 @@ export class ChannelAttempts {
 
   /** Ends all attempts. Usage without a report is settled by estimate. */
   close(): void {
-    for (const upstream of [...this.#attempts.values()]) upstream.cancel();
+    for (const outbound of [...this.#attempts.values()]) outbound.cancel();
   }
 }
 

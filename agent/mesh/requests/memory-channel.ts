@@ -27,7 +27,7 @@ class MemoryPort implements LinkPort {
 
 type EndEvents = Omit<RequestChannelEvents, 'onChannel'>;
 
-export interface MemoryPair {
+export interface MemoryChannel {
   readonly near: RequestChannel;
   readonly far: RequestChannel;
   /** Ends both sides. Idempotent. */
@@ -35,10 +35,10 @@ export interface MemoryPair {
 }
 
 /** A channel whose two ends are in this process: to our own engine, or in a test. `near` is the dialing end. */
-export function memoryPair(
+export function memoryChannel(
   near: { session: string; provider: string; events: EndEvents },
   far: { session: string; provider: string; events: EndEvents },
-): MemoryPair {
+): MemoryChannel {
   const ports = [new MemoryPort(), new MemoryPort()] as const;
   const windows = { send: SOCKET_WINDOW_BYTES, receive: SOCKET_WINDOW_BYTES };
   const link = (port: LinkPort) => new Link(port, windows, new FrameMeter(() => performance.now()));
@@ -53,7 +53,7 @@ export function memoryPair(
       return !open;
     },
   });
-  const pair: MemoryPair = {
+  const pair: MemoryChannel = {
     near: end(far, links[0], true),
     far: end(near, links[1], false),
     close: () => {

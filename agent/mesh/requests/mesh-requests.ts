@@ -8,7 +8,7 @@ import { WireError } from '../../../shared/wire/wire-error.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { AttemptReader } from './attempt-reader.ts';
 import { ChannelAttempts, type ChannelAttemptsHost } from './channel-attempts.ts';
-import { type MemoryPair, memoryPair } from './memory-channel.ts';
+import { type MemoryChannel, memoryChannel } from './memory-channel.ts';
 import { PeerAttempts, type PeerAttemptsOptions } from './peer-attempts.ts';
 import type { ChannelSource, RequestChannel, RequestChannelEvents, StreamFrame } from './request-channel.ts';
 
@@ -39,12 +39,12 @@ export class MeshRequests implements RequestChannelEvents {
   readonly serving: PeerAttempts;
   readonly #options: MeshRequestsOptions;
   readonly #host: ChannelAttemptsHost;
-  readonly #upstreams = new Map<string, ChannelAttempts>();
+  readonly #outbounds = new Map<string, ChannelAttempts>();
   /**
    * Channels to our own engine: under our current session, and under former sessions that still have reports to
    * deliver.
    */
-  readonly #own = new Map<string, MemoryPair>();
+  readonly #own = new Map<string, MemoryChannel>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
   readonly #rounds = new DeadlineTicker(TICK_MS);
@@ -75,7 +75,7 @@ export class MeshRequests implements RequestChannelEvents {
    * not asked: such a node exists, because a request moves only if another node can take it.
    */
   #compare(peer: ChannelAttempts): void {
-    const others = [...this.#upstreams.values()].filter((other) => other !== peer && other.isLike(peer));
+    const others = [...this.#outbounds.values()].filter((other) => other !== peer && other.isLike(peer));
     peer.judge(others.length === 0 ? [NOT_ASKED] : others.map((other) => other.asPeer()));
   }
 
@@ -91,7 +91,7 @@ export class MeshRequests implements RequestChannelEvents {
   #channelTo(session: string): Promise<RequestChannel> {
     if (session !== this.#options.own()) return this.#options.channels.channelTo(session);
     const end = { session, provider: '' };
-    const pair = memoryPair({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
+    const pair = memoryChannel({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
     this.#own.set(session, pair);
     return Promise.resolve(pair.near);
   }
@@ -101,22 +101,22 @@ export class MeshRequests implements RequestChannelEvents {
    * unsettled usage.
    */
   #peer(session: string): ChannelAttempts {
-    const known = this.#upstreams.get(session);
+    const known = this.#outbounds.get(session);
     if (known !== undefined) return known;
     const peer = new ChannelAttempts(session, this.#host);
-    this.#upstreams.set(session, peer);
+    this.#outbounds.set(session, peer);
     return peer;
   }
 
   /** Number of this agent's attempts that run at other agents. */
   get askedElsewhere(): number {
     let open = 0;
-    for (const [session, peer] of this.#upstreams) if (!this.#own.has(session)) open += peer.open;
+    for (const [session, peer] of this.#outbounds) if (!this.#own.has(session)) open += peer.openCount;
     return open;
   }
 
   isUsing(session: string): boolean {
-    return (this.#upstreams.get(session)?.busy ?? false) || this.serving.isServing(session);
+    return (this.#outbounds.get(session)?.busy ?? false) || this.serving.isServing(session);
   }
 
   onChannel(channel: RequestChannel): void {
@@ -126,7 +126,7 @@ export class MeshRequests implements RequestChannelEvents {
 
   onChannelClosed(channel: RequestChannel): void {
     this.serving.onChannelClosed(channel);
-    this.#upstreams.get(channel.session)?.onChannelClosed(channel);
+    this.#outbounds.get(channel.session)?.onChannelClosed(channel);
   }
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
@@ -136,26 +136,26 @@ export class MeshRequests implements RequestChannelEvents {
 
   onMessageEnd(channel: RequestChannel): void {
     this.serving.onMessageEnd(channel);
-    this.#upstreams.get(channel.session)?.onMessageEnd(channel);
+    this.#outbounds.get(channel.session)?.onMessageEnd(channel);
   }
 
   #tick(): void {
     const now = performance.now();
     const judges = this.#rounds.judges(now);
     this.serving.tick(waitClock.now());
-    for (const [session, peer] of this.#upstreams) {
+    for (const [session, peer] of this.#outbounds) {
       if (judges) peer.tick(waitClock.now());
       this.#settle(peer, now);
       const lost = this.isUsing(session) ? 0 : peer.reclaim();
       if (lost !== 0) this.#options.log(lostCreditText(session, lost));
-      if (peer.idle) this.#upstreams.delete(session);
+      if (peer.idle) this.#outbounds.delete(session);
     }
     this.#leaveFormer();
   }
 
   #leaveFormer(): void {
     for (const [session, pair] of this.#own) {
-      if (session === this.#options.own() || this.#upstreams.get(session)?.busy) continue;
+      if (session === this.#options.own() || this.#outbounds.get(session)?.busy) continue;
       this.#own.delete(session);
       pair.close();
     }
@@ -172,7 +172,7 @@ export class MeshRequests implements RequestChannelEvents {
   /** Ends everything. Idempotent. */
   async close(): Promise<void> {
     clearInterval(this.#ticking);
-    for (const peer of this.#upstreams.values()) {
+    for (const peer of this.#outbounds.values()) {
       peer.close();
       this.#settle(peer, performance.now(), true);
     }

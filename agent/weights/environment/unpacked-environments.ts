@@ -34,7 +34,7 @@ interface UnpackRequest {
   signal: AbortSignal;
 }
 
-export class Environments {
+export class UnpackedEnvironments {
   readonly #directory: string;
   readonly #locking: LockOptions;
 

@@ -1,5 +1,5 @@
 /** `GET` routes outside the admin API and their responses for `/openapi.json`: health, models, registry. */
-import { LIFECYCLE } from '../../../shared/lattice/node-record.ts';
+import { SESSION_STATES } from '../../../shared/lattice/node-record.ts';
 import { REGISTRY_VIEWS, type RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import { ERROR, JSON_TYPE, type Operation, pathParameters } from './operation.ts';
 
@@ -39,7 +39,7 @@ const NODE = objectOf(
     issuer: TEXT,
     provider: TEXT,
     cluster: TEXT,
-    state: { type: 'string', enum: LIFECYCLE },
+    state: { type: 'string', enum: SESSION_STATES },
     connected: YES_OR_NO,
     suspected: YES_OR_NO,
     tier: { type: 'string', enum: ['stable', 'volatile'] },
@@ -101,7 +101,7 @@ const asked = (name: string, description: string, schema: object, required = fal
 
 function registryOperations(name: RegistryViewName): Operation[] {
   const of = { tag: 'registry', needs: 'scope registry' };
-  const query = [asked('state', 'Only nodes in this state.', { type: 'string', enum: LIFECYCLE })];
+  const query = [asked('state', 'Only nodes in this state.', { type: 'string', enum: SESSION_STATES })];
   const load = asked('load', '"1": also the load of the engines of each model.', { type: 'string', enum: ['1'] });
   return [
     read(`/v1/registry/${name}`, `List the ${name} of the registry.`, { ...of, query, answer: listOf(VIEWS[name]) }),

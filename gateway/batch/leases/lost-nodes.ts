@@ -1,4 +1,4 @@
-import type { Ledger } from '../../../shared/batch/lease-ledger.ts';
+import type { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
 import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 
 /** The leases of a disconnected node are kept for this time, because the node usually reconnects with results. */
@@ -14,7 +14,7 @@ export class LostNodes {
   #checkedMs: number | undefined;
 
   /** Ends the leases of nodes that have left, and of nodes that did not reconnect. */
-  release(ledger: Ledger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
+  release(ledger: LeaseLedger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
     for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
     const passed = Math.max(0, Math.min(CHECK_GAP_MAX_MS, nowMs - (this.#checkedMs ?? nowMs)));

@@ -101,7 +101,7 @@ export class GatewayGossipDriver {
       case 'liveness':
         liveness(action.session, action.liveness);
         return remembered();
-      case 'askRelay':
+      case 'askGateway':
         return this.#relay(action.target);
       case 'evict':
         return this.#evict(action.session);
@@ -136,7 +136,7 @@ export class GatewayGossipDriver {
   #relay(target: string): void {
     const { probe, waitUntil } = this.#options;
     const asked = probe(target).catch(() => 'unknown' as const);
-    waitUntil(asked.then((verdict) => this.handle({ type: 'relayed', target, verdict })));
+    waitUntil(asked.then((verdict) => this.handle({ type: 'gatewayAnswered', target, verdict })));
   }
 
   #evict(session: string): void {

@@ -1,4 +1,4 @@
-import { LIFECYCLE, type RegistryEntry } from '../../../shared/lattice/node-record.ts';
+import { type RegistryEntry, SESSION_STATES } from '../../../shared/lattice/node-record.ts';
 import { isVersion } from '../../../shared/release/release-manifest.ts';
 import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
 import type { RegistryCounters } from '../registry-counters.ts';
@@ -36,7 +36,7 @@ export function takeCensus(
   sessions: Pick<SessionTable, 'entries' | 'store'>,
   now: number,
 ): Omit<NodeCensus, 'counters' | 'sunsets' | 'alwaysOn'> {
-  const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
+  const states: Record<string, number> = Object.fromEntries(SESSION_STATES.map((state) => [state, 0]));
   const models = new Map<string, Record<NodeState, number>>();
   const versions = new Map<string, number>();
   const breakers = { closed: 0, open: 0, 'half-open': 0 };

@@ -49,15 +49,15 @@ function odd(why: string): ChunkReading {
   return { kind: 'odd', why: `the stream has ${why}` };
 }
 
-type Said = { text: string; role: boolean };
+type ChunkText = { text: string; role: boolean };
 
-function readCompletion(text: unknown): Said | { why: string } {
+function readCompletion(text: unknown): ChunkText | { why: string } {
   if (typeof text === 'string') return { text, role: false };
   return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is not a string' };
 }
 
 /** Reads the text of a delta. Another engine cannot continue anything else (a tool call, reasoning, a refusal). */
-function readDelta(delta: unknown): Said | { why: string } {
+function readDelta(delta: unknown): ChunkText | { why: string } {
   if (isNothing(delta)) return { text: '', role: false };
   if (!isObject(delta)) return { why: 'the stream has a delta that is not an object' };
   for (const [key, value] of Object.entries(delta)) {

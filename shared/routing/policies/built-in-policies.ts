@@ -1,8 +1,8 @@
 /** Names of the built-in policies. */
-export const SHIPPED_POLICIES = ['random', 'round-robin', 'weighted', 'least-load', 'prefix-affinity'] as const;
+export const BUILT_IN_POLICIES = ['random', 'round-robin', 'weighted', 'least-load', 'prefix-affinity'] as const;
 
-export type ShippedPolicy = (typeof SHIPPED_POLICIES)[number];
+export type BuiltInPolicy = (typeof BUILT_IN_POLICIES)[number];
 
-export function isShippedPolicy(name: string): name is ShippedPolicy {
-  return SHIPPED_POLICIES.some((known) => known === name);
+export function isBuiltInPolicy(name: string): name is BuiltInPolicy {
+  return BUILT_IN_POLICIES.some((known) => known === name);
 }

@@ -29,7 +29,7 @@ export class RegionShares {
    * Wraps `inner` so that it chooses within regions by `shares`. The wrapper is cached per shares, because policies
    * cache per object.
    */
-  around(inner: Policy, shares: ModelShares): Policy {
+  wrap(inner: Policy, shares: ModelShares): Policy {
     let known = this.#wrapped.get(shares);
     if (known === undefined) {
       known = new Map();

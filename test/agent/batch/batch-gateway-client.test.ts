@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { BatchGateway } from '../../../agent/batch/batch-gateway-client.ts';
+import { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { BATCH_SIGNATURE_HEADER, CLOCK_HEADER, readBatchSignature } from '../../../shared/batch/batch-signature.ts';
 import { labTicket } from '../support/fake-admission.ts';
@@ -24,7 +24,7 @@ async function gatewayAt(clock: () => number) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   const key = createSessionKey();
-  const gateway = new BatchGateway(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined);
+  const gateway = new BatchGatewayClient(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined);
   onTestFinished(async () => {
     await gateway.close();
     server.close();

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { BatchGateway } from '../../../agent/batch/batch-gateway-client.ts';
+import type { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
 import { BatchGateways } from '../../../agent/batch/batch-gateways.ts';
 
 const url = (name: string) => new URL(`https://${name}.example.org`);
@@ -7,11 +7,11 @@ const url = (name: string) => new URL(`https://${name}.example.org`);
 /** Gateways by host name: the ones that are asked for leases, and the ones that are closed. */
 function watched() {
   const state = { named: [url('a')], asked: new Set<string>(), closed: [] as string[], busy: new Set<string>() };
-  const hosts = new Map<BatchGateway, string>();
+  const hosts = new Map<BatchGatewayClient, string>();
   const gateways = new BatchGateways({
     named: () => state.named,
     open: ({ host }) => {
-      const gateway = { close: async () => void state.closed.push(host) } as unknown as BatchGateway;
+      const gateway = { close: async () => void state.closed.push(host) } as unknown as BatchGatewayClient;
       hosts.set(gateway, host);
       return gateway;
     },

@@ -12,7 +12,7 @@ function runnerAt({ port }: AddressInfo) {
   const runner = new BatchRunner({
     gateways: () => [new URL(`http://127.0.0.1:${port}`)],
     proxy: () => undefined,
-    speaker: () => ({ ticket: labTicket(key.publicKey), key }),
+    credentials: () => ({ ticket: labTicket(key.publicKey), key }),
     engine: () => ({ origin: 'http://127.0.0.1:1', pathPrefix: '' }),
     models: () => ['m'],
     reading: () => ({ running: 0, waiting: 0, firstTokenMs: 0 }),

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FunctionLimits, FunctionProcess } from '../../../agent/batch/functions/function-process.ts';
-import { FunctionHost, LoadError } from '../../../agent/batch/functions/loaded-functions.ts';
+import { LoadError, LoadedFunctions } from '../../../agent/batch/functions/loaded-functions.ts';
 import { promise } from '../../support/patience.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
 
@@ -155,7 +155,7 @@ describe('the functions of a node', () => {
   async function hostOf(loadedMax: number, idleMs = 600_000) {
     const temporary = await temporaryDirectory('functions');
     const clock = { ms: 0 };
-    const host = new FunctionHost({
+    const host = new LoadedFunctions({
       limits: LIMITS,
       env: { PATH: process.env.PATH },
       loadedMax,
@@ -167,7 +167,7 @@ describe('the functions of a node', () => {
     ends.push(() => host.close());
     return { host, temporary, clock };
   }
-  const use = async (host: FunctionHost, context: string) => {
+  const use = async (host: LoadedFunctions, context: string) => {
     const found = await host.acquire({ context, code: PID });
     const answer = await found.call(['0']);
     host.release(context);
@@ -228,7 +228,7 @@ describe('the functions of a node', () => {
     const temporary = await temporaryDirectory('functions');
     const dead = execFileSync('sh', ['-c', 'echo $$'], { encoding: 'utf8' }).trim();
     for (const pid of [dead, String(process.ppid)]) mkdirSync(join(temporary, `otela-function-${pid}-abc`));
-    const host = new FunctionHost({ limits: LIMITS, env: {}, loadedMax: 1, temporary, now: () => 0, log: () => {} });
+    const host = new LoadedFunctions({ limits: LIMITS, env: {}, loadedMax: 1, temporary, now: () => 0, log: () => {} });
     await host.close();
     expect(existsSync(join(temporary, `otela-function-${dead}-abc`))).toBe(false);
     expect(existsSync(join(temporary, `otela-function-${process.ppid}-abc`))).toBe(true);

@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
-import { BatchGateway } from '../../../agent/batch/batch-gateway-client.ts';
+import { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
 import { FunctionRunner } from '../../../agent/batch/functions/function-runner.ts';
-import { FunctionHost } from '../../../agent/batch/functions/loaded-functions.ts';
+import { LoadedFunctions } from '../../../agent/batch/functions/loaded-functions.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { contextMessage } from '../../../shared/batch/function-context.ts';
 import { labTicket } from '../support/fake-admission.ts';
@@ -34,10 +34,10 @@ async function leased(context: string) {
   const lines: string[] = [];
   const log = (line: string) => void lines.push(line);
   const limits = { python: 'python3', loadMs: 60_000, callMs: 60_000, memoryBytes: 2 ** 30 };
-  const host = new FunctionHost({ limits, env: {}, loadedMax: 1, temporary: scratch(), now: () => 0, log });
+  const host = new LoadedFunctions({ limits, env: {}, loadedMax: 1, temporary: scratch(), now: () => 0, log });
   const runner = new FunctionRunner({
     gateways: () => [url],
-    open: () => new BatchGateway(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined),
+    open: () => new BatchGatewayClient(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined),
     host,
     owners: ['lab'],
     workers: 1,

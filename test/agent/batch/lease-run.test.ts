@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { BatchGateway } from '../../../agent/batch/batch-gateway-client.ts';
-import { LeaseWork } from '../../../agent/batch/lease-run.ts';
+import type { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
+import { LeaseRun } from '../../../agent/batch/lease-run.ts';
 import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import type { CommitCounts, GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LineResult } from '../../../shared/batch/line-results.ts';
@@ -30,7 +30,7 @@ function taking(answer: (results: readonly LineResult[]) => Partial<CommitCounts
     release: async ({ epoch }: GrantedLease) => void released.push(epoch),
     renew: async () => ({ leased: true }),
   };
-  return { commits, released, gateway: gateway as unknown as BatchGateway };
+  return { commits, released, gateway: gateway as unknown as BatchGatewayClient };
 }
 const events = () => {
   const said = { over: 0, stopped: 0, again: [] as number[] };
@@ -47,7 +47,7 @@ describe('a lease at work', () => {
   it('commits large results in parts that a gateway takes, each once', async () => {
     const { commits, gateway } = taking();
     const heard = events();
-    const work = new LeaseWork(LEASE, gateway, heard);
+    const work = new LeaseRun(LEASE, gateway, heard);
     for (const line of LEASE.open) work.add(result(line, 'x'.repeat(900_000)));
     await work.settled();
     expect(commits.flatMap((one) => one.map(({ line }) => line))).toEqual([0, 1, 2, 3]);
@@ -58,7 +58,7 @@ describe('a lease at work', () => {
   it('gives its lease back at once when another node shall try a line', async () => {
     const { released, gateway } = taking((results) => (results.some(({ line }) => line === 2) ? { elsewhere: 1 } : {}));
     const heard = events();
-    const work = new LeaseWork(LEASE, gateway, heard);
+    const work = new LeaseRun(LEASE, gateway, heard);
     for (const line of LEASE.open) work.add(result(line, '{}'));
     await work.settled();
     expect(heard.said.over).toBe(1);
@@ -70,7 +70,7 @@ describe('a lease at work', () => {
       results.some(({ line }) => line === 0) ? { stop: true } : {},
     );
     const heard = events();
-    const work = new LeaseWork(LEASE, gateway, heard);
+    const work = new LeaseRun(LEASE, gateway, heard);
     // Lines 1 and 2 run, 3 waits.
     work.signal.addEventListener('abort', () => work.drop(1));
     work.add(result(0, '{}'));
@@ -90,7 +90,7 @@ describe('a lease at work', () => {
     const { gateway } = taking();
     const gone = () => Promise.reject(new GatewayRefusalError(409, 'This lease has ended.'));
     const heard = events();
-    const work = new LeaseWork({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
+    const work = new LeaseRun({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
     await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
     expect([work.stands, heard.said.stopped]).toEqual([false, 1]);
     work.drop(LEASE.open.length);
@@ -98,7 +98,7 @@ describe('a lease at work', () => {
 
   it('commits the last results at once, also those that came during a commit', async () => {
     const { commits, gateway } = taking();
-    const work = new LeaseWork({ ...LEASE, open: [0, 1] }, gateway, events());
+    const work = new LeaseRun({ ...LEASE, open: [0, 1] }, gateway, events());
     work.add(result(0, '{}'));
     const first = work.flush();
     work.add(result(1, '{}'));
@@ -109,7 +109,7 @@ describe('a lease at work', () => {
 
   it('tells its engine the priority of lines, whatever a line itself says, and orders lines by their beginning', () => {
     const { gateway } = taking();
-    const work = new LeaseWork({ ...LEASE, open: [0, 1, 2] }, gateway, events());
+    const work = new LeaseRun({ ...LEASE, open: [0, 1, 2] }, gateway, events());
     const body = (text: string) => ({ model: 'm', priority: -9, messages: [{ role: 'user', content: text }] });
     const chunk = ['a', 'b', 'a'].map((text) => JSON.stringify({ custom_id: 'x', body: body(text) })).join('\n');
     const lines = work.linesOf(new TextEncoder().encode(chunk), 1_000);
@@ -123,7 +123,7 @@ describe('a lease at work', () => {
     const body =
       '{"model":"m", "seed": 9223372036854775807,"messages":[{"role":"user","content":"\\u00e9 é"}],"x":1e400}';
     const chunk = new TextEncoder().encode(`{"custom_id":"x","body":${body},"url":"/"}`);
-    const work = new LeaseWork({ ...LEASE, open: [0] }, gateway, events());
+    const work = new LeaseRun({ ...LEASE, open: [0] }, gateway, events());
     expect(work.linesOf(chunk)).toMatchObject([{ body }]);
     const told = work.linesOf(chunk, 7);
     expect(told).toMatchObject([{ body: `${body.slice(0, -1)},"priority":7}` }]);
@@ -135,7 +135,7 @@ describe('a lease at work', () => {
     const heard = events();
     const good = '{"custom_id":"x","body":{"model":"m"}}';
     const deep = good.replace('"m"', `"m","messages":[0,${'['.repeat(9_000)}${']'.repeat(9_000)}]`);
-    const work = new LeaseWork(LEASE, gateway, heard);
+    const work = new LeaseRun(LEASE, gateway, heard);
     const lines = work.linesOf(new TextEncoder().encode([deep, 'nope', good].join('\n')));
     expect(lines.map(({ line }) => line)).toEqual([2]);
     work.add(result(2, '{}'));
@@ -152,7 +152,7 @@ describe('a lease at work', () => {
 
   it('writes the bound of its lease for reasoning into each line that asks for more or says nothing', () => {
     const { gateway } = taking();
-    const work = new LeaseWork({ ...LEASE, open: [0, 1, 2, 3], reasoningTokens: 100 }, gateway, events());
+    const work = new LeaseRun({ ...LEASE, open: [0, 1, 2, 3], reasoningTokens: 100 }, gateway, events());
     const asked = [{}, { thinking_token_budget: 7 }, { thinking_token_budget: 900 }, { thinking_token_budget: '900' }];
     const chunk = asked.map((more) => JSON.stringify({ custom_id: 'x', body: { model: 'm', ...more } })).join('\n');
     const told = work.linesOf(new TextEncoder().encode(chunk)).map(({ body }) => JSON.parse(body));

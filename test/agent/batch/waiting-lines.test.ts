@@ -9,7 +9,7 @@ const LINE = JSON.stringify({ custom_id: 'a', method: 'POST', url: '/v1/chat/com
 const CHUNK = Buffer.from(`${LINE}\n`.repeat(LINES));
 
 vi.mock('../../../agent/batch/batch-gateway-client.ts', () => ({
-  BatchGateway: class {
+  BatchGatewayClient: class {
     lease = async () => ({
       batch: 'b',
       chunk: 0,
@@ -36,7 +36,7 @@ it('an engine that is away for forty minutes while lines wait costs nothing: the
   const runner = new BatchRunner({
     gateways: () => [1, 2, 3].map((n) => new URL(`http://gateway-${n}/`)),
     proxy: () => undefined,
-    speaker: () => ({ ticket: labTicket(key.publicKey), key }),
+    credentials: () => ({ ticket: labTicket(key.publicKey), key }),
     engine: () => engine,
     models: () => ['m'],
     reading: () => ({ running: 0, waiting: 0, firstTokenMs: 0 }),

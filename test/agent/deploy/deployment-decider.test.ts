@@ -4,14 +4,14 @@
  */
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Deployments, type EngineRunner } from '../../../agent/deploy/deployment-decider.ts';
+import { DeploymentDecider, type EngineRunner } from '../../../agent/deploy/deployment-decider.ts';
 import {
   bindTemplate,
   type EngineLaunch,
   Templates,
   templateFrom,
 } from '../../../agent/deploy/deployment-templates.ts';
-import { Orders } from '../../../agent/deploy/order-receiver.ts';
+import { OrderReceiver } from '../../../agent/deploy/order-receiver.ts';
 import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import { DeploymentError } from '../../../shared/deployment/deployment-error.ts';
 import { type DeploymentRequest, signOrder } from '../../../shared/deployment/deployment-order.ts';
@@ -58,8 +58,8 @@ class Keeper implements EngineRunner {
 
 describe('orders', () => {
   let keeper = new Keeper();
-  let deployments: Deployments;
-  let orders: Orders;
+  let deployments: DeploymentDecider;
+  let orders: OrderReceiver;
   let now = NOW_S;
   let nonce = 0;
   const { ticket, session } = node(gateway);
@@ -83,13 +83,13 @@ describe('orders', () => {
   beforeEach(() => {
     keeper = new Keeper();
     now = NOW_S;
-    deployments = new Deployments({
+    deployments = new DeploymentDecider({
       templates: new Templates([vllm]),
       keeper,
       now: () => now * 1000,
       log: () => {},
     });
-    orders = new Orders({
+    orders = new OrderReceiver({
       deployments: () => deployments,
       drain: (why) => keeper.done.push(`drain: ${why}`),
       restart: async (version) => {

@@ -5,7 +5,7 @@ import { parseEngineTarget } from '../../../agent/engine/engine-address.ts';
 import { shellWrapped } from '../../../agent/engine/engine-command.ts';
 import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/engine-health.ts';
 import { EngineProbe, type EngineProbeResult } from '../../../agent/engine/engine-probe.ts';
-import { EngineChild } from '../../../agent/engine/engine-process.ts';
+import { EngineProcess } from '../../../agent/engine/engine-process.ts';
 import { EngineWatch } from '../../../agent/engine/engine-watch.ts';
 import { LogTailBuffer } from '../../../agent/engine/log-tail-buffer.ts';
 import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/model-facts.ts';
@@ -55,7 +55,7 @@ describe('a command', () => {
     async (line, own, seen) => {
       const quiet = () => new PassThrough().resume();
       const env = { PATH: process.env.PATH, ...own };
-      const child = new EngineChild({
+      const child = new EngineProcess({
         command: shellWrapped([line]),
         env,
         stdout: quiet(),

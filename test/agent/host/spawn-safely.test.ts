@@ -3,7 +3,7 @@ import { closeSync, copyFileSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { expect, it, onTestFinished } from 'vitest';
-import { EngineChild } from '../../../agent/engine/engine-process.ts';
+import { EngineProcess } from '../../../agent/engine/engine-process.ts';
 import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { spawnSafely } from '../../../agent/host/spawn-safely.ts';
 import { NODE, scratch } from '../support/harness.ts';
@@ -33,7 +33,7 @@ it('a child that cannot be started says so by its error', async () => {
 it('an engine whose command is longer than the kernel takes has ended, and its owner lives', async () => {
   const sink = new Writable({ write: (_chunk, _encoding, done) => done() });
   const options = { env: { PATH: process.env.PATH }, stdout: sink, stderr: sink, log: () => {} };
-  const child = new EngineChild({ ...options, command: ['true', 'x'.repeat(4 * 2 ** 20)] });
+  const child = new EngineProcess({ ...options, command: ['true', 'x'.repeat(4 * 2 ** 20)] });
   expect(await child.exited).toMatchObject({ kind: 'error', message: expect.stringContaining('E2BIG') });
   await child.stop(0, Promise.resolve());
 });
@@ -42,7 +42,7 @@ it('engines that come and go leave nothing at the output of their agent', async 
   const sink = new Writable({ write: (_chunk, _encoding, done) => done() });
   const options = { env: { PATH: process.env.PATH }, stdout: sink, stderr: sink, log: () => {} };
   for (let n = 0; n < 3; n++) {
-    const child = new EngineChild({ ...options, command: ['true'] });
+    const child = new EngineProcess({ ...options, command: ['true'] });
     await child.exited;
     await child.stop(0, Promise.resolve());
   }

@@ -1,6 +1,6 @@
 /** A peer with a valid ticket and hostile behavior: it costs only its own channel, and affects no other peer. */
 import { afterEach, expect, it } from 'vitest';
-import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
+import { type MemoryChannel, memoryChannel } from '../../../agent/mesh/requests/memory-channel.ts';
 import type { RequestChannel, StreamFrame } from '../../../agent/mesh/requests/request-channel.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
@@ -18,7 +18,7 @@ class Peer {
   readonly frames: StreamFrame[] = [];
   closed = false;
   readonly channel: RequestChannel;
-  readonly pair: MemoryPair;
+  readonly pair: MemoryChannel;
 
   constructor(victim: Villager, options: { victimDialled: boolean; session?: string; provider?: string }) {
     const { victimDialled, session = SESSION, provider = 'lab' } = options;
@@ -37,7 +37,7 @@ class Peer {
       },
     };
     const theirs = { session: victim.session, provider: victim.provider, events: victim.requests };
-    this.pair = victimDialled ? memoryPair(theirs, own) : memoryPair(own, theirs);
+    this.pair = victimDialled ? memoryChannel(theirs, own) : memoryChannel(own, theirs);
     this.channel = victimDialled ? this.pair.far : this.pair.near;
     victim.requests.onChannel(victimDialled ? this.pair.near : this.pair.far);
   }

@@ -6,13 +6,13 @@ import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
 import type { QueueLimits } from '../../../agent/ingress/ingress-queues.ts';
-import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/memory-channel.ts';
+import { type MemoryChannel, memoryChannel } from '../../../agent/mesh/requests/memory-channel.ts';
 import { MeshRequests } from '../../../agent/mesh/requests/mesh-requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/request-channel.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { breakerStateFor } from '../../../shared/routing/hang/hang-suspicion.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
-import type { ShippedPolicy } from '../../../shared/routing/policies/built-in-policies.ts';
+import type { BuiltInPolicy } from '../../../shared/routing/policies/built-in-policies.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import type { Link } from '../../../shared/wire/link.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
@@ -31,7 +31,7 @@ interface VillagerOptions {
   models?: string[];
   pingMs?: number;
   bodyStallMs?: number;
-  policy?: ShippedPolicy;
+  policy?: BuiltInPolicy;
   queue?: Partial<QueueLimits>;
 }
 
@@ -53,7 +53,7 @@ export class Village {
   readonly villagers: Villager[] = [];
   /** The replica that all members share. */
   readonly registry = { index: new NodeIndex(), version: 0 };
-  readonly #pairs = new Set<{ pair: MemoryPair; ends: readonly [Villager, Villager] }>();
+  readonly #pairs = new Set<{ pair: MemoryChannel; ends: readonly [Villager, Villager] }>();
   /** Number of channels made until now. */
   dialled = 0;
 
@@ -84,7 +84,7 @@ export class Village {
     const to = this.villagers.find((one) => one.session === session);
     if (to === undefined || !to.reachable) throw new Error(`${session} takes no channel`);
     this.dialled++;
-    const pair = memoryPair(
+    const pair = memoryChannel(
       { session: from.session, provider: from.provider, events: from.requests },
       { session: to.session, provider: to.provider, events: to.requests },
     );

@@ -2,7 +2,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AgentParts } from '../../../agent/life/agent-parts.ts';
 import { drainPlan } from '../../../agent/life/drain-plan.ts';
-import { Life } from '../../../agent/life/ending/agent-ending.ts';
+import { AgentEnding } from '../../../agent/life/ending/agent-ending.ts';
 import type { SignalWarning } from '../../../agent/life/ending/ending-state.ts';
 import { JobWatch } from '../../../agent/life/job-watch.ts';
 
@@ -11,11 +11,11 @@ const never = new Promise<never>(() => {});
 
 afterEach(() => void vi.useRealTimers());
 
-type LifeOptions = ConstructorParameters<typeof Life>[0];
+type LifeOptions = ConstructorParameters<typeof AgentEnding>[0];
 
 /** An agent that has joined. */
-function lifeOf(parts: unknown, options: Pick<LifeOptions, 'job'> & Partial<LifeOptions>): Life {
-  const life = new Life({
+function lifeOf(parts: unknown, options: Pick<LifeOptions, 'job'> & Partial<LifeOptions>): AgentEnding {
+  const life = new AgentEnding({
     parts: parts as AgentParts,
     logs: { atEnd: () => ({ tail: undefined, kept: Promise.resolve() }) },
     registers: true,

@@ -94,7 +94,7 @@ describe('agents that know one of them', () => {
 
   it('miss one that ends without a word, at once, where a gateway cannot reach it either', async () => {
     const { join } = village();
-    const more = { askRelay: () => Promise.resolve('silent' as const) };
+    const more = { askGateway: () => Promise.resolve('silent' as const) };
     const members = [await join({ more }), await join({ more }), await join({ more }), await join({ more })];
     await allSee(members, sessionsOf(members));
     await allMeet(members);
@@ -109,14 +109,14 @@ describe('agents that know one of them', () => {
   it('do not believe in the end of one that a gateway still reaches', async () => {
     const { join } = village();
     const asked: string[] = [];
-    const askRelay = (session: string) => {
+    const askGateway = (session: string) => {
       asked.push(session);
       return Promise.resolve('alive' as const);
     };
     const members = [
-      await join({ more: { askRelay } }),
-      await join({ more: { askRelay } }),
-      await join({ more: { askRelay } }),
+      await join({ more: { askGateway } }),
+      await join({ more: { askGateway } }),
+      await join({ more: { askGateway } }),
     ];
     await allSee(members, sessionsOf(members));
     await allMeet(members);

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { nodeSigner } from '../../../agent/host/node-crypto.ts';
-import { NodeSeals } from '../../../agent/seal/agent-sealing.ts';
+import { AgentSealing } from '../../../agent/seal/agent-sealing.ts';
 import { DelegateKey } from '../../../agent/seal/delegate-key.ts';
 
 const DAY_S = 86_400;
@@ -15,7 +15,7 @@ function sealsOf(days: number) {
   return {
     clock,
     lines,
-    seals: new NodeSeals(
+    seals: new AgentSealing(
       () => clock.s * 1000,
       delegate,
       undefined,
@@ -28,7 +28,7 @@ it('says a week before its delegate runs out, and then, that pinned clients will
   const { clock, lines, seals } = sealsOf(90);
   for (const day of [0, 82, 84, 85, 90, 91]) {
     clock.s = START_S + day * DAY_S;
-    seals.word(named);
+    seals.recordPart(named);
   }
   expect(lines).toEqual([
     expect.stringMatching(/^the delegate key expires on 2026-04-01; create a new one with otela-agent vouch /),
@@ -40,9 +40,9 @@ it('says a week before its delegate runs out, and then, that pinned clients will
 
 it('says that a delegate is of another provider than the join token', () => {
   const { lines, seals } = sealsOf(90);
-  expect(seals.word(named).seal?.vouch).toBeDefined();
+  expect(seals.recordPart(named).seal?.vouch).toBeDefined();
   expect(lines).toEqual([]);
-  expect(seals.word({ ...named, provider: 'lab' }).seal?.vouch).toBeUndefined();
+  expect(seals.recordPart({ ...named, provider: 'lab' }).seal?.vouch).toBeUndefined();
   expect(lines).toEqual([
     expect.stringMatching(/^clients that pin lab .*: the delegate key belongs to eth, but the join token to lab/),
   ]);

@@ -1,6 +1,6 @@
 /** A mock of a gateway that admits every agent: real keys, certificates and tickets, and no network. */
 import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
-import type { AdmissionOptions, TunnelAdmission } from '../../../agent/tunnel/gateway-admission.ts';
+import type { AdmissionOptions, GatewayAdmission } from '../../../agent/tunnel/gateway-admission.ts';
 import { type DeploymentRequest, signOrder } from '../../../shared/deployment/deployment-order.ts';
 import { MEMBERSHIP_DEFAULTS } from '../../../shared/gossip/index.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
@@ -19,7 +19,7 @@ export function labTicket(sessionKey: Uint8Array, lifetimeS = 7 * 86_400, cluste
 }
 
 /** `lifetimeS` is the ticket's. */
-export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<TunnelAdmission> {
+export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<GatewayAdmission> {
   const ticket = labTicket(key.publicKey, lifetimeS, cluster);
   return {
     ticket,

@@ -2,7 +2,7 @@
 import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/tunnel-types.ts';
 import { decodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import { decodeRecord, verifyRecord } from '../../../shared/lattice/owner-record.ts';
 import { decodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -10,7 +10,7 @@ import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
 /** What a gateway reads in a record; a session that LEFT publishes nothing else. */
 export interface Published extends NodePayload {
-  state: NodeLifecycle;
+  state: SessionState;
   version: number;
   /** Size of the payload. */
   bytes: number;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { contentDigest } from '../../../agent/weights/sources/manifest-file.ts';
 import { openSource } from '../../../agent/weights/sources/open-source.ts';
-import { Manifests } from '../../../agent/weights/stored-manifests.ts';
+import { StoredManifests } from '../../../agent/weights/stored-manifests.ts';
 import { mountFileSystem } from '../../support/file-system.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { Cluster, hubFolder, type Node, type NodeOptions, PIECE, plainFolder, sha256 } from './cluster.ts';
@@ -263,7 +263,7 @@ it('processes with one number, as in two containers, keep a list at the same tim
   const source = `dir:${await plainFolder({ a: randomBytes(PIECE) })}`;
   const { manifest } = await node.weights.pull(source);
   const { inside, locking } = node.weights.store;
-  const all = Array.from({ length: 8 }, () => new Manifests(inside, locking.presence));
+  const all = Array.from({ length: 8 }, () => new StoredManifests(inside, locking.presence));
   await Promise.all(all.map((one) => one.save('shared', manifest, 1)));
   expect((await all[0]?.get('shared'))?.manifest).toEqual(manifest);
 });

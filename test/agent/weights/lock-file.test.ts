@@ -4,9 +4,9 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { Presence } from '../../../agent/weights/live-processes.ts';
+import { LiveProcesses } from '../../../agent/weights/live-processes.ts';
 import { type LockOptions, takeLock } from '../../../agent/weights/lock-file.ts';
-import { Manifests } from '../../../agent/weights/stored-manifests.ts';
+import { StoredManifests } from '../../../agent/weights/stored-manifests.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
@@ -20,7 +20,7 @@ async function shared() {
   const alive = join(directory, 'alive');
   const path = join(directory, 'a.lock');
   const logged: string[] = [];
-  const locking: LockOptions = { presence: new Presence(alive), log: (line) => logged.push(line) };
+  const locking: LockOptions = { presence: new LiveProcesses(alive), log: (line) => logged.push(line) };
   atEnd(() => locking.presence.close());
   const take = (within: AbortSignal = signal) => takeLock(path, never, within, locking);
   return { directory, alive, path, logged, locking, take };
@@ -168,7 +168,7 @@ it('that was taken away from a machine that slept is not removed by it', async (
 
 it('of a pinned model is that of its process: another pod with the same number neither keeps nor ends it', async () => {
   const { directory, locking } = await shared();
-  const [a, b] = [new Manifests(directory, locking.presence), new Manifests(directory, locking.presence)];
+  const [a, b] = [new StoredManifests(directory, locking.presence), new StoredManifests(directory, locking.presence)];
   await a.open();
   await a.pin('m');
   await b.pin('m');
@@ -178,7 +178,7 @@ it('of a pinned model is that of its process: another pod with the same number n
 
 it('of a pinned model that cannot be read at the moment keeps the model', async () => {
   const { directory, locking } = await shared();
-  const manifests = new Manifests(directory, locking.presence);
+  const manifests = new StoredManifests(directory, locking.presence);
   await manifests.open();
   const files = [{ path: 'a', size: 1, key: 'a'.repeat(64), exact: true }];
   await manifests.save('m', { v: 1, source: 'dir:/m', revision: '1', public: false, files }, 1);
@@ -195,7 +195,7 @@ it('of a pinned model is whole as soon as it is there: an empty one would be tak
 }) => {
   if (process.platform !== 'linux') return skip('what happens to a file is watched by inotify');
   const { directory, locking } = await shared();
-  const manifests = new Manifests(directory, locking.presence);
+  const manifests = new StoredManifests(directory, locking.presence);
   const folder = join(directory, 'pins', 'm');
   await mkdir(folder, { recursive: true });
   const seen: string[] = [];

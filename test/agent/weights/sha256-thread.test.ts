@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
-import { Hasher } from '../../../agent/weights/sha256-thread.ts';
+import { Sha256Thread } from '../../../agent/weights/sha256-thread.ts';
 
-let hasher: Hasher | undefined;
+let hasher: Sha256Thread | undefined;
 afterEach(() => hasher?.close());
 
 /** `nice` is the 19th field of proc_pid_stat(5). */
@@ -18,7 +18,7 @@ it.runIf(process.platform === 'linux')(
   'the thread that computes digests, and no other, gives way to tokens',
   async () => {
     const before = readdirSync('/proc/self/task');
-    hasher = new Hasher();
+    hasher = new Sha256Thread();
     const memory = new SharedArrayBuffer(3);
     expect(await hasher.piece(memory, 3, 0)).toBe(createHash('sha256').update(new Uint8Array(3)).digest('hex'));
     const niceOfThem = readdirSync('/proc/self/task').map((task) => ({ task, nice: niceOf(task) }));

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import { LostNodes } from '../../../gateway/batch/leases/lost-nodes.ts';
 import type { RegistrySnapshot } from '../../../gateway/registry/snapshot.ts';
-import { Ledger } from '../../../shared/batch/lease-ledger.ts';
+import { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
 
 const TURN_MS = 5_000;
 
 function bench() {
   const range = { first: 0, offset: 0, bytes: 10, lines: 1, demands: 0, prefix: 0 };
-  const ledger = new Ledger(Ledger.chunksOf([range]));
+  const ledger = new LeaseLedger(LeaseLedger.chunksOf([range]));
   ledger.grant('a', 0, 60_000, () => true);
   const lost = new LostNodes();
   const node = { connected: false, suspected: false, state: 'SERVING' };

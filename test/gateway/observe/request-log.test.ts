@@ -8,7 +8,7 @@ import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 test('a wait in a queue ends once, though the queue answers as its client leaves', () => {
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
-  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
+  const seen = { clientRequestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
   const log = new RequestLog(
     seen,
     { header: (name) => request.headers.get(name) },
@@ -29,7 +29,7 @@ test('a wait in a queue ends once, though the queue answers as its client leaves
 });
 
 test('a failure of the gateway itself is told by its place, without its message', () => {
-  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
+  const seen = { clientRequestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
   const context = { env, ctx: { waitUntil: () => {} } };
   const log = new RequestLog(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
   log.refused(new TypeError('unexpected "a word of a prompt"'));
@@ -43,7 +43,7 @@ test.each([
   ['broke off', 200, (log: RequestLog) => log.responseBroke('stall', 'upstream_error'), false],
   ['was given up by its client', 200, (log: RequestLog) => log.clientDisconnected(), false],
 ])('the time of a request that %s tells what an answer takes: %i', (_, status, end, counts) => {
-  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
+  const seen = { clientRequestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'm' };
   const context = { env, ctx: { waitUntil: () => {} } };
   const log = new RequestLog(seen, { header: () => null }, new ClientDisconnect(new AbortController().signal), context);
   metricsReporter.counts.take();

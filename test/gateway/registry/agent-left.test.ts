@@ -3,7 +3,7 @@ import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
@@ -16,7 +16,7 @@ async function newAgent(): Promise<TestAgent> {
 
 function recordOf(
   { session, signer }: Pick<TestAgent, 'session' | 'signer'>,
-  state: NodeLifecycle = 'LEFT',
+  state: SessionState = 'LEFT',
 ): Uint8Array {
   return signRecord({ session, state, version: 0, payload: new Uint8Array() }, signer, workerdCrypto);
 }

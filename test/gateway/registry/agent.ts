@@ -8,7 +8,7 @@ import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
@@ -68,7 +68,7 @@ export class TestAgent {
     return new TestAgent(decodeTicket(bytes, workerdCrypto), signer);
   }
 
-  words(state: NodeLifecycle = 'SERVING', said: Partial<NodePayload> = {}, version = ++this.#version): Uint8Array {
+  words(state: SessionState = 'SERVING', said: Partial<NodePayload> = {}, version = ++this.#version): Uint8Array {
     const bytes = encodePayload(payload(said));
     const record = signRecord({ session: this.session, state, version, payload: bytes }, this.signer, workerdCrypto);
     return encodeUpdate({ kind: 'entry', record, payload: bytes });

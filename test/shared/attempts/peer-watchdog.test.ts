@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { Watchdog } from '../../../shared/attempts/peer-watchdog.ts';
+import { PeerWatchdog } from '../../../shared/attempts/peer-watchdog.ts';
 
 it('a silent peer is asked once for a sign of life, and is gone once when it gives none', () => {
-  const watchdog = new Watchdog(5_000, 12_000);
+  const watchdog = new PeerWatchdog(5_000, 12_000);
   watchdog.heard(1_000);
   const seen = Array.from({ length: 240 }, (_, n) => 1_000 + n * 250).map((at) => [at, watchdog.look(at)] as const);
   const [asked, gone, again] = seen.filter(([, what]) => what !== 'wait');
@@ -14,7 +14,7 @@ it('a silent peer is asked once for a sign of life, and is gone once when it giv
 });
 
 it('a peer that answers is not gone, and is asked again only after its next silence', () => {
-  const watchdog = new Watchdog(5_000, 12_000);
+  const watchdog = new PeerWatchdog(5_000, 12_000);
   watchdog.heard(0);
   expect(watchdog.look(5_000)).toBe('ask');
   watchdog.heard(16_999);

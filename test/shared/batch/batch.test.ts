@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { BATCH_STATUSES, initialTimes, isTerminal, transition } from '../../../shared/batch/batch-status.ts';
-import { type EngineReading, LineWindow } from '../../../shared/batch/line-concurrency.ts';
+import { type EngineReading, LineConcurrency } from '../../../shared/batch/line-concurrency.ts';
 import { answeredLine, failedLine, isSuccess } from '../../../shared/batch/line-results.ts';
 import { nextBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
 import { orderByPrefix, promptPrefixHash } from '../../../shared/batch/prompt-prefix.ts';
@@ -70,7 +70,7 @@ describe('the window of lines in flight', () => {
   const idle: EngineReading = { running: 0, waiting: 0, linesPerS: 0, refused: 0, interactive: 0 };
   const limits = { slots: () => 64, reserve: 0.1, firstTokenLimitMs: 2_000 };
   /** The window after `seconds` with an engine that is faster with a larger window, up to `full` lines. */
-  function grown(full: number, seconds: number, window = new LineWindow(limits)): LineWindow {
+  function grown(full: number, seconds: number, window = new LineConcurrency(limits)): LineConcurrency {
     for (let s = 0; s < seconds; s++) window.read({ ...idle, linesPerS: Math.min(full, window.size) });
     return window;
   }
@@ -125,14 +125,14 @@ describe('the window of lines in flight', () => {
 
   it('follows the slots of the engine that runs now', () => {
     let slots = 64;
-    const window = grown(1_000, 60, new LineWindow({ ...limits, slots: () => slots }));
+    const window = grown(1_000, 60, new LineConcurrency({ ...limits, slots: () => slots }));
     slots = 8;
     window.read({ ...idle, linesPerS: 57 });
     expect(window.size).toBe(7);
   });
 
   it('does not grow while requests wait in the engine, or its cache is nearly full', () => {
-    const window = new LineWindow(limits);
+    const window = new LineConcurrency(limits);
     for (let s = 0; s < 20; s++) window.read({ ...idle, linesPerS: s, waiting: 1 });
     for (let s = 0; s < 20; s++) window.read({ ...idle, linesPerS: s, kvUsed: 0.9 });
     expect(window.size).toBe(1);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ChunkRange } from '../../../shared/batch/batch-input-check.ts';
-import { ENGINE_FAILURES_MAX, type Grant, Ledger } from '../../../shared/batch/lease-ledger.ts';
+import { ENGINE_FAILURES_MAX, type Grant, LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
 
 const TTL_MS = 60_000;
 const any = () => true;
@@ -14,9 +14,9 @@ function ranges(sizes: readonly number[], demands = 0): ChunkRange[] {
     return range;
   });
 }
-const ledgerOf = (...sizes: number[]) => new Ledger(Ledger.chunksOf(ranges(sizes)));
+const ledgerOf = (...sizes: number[]) => new LeaseLedger(LeaseLedger.chunksOf(ranges(sizes)));
 const refOf = ({ chunk, lease }: Grant) => ({ node: lease.node, chunk: chunk.id, epoch: lease.epoch });
-function granted(ledger: Ledger, node: string, nowMs = 0, prefix?: number): Grant {
+function granted(ledger: LeaseLedger, node: string, nowMs = 0, prefix?: number): Grant {
   const grant = ledger.grant(node, nowMs, TTL_MS, any, prefix);
   if (grant === undefined) throw new Error('no chunk was granted');
   return grant;
@@ -51,8 +51,8 @@ describe('leases', () => {
   });
 
   it('grants no chunk whose demands the node does not meet', () => {
-    const ledger = new Ledger(
-      Ledger.chunksOf([...ranges([1], 0), ...ranges([1], 1)].map((one, id) => ({ ...one, id }))),
+    const ledger = new LeaseLedger(
+      LeaseLedger.chunksOf([...ranges([1], 0), ...ranges([1], 1)].map((one, id) => ({ ...one, id }))),
     );
     expect(ledger.grant('a', 0, TTL_MS, (demands) => demands === 1)?.chunk.demands).toBe(1);
     expect(ledger.grant('a', 0, TTL_MS, (demands) => demands === 1)).toBeUndefined();
@@ -100,7 +100,7 @@ describe('leases', () => {
       ledger.changed.clear();
     }
     expect(stored).toEqual([30_000, 60_000, 90_000, 120_000, 150_000, 180_000]);
-    const restarted = new Ledger(rows);
+    const restarted = new LeaseLedger(rows);
     restarted.expire(200_000);
     expect(restarted.renew(refOf(grant), 200_000, TTL_MS)).toBe(true);
   });
@@ -210,7 +210,7 @@ describe('results', () => {
             } else if (what === 'expire') ledger.expire(nowMs);
             else if (what === 'dropNode') ledger.releaseNode(node);
             else if (what === 'restart') {
-              ledger = new Ledger(structuredClone(ledger.chunks));
+              ledger = new LeaseLedger(structuredClone(ledger.chunks));
             } else if (grant !== undefined) {
               if (what === 'commit') note(grant.chunk.id, ledger.commit(refOf(grant), lines, nowMs));
               else if (what === 'release') ledger.release(refOf(grant));

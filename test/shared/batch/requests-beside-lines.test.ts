@@ -1,6 +1,6 @@
 /** Requests at an engine that lines keep full, in simulated time: how long they wait for a slot. */
 import { expect, it } from 'vitest';
-import { LineWindow } from '../../../shared/batch/line-concurrency.ts';
+import { LineConcurrency } from '../../../shared/batch/line-concurrency.ts';
 
 const SLOTS = 16;
 const SERVICE_MS = 50;
@@ -52,7 +52,7 @@ class Engine {
 
 function p95Beside(perSecond: number) {
   const engine = new Engine();
-  const window = new LineWindow({ slots: () => SLOTS, reserve: 0.1, firstTokenLimitMs: 2_000 });
+  const window = new LineConcurrency({ slots: () => SLOTS, reserve: 0.1, firstTokenLimitMs: 2_000 });
   let seed = 1;
   const random = () => {
     seed = (seed * 48_271) % 2_147_483_647;

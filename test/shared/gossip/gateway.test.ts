@@ -13,8 +13,8 @@ function office(size: number, relay: PathVerdict) {
   const answer = (actions: GossipAction[], witness: PathVerdict = 'silent'): GossipAction[] => {
     const all = [...actions];
     for (const action of actions) {
-      if (action.type === 'askRelay')
-        all.push(...answer(one.give({ type: 'relayed', target: action.target, verdict: relay }), witness));
+      if (action.type === 'askGateway')
+        all.push(...answer(one.give({ type: 'gatewayAnswered', target: action.target, verdict: relay }), witness));
       if (action.type !== 'send') continue;
       const from = one.members.findIndex(({ session }) => session === action.peer);
       for (const part of ofType(partsTo([action]), 'probe'))
@@ -165,7 +165,7 @@ describe('a gateway that is new', () => {
     let most = 0;
     const answer = (actions: readonly GossipAction[]): void => {
       for (const action of actions) {
-        if (action.type === 'askRelay') asked.push(action.target);
+        if (action.type === 'askGateway') asked.push(action.target);
         if (action.type !== 'send') continue;
         const from = one.members.findIndex(({ session }) => session === action.peer);
         const probes = ofType(partsTo([action]), 'probe');
@@ -180,10 +180,10 @@ describe('a gateway that is new', () => {
     const pass = (ms: number) => {
       for (let passed = 0; passed < ms; passed += 50) {
         const actions = one.pass(50);
-        most = Math.max(most, actions.filter(({ type }) => type === 'askRelay').length);
+        most = Math.max(most, actions.filter(({ type }) => type === 'askGateway').length);
         answer(actions);
         for (const { session } of one.members)
-          answer(one.give({ type: 'relayed', target: session, verdict: 'unknown' }));
+          answer(one.give({ type: 'gatewayAnswered', target: session, verdict: 'unknown' }));
       }
     };
     pass(59_000);

@@ -13,8 +13,8 @@ function watched(size: number, silent: number) {
     const respond = (actions: GossipAction[]) => {
       all.push(...actions);
       for (const action of actions) {
-        if (action.type === 'askRelay' && relay !== undefined)
-          respond(one.give({ type: 'relayed', target: action.target, verdict: relay }));
+        if (action.type === 'askGateway' && relay !== undefined)
+          respond(one.give({ type: 'gatewayAnswered', target: action.target, verdict: relay }));
         if (action.type !== 'send' || indexOf(action.peer) === silent) continue;
         for (const part of partsTo([action])) {
           const from = indexOf(action.peer);
@@ -74,7 +74,7 @@ describe('three paths', () => {
 
   it('wake no relay while helpers have not failed too', () => {
     const { live } = watched(8, 3);
-    expect(live(20_000, 'alive', 'silent').filter(({ type }) => type === 'askRelay')).toEqual([]);
+    expect(live(20_000, 'alive', 'silent').filter(({ type }) => type === 'askGateway')).toEqual([]);
   });
 });
 

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
-import { LIFECYCLE, type NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import { SESSION_STATES, type SessionState } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
@@ -53,7 +53,7 @@ const sessions = keys.flatMap((key, k) =>
 
 const payloads = ['one', 'two'].map((id) => new TextEncoder().encode(JSON.stringify({ models: [{ id }] })));
 
-function record(session: number, state: NodeLifecycle, version: number, payload: number): EntryUpdate {
+function record(session: number, state: SessionState, version: number, payload: number): EntryUpdate {
   const one = sessions[session % sessions.length];
   const bytes = payloads[payload % payloads.length];
   if (one === undefined || bytes === undefined) throw new Error('no such session');
@@ -64,7 +64,7 @@ function record(session: number, state: NodeLifecycle, version: number, payload:
 const sessionOf = fc.nat({ max: sessions.length - 1 });
 
 const aRecord: fc.Arbitrary<EntryUpdate> = fc
-  .tuple(sessionOf, fc.constantFrom(...LIFECYCLE), fc.nat({ max: 1 }), fc.nat({ max: 1 }))
+  .tuple(sessionOf, fc.constantFrom(...SESSION_STATES), fc.nat({ max: 1 }), fc.nat({ max: 1 }))
   .map(([session, state, version, payload]) => record(session, state, version, payload));
 
 const anEviction: fc.Arbitrary<EntryUpdate> = fc

@@ -5,7 +5,7 @@ import { signEviction } from '../../../shared/lattice/eviction.ts';
 import { issuerId, signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
 import { signGcWatermark, signRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
@@ -61,7 +61,7 @@ export interface TestNode {
   signer: Signer;
   ticket: Ticket;
   session: string;
-  says(state: NodeLifecycle, version?: number, payload?: Partial<NodePayload>): EntryUpdate;
+  says(state: SessionState, version?: number, payload?: Partial<NodePayload>): EntryUpdate;
 }
 
 export function node(

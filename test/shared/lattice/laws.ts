@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
-import { lifecycleRank } from '../../../shared/lattice/node-record.ts';
+import { sessionStateRank } from '../../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/registry-update.ts';
 import { type Digest, decodeDigest, encodeDigest } from '../../../shared/lattice/replica-digest.ts';
@@ -235,7 +235,7 @@ function inflates(lattice: Lattice, [old, news]: [Update[], Update[]]): void {
         that(a.ticketState(was.ticket) !== 'good', 'a session vanished that nothing excludes');
         continue;
       }
-      that(lifecycleRank(now.state) >= lifecycleRank(was.state), `${was.state} became ${now.state}`);
+      that(sessionStateRank(now.state) >= sessionStateRank(was.state), `${was.state} became ${now.state}`);
       const advanced = now.record?.state !== was.record?.state || now.version >= was.version;
       that(advanced, 'a version went back');
       that(was.eviction === undefined || now.eviction !== undefined, 'an eviction was forgotten');

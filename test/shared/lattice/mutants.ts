@@ -26,7 +26,7 @@ const store = of('issuer-store.ts');
 const stores = of('issuer-stores.ts');
 const ticket = of('ticket.ts');
 
-const STATE_FIRST = 'if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);';
+const STATE_FIRST = 'if (a.state !== b.state) return sessionStateRank(a.state) - sessionStateRank(b.state);';
 const TIE = 'return compareText(a.hash, b.hash);';
 const EVICTION = 'const eviction = evicts > 0 ? read.eviction : known?.eviction;';
 const FLOOR_RANK = 'if (known !== undefined && known.at >= watermark.at)';
@@ -111,7 +111,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     merger(
       'a full replica makes room by forgetting',
       PUT,
-      `if (shelf.entries.size > 2) shelf.entries.delete([...shelf.entries.keys()][0] ?? '');\n    ${PUT}`,
+      `if (store.entries.size > 2) store.entries.delete([...store.entries.keys()][0] ?? '');\n    ${PUT}`,
     ),
   ],
   noReturn: [

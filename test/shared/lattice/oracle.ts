@@ -6,7 +6,7 @@
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
 import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
-import { LIFECYCLE } from '../../../shared/lattice/node-record.ts';
+import { SESSION_STATES } from '../../../shared/lattice/node-record.ts';
 import { decodeRecord } from '../../../shared/lattice/owner-record.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { decodeTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
@@ -46,7 +46,7 @@ function entryOf(session: string, updates: readonly Update[]): string {
     if (update.kind !== 'entry') continue;
     const record = update.record === undefined ? undefined : decodeRecord(update.record, crypto);
     if (record?.session === session) {
-      const order = `${LIFECYCLE.indexOf(record.state)} ${record.version} ${record.hash}`;
+      const order = `${SESSION_STATES.indexOf(record.state)} ${record.version} ${record.hash}`;
       const payload = Buffer.from(update.payload ?? []).toString();
       said.push({ order, state: record.state, hash: record.hash, payload });
     }

@@ -28,9 +28,9 @@ import type { RequestContext } from '../../../shared/proxy/request-context.ts';
 import { routedRequest } from '../../../shared/proxy/routed-request.ts';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
-import { BusyNodeMemory, REFUSED_MS } from '../../../shared/routing/busy-nodes.ts';
+import { BusyNodes, REFUSED_MS } from '../../../shared/routing/busy-nodes.ts';
 import { NO_REQUIREMENTS } from '../../../shared/routing/candidates.ts';
-import { Breakers } from '../../../shared/routing/circuit-breakers.ts';
+import { CircuitBreakers } from '../../../shared/routing/circuit-breakers.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { RetryBudget } from '../../../shared/routing/retry-budget.ts';
@@ -86,10 +86,10 @@ export class FakeHost implements Host<string> {
   };
   readonly nodes = new NodeIndex();
   readonly memory = {
-    breakers: new Breakers(this.nodes.live),
+    breakers: new CircuitBreakers(this.nodes.live),
     retries: new RetryBudget(),
-    busy: new BusyNodeMemory(),
-    refused: new BusyNodeMemory(REFUSED_MS),
+    busy: new BusyNodes(),
+    refused: new BusyNodes(REFUSED_MS),
   };
   /** By session. */
   readonly scripts = new Map<string, Script>();
@@ -252,7 +252,7 @@ export async function contextOf(host: FakeHost, options: ContextOptions = {}): P
   if (endpoint === undefined || 'methodNotAllowed' in endpoint) throw new Error('there is no such endpoint');
   const parsed = await readBody(request, endpoint, host);
   const route = { ...host.resolve(request, 'key', parsed), ...options.route };
-  const info = { requestId: 'req', name: 'req', startedAt: host.clock.now() };
+  const info = { clientRequestId: 'req', name: 'req', startedAt: host.clock.now() };
   return {
     host,
     request,

@@ -22,7 +22,7 @@ test('a model that is served passes, and is known', () => {
   const request = requestOf({ whole: '{"model":"m"}' });
   const parsed = { model: 'm', streaming: false, edits: [], metadata: {}, unseen: false, release: () => {} };
   const route = host.resolve(request, 'key', { ...parsed, body: { kind: 'kept', bytes: new Uint8Array(0) } });
-  const info = { requestId: 'r', name: 'n', startedAt: 0 };
+  const info = { clientRequestId: 'r', name: 'n', startedAt: 0 };
   filter(route, info, host);
   expect(info).toMatchObject({ known: true });
 });

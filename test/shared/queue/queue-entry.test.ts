@@ -2,14 +2,14 @@ import { expect, test } from 'vitest';
 import { AttemptError, apiErrorFor } from '../../../shared/attempts/attempt-error.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { QueueEntry, type QueueEntryOptions } from '../../../shared/queue/queue-entry.ts';
-import { BusyNodeMemory } from '../../../shared/routing/busy-nodes.ts';
+import { BusyNodes } from '../../../shared/routing/busy-nodes.ts';
 
 const NOW = 1_000_000;
 const nodes = (...sessions: string[]) => sessions.map((session) => ({ session }));
 
 function entry(more: Partial<QueueEntryOptions> = {}): QueueEntry {
   return new QueueEntry({
-    busyNodes: new BusyNodeMemory(),
+    busyNodes: new BusyNodes(),
     queues: true,
     hopes: () => true,
     repeatable: () => true,

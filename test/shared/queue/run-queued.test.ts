@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import { type QueuedWork, runQueued } from '../../../shared/queue/run-queued.ts';
-import { BusyNodeMemory } from '../../../shared/routing/busy-nodes.ts';
+import { BusyNodes } from '../../../shared/routing/busy-nodes.ts';
 
 function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
   const means = { queues: true, hopes: () => true, repeatable: () => true, retriesMax: 3 };
-  const entry = new QueueEntry({ busyNodes: new BusyNodeMemory(), ...means });
+  const entry = new QueueEntry({ busyNodes: new BusyNodes(), ...means });
   return {
     model: 'm',
     waitMs: 1_000,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Breakers } from '../../../shared/routing/circuit-breakers.ts';
+import { CircuitBreakers } from '../../../shared/routing/circuit-breakers.ts';
 import { LiveNodes } from '../../../shared/routing/live-nodes.ts';
 import { type BreakerState, breakerAt } from '../../../shared/routing/node-load.ts';
 import type { RequestOutcome } from '../../../shared/routing/retry-policy.ts';
@@ -8,16 +8,16 @@ import type { RequestOutcome } from '../../../shared/routing/retry-policy.ts';
 class Gateway {
   now = 1_000_000;
   readonly told: [string, BreakerState][] = [];
-  readonly isolates: { live: LiveNodes; breakers: Breakers }[];
+  readonly isolates: { live: LiveNodes; breakers: CircuitBreakers }[];
 
   constructor(isolates = 1) {
     this.isolates = Array.from({ length: isolates }, () => {
       const live = new LiveNodes();
-      return { live, breakers: new Breakers(live) };
+      return { live, breakers: new CircuitBreakers(live) };
     });
   }
 
-  #at(isolate: number): { live: LiveNodes; breakers: Breakers } {
+  #at(isolate: number): { live: LiveNodes; breakers: CircuitBreakers } {
     const found = this.isolates[isolate];
     if (found === undefined) throw new Error('no such isolate');
     return found;

@@ -30,7 +30,7 @@ function node(session: string, region: string | undefined, waiting?: number): Ca
 
 /** Requests that each region got, of `requests`. */
 function counts(shares: ModelShares, nodes: readonly Candidate[], requests = 1_000, inner = leastLoadPolicy) {
-  const policy = new RegionShares().around(inner, shares);
+  const policy = new RegionShares().wrap(inner, shares);
   const got: Record<string, number> = {};
   for (let n = 0; n < requests; n++) {
     const region = policy.pick(nodes, REQUEST, Math.random)?.region ?? '';
@@ -76,7 +76,7 @@ test('a region that has a queue gives to others of the plan that have none', () 
 });
 
 test('a conversation keeps its region, and a small change of shares moves few of them', () => {
-  const policy = (near: number) => new RegionShares().around(randomPolicy, { shares: { near, far: 1 - near } });
+  const policy = (near: number) => new RegionShares().wrap(randomPolicy, { shares: { near, far: 1 - near } });
   const [before, after] = [policy(0.5), policy(0.45)];
   let moved = 0;
   for (let n = 0; n < 1_000; n++) {
@@ -180,7 +180,7 @@ test('no plan ever sends a request where trust, residency or requirements forbid
             },
             new Set(),
           );
-        const chosen = asked(() => shares.around(inner, one));
+        const chosen = asked(() => shares.wrap(inner, one));
         expect(chosen === undefined).toBe(asked(() => inner) === undefined);
         if (chosen === undefined) return;
         const there = entries.find(({ session: id }) => id === chosen.node.session);

@@ -4,7 +4,7 @@ import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/s
 import { Mesh } from '../../../agent/mesh/mesh.ts';
 import type { MeshOptions } from '../../../agent/mesh/mesh-options.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
-import type { NodeLifecycle } from '../../../shared/lattice/node-record.ts';
+import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
@@ -51,7 +51,7 @@ export class Member {
       peers: options.peers ?? [],
       releases: { own: undefined, required: undefined },
       env: {},
-      askRelay: () => Promise.resolve('unknown'),
+      askGateway: () => Promise.resolve('unknown'),
       onEnded: (reason) => this.ended.push(reason),
       log: () => {},
       ...options.more,
@@ -68,13 +68,13 @@ export class Member {
   }
 
   /** Publishes the session's next record. Returns its version. */
-  say(state: NodeLifecycle): number {
+  say(state: SessionState): number {
     const version = ++this.#version;
     this.mesh.publish(this.word(state, version));
     return version;
   }
 
-  word(state: NodeLifecycle, version: number): Update {
+  word(state: SessionState, version: number): Update {
     const payload = encodePayload(this.#payload());
     const record = signRecord({ session: this.session, state, version, payload }, this.key, nodeCrypto);
     return { kind: 'entry', ticket: this.ticket.bytes, record, payload };

@@ -40,7 +40,7 @@ function watch(member: Member, index: number): void {
 const questions = new Map<number, (verdict: PathVerdict) => void>();
 let lastQuestion = 0;
 
-function askRelay(session: string): Promise<PathVerdict> {
+function askGateway(session: string): Promise<PathVerdict> {
   const question = ++lastQuestion;
   return new Promise((resolve) => {
     questions.set(question, resolve);
@@ -66,7 +66,7 @@ async function add(
     listen: { port, ...(command.listenHost === undefined ? {} : { host: command.listenHost }) },
     peers: command.peers,
     ...(replica === undefined ? {} : { replica }),
-    more: { random, askRelay },
+    more: { random, askGateway },
   });
   members[index] = member;
   ever.push(member);

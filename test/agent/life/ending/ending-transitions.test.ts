@@ -3,13 +3,13 @@ import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
 import {
   ALIVE,
+  type EndingAction,
+  type EndingEvent,
+  type EndingState,
+  type EndingView,
   type EndReason,
-  type LifeAction,
-  type LifeEvent,
-  type LifeState,
-  type LifeView,
 } from '../../../../agent/life/ending/ending-state.ts';
-import { nextDeadline, stepLife } from '../../../../agent/life/ending/ending-transitions.ts';
+import { nextDeadline, stepEnding } from '../../../../agent/life/ending/ending-transitions.ts';
 
 const DRAIN: EndReason = { kind: 'drain', cause: 'request', why: 'a test' };
 const FATAL: EndReason = { kind: 'fatal', sign: 'CUDA error' };
@@ -18,18 +18,18 @@ const REFUSED: EndReason = { kind: 'refused', refusal: { status: 403, message: '
 
 /** A machine with a clock, which records its actions. */
 class Played {
-  state: LifeState = ALIVE;
+  state: EndingState = ALIVE;
   now = 0;
-  readonly actions: LifeAction[] = [];
+  readonly actions: EndingAction[] = [];
   readonly #registers: boolean;
 
   constructor(registers = true) {
     this.#registers = registers;
   }
 
-  send(...events: LifeEvent[]): this {
+  send(...events: EndingEvent[]): this {
     for (const event of events) {
-      const { state, actions } = stepLife(this.state, event, this.#view());
+      const { state, actions } = stepEnding(this.state, event, this.#view());
       this.state = state;
       this.actions.push(...actions);
     }
@@ -41,7 +41,7 @@ class Played {
     return this.send({ kind: 'time' });
   }
 
-  #view(): LifeView {
+  #view(): EndingView {
     const plan = { drainMs: 20_000, graceMs: 10_000 };
     return { now: this.now, registers: this.#registers, inFlight: 0, plan: () => plan, drainReason: () => 'drain' };
   }
@@ -52,11 +52,11 @@ class Played {
   }
 }
 
-const done = (...waits: Extract<LifeEvent, { kind: 'done' }>['wait'][]): LifeEvent[] =>
+const done = (...waits: Extract<EndingEvent, { kind: 'done' }>['wait'][]): EndingEvent[] =>
   waits.map((wait) => ({ kind: 'done', wait }));
-const end = (reason: EndReason): LifeEvent => ({ kind: 'end', reason });
-const JOINED: LifeEvent = { kind: 'joined' };
-const LEFT: LifeEvent = { kind: 'left', told: true };
+const end = (reason: EndReason): EndingEvent => ({ kind: 'end', reason });
+const JOINED: EndingEvent = { kind: 'joined' };
+const LEFT: EndingEvent = { kind: 'left', told: true };
 
 it('a drain waits for requests and lines, uploads the log, publishes LEFT, and ends the engine last', () => {
   const life = new Played().send(JOINED, end(DRAIN));
@@ -126,7 +126,7 @@ it('a signal during a drain without haste shortens it; a second one leaves LEFT 
 });
 
 it('ends exactly once, in whatever order events arrive', () => {
-  const events: LifeEvent[] = [
+  const events: EndingEvent[] = [
     ...[DRAIN, FATAL, EXITED, REFUSED].map(end),
     ...done('requests', 'lines', 'engine', 'returned', 'log', 'stopped'),
     { kind: 'fate', fate: undefined },
