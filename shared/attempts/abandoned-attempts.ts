@@ -22,8 +22,7 @@ interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
   /**
    * True if the request went to another node or the client got an error. Then a later answer is duplicate work or has
-   * no
-   * reader.
+   * no reader.
    */
   elsewhere: boolean;
 }
@@ -50,8 +49,8 @@ export class AbandonedAttempts {
 
   /**
    * The node reports on a stream, or answers that the stream is unknown. Returns true if its engine completed the
-   * answer
-   * without a reader. `name` is set if the report is a repetition; then the stream number belongs to an earlier socket.
+   * answer without a reader. `name` is set if the report is a repetition; then the stream number belongs to an earlier
+   * socket.
    */
   confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
     if (this.#attempts.size === 0) return false;
@@ -69,8 +68,7 @@ export class AbandonedAttempts {
 
   /**
    * A socket is available: claims each attempt under a new number of this socket, and cancels it. `moved` receives the
-   * old
-   * and the new number.
+   * old and the new number.
    */
   tell(link: Link, nextStream: () => number, moved: (from: number, to: number) => void): void {
     for (const [from, given] of [...this.#attempts]) {

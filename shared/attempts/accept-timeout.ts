@@ -3,8 +3,7 @@ import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 
 /**
  * Time limit for the node to acknowledge an opening, dialing included. After it the request moves to another node if
- * one
- * is available.
+ * one is available.
  */
 export const ACCEPT_MS = 1_000;
 

@@ -63,8 +63,7 @@ export class AttemptDeadlines {
 
   /**
    * The attempt was opened on a socket when `offset` bytes of the answer were here. Returns true if it has been
-   * reopened in
-   * vain too often.
+   * reopened in vain too often.
    */
   opened(offset: number, now: number): boolean {
     if (offset !== this.#offset) this.#fruitless = [];

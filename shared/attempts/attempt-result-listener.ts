@@ -16,8 +16,7 @@ export class AttemptResultListener {
   #reported = false;
   /**
    * Set if the attempt came as a call, during which a disconnect of the caller is not visible. The attempt is cancelled
-   * at
-   * this time unless a caller attends to it.
+   * at this time unless a caller attends to it.
    */
   #attendBy: number | undefined;
 

@@ -3,8 +3,7 @@ const CR = 13;
 
 /**
  * Counts the blank lines in a piece of an event stream, each of which ends an event. A blank line that is cut between
- * two
- * pieces is not counted.
+ * two pieces is not counted.
  */
 export function countSseEvents(bytes: Uint8Array): number {
   let events = 0;

@@ -1,10 +1,8 @@
 /**
  * Decides whether a periodic tick may enforce deadlines. After a pause (a starved or suspended machine) a process runs
- * its
- * timers before it reads its sockets, and the awaited data may already be in its buffers. So one late tick enforces no
- * deadline. A second late tick in a row does, because a process that is always late must enforce them at some point.
- * (Local
- * health of Lifeguard, arXiv:1707.00788.)
+ * its timers before it reads its sockets, and the awaited data may already be in its buffers. So one late tick enforces
+ * no deadline. A second late tick in a row does, because a process that is always late must enforce them at some point.
+ * (Local health of Lifeguard, arXiv:1707.00788.)
  */
 export class DeadlineTicker {
   readonly #lateMs: number;

@@ -12,8 +12,7 @@ const STALL_MS = 120_000;
 export interface DispatchContext {
   /**
    * Names the request's streams between the caller and agents. Anyone who knows the name can claim an answer, so it is
-   * a
-   * random name of ours and never the client's request id, which two clients may share.
+   * a random name of ours and never the client's request id, which two clients may share.
    */
   name: string;
   endpoint: Endpoint;

@@ -147,8 +147,7 @@ class RunningAttempt<C extends DispatchTarget, A extends ResponseStream> {
 
 /**
  * An answer that may be sent to the client. The head is the engine's, and `chunks` were read already. The owner must
- * read
- * or cancel it.
+ * read or cancel it.
  */
 export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream> implements StartedResponse<A> {
   readonly answer: A;

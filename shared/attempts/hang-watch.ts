@@ -1,8 +1,7 @@
 /**
  * Watches one node for a hung engine. If the engine hangs, requests that wait for their first byte move to other nodes,
- * and
- * until the engine answers again only one request at a time probes it. `shared/routing/hang/hang-detector.ts` decides
- * whether the evidence is enough.
+ * and until the engine answers again only one request at a time probes it. `shared/routing/hang/hang-detector.ts`
+ * decides whether the evidence is enough.
  *
  *     trusted → (hangs) → avoided → (until) → probed → (a first byte) trusted
  *                                        └→ (none in time) avoided, longer
@@ -149,8 +148,7 @@ function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
 
 /**
  * Ends an attempt that another node can take or continue. The engine is cancelled before the next node is asked. A
- * stream
- * that cannot be continued stays open until its own time-out.
+ * stream that cannot be continued stays open until its own time-out.
  */
 function move(outbound: OutboundAttempt, now: number): void {
   const { movable, continues } = outbound.request;

@@ -12,8 +12,7 @@ const PREFIX_MAX_BYTES = 1024 * 1024;
 
 /**
  * A body that is sent on as it arrives, without being parsed. The first 1 MiB is kept, so that an attempt that fails
- * early
- * can be retried. After that only the current attempt can have the body.
+ * early can be retried. After that only the current attempt can have the body.
  */
 export class OpaqueBody {
   readonly #reader: ChunkReader;

@@ -23,8 +23,7 @@ export interface OutboundAttemptHost {
   readonly accepts: AdaptiveTimeout;
   /**
    * The attempt ended for the Worker, although the agent's report may still arrive. Without `failure` the whole answer
-   * was
-   * passed on.
+   * was passed on.
    */
   onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
   /** The first byte of the answer's body arrived. */
@@ -38,8 +37,7 @@ export interface OutboundAttemptHost {
 /**
  * One attempt of a request on the calling side (a gateway's object or an agent's ingress): opens the stream, sends the
  * body and passes the answer on. It survives the loss of its socket, because both directions continue at their offsets
- * on
- * the next socket. It does not survive the loss of its object: then the Worker claims the stream from a new object.
+ * on the next socket. It does not survive the loss of its object: then the Worker claims the stream from a new object.
  *
  *     opening → accepted → answering → over
  */
@@ -57,8 +55,7 @@ export class OutboundAttempt {
   #link: Link | undefined;
   /**
    * Number of OPEN frames sent, one per socket. The first is followed by the body; after later ones the body waits
-   * until the
-   * agent reports how many of its bytes it has.
+   * until the agent reports how many of its bytes it has.
    */
   #openings = 0;
   readonly #deadlines: AttemptDeadlines;
@@ -123,8 +120,7 @@ export class OutboundAttempt {
 
   /**
    * True if the engine has the whole request and has not begun to answer, and the node is connected, so that its first
-   * byte
-   * would arrive here.
+   * byte would arrive here.
    */
   get awaitsFirstByte(): boolean {
     return this.#owes && !this.begun && !this.#finished;
@@ -268,8 +264,7 @@ export class OutboundAttempt {
 
   /**
    * Returns the socket credit that a stalled reader holds. The agent keeps the discarded bytes and sends them again
-   * when the
-   * reader continues.
+   * when the reader continues.
    */
   park(): void {
     this.#parked = true;
@@ -333,8 +328,7 @@ export class OutboundAttempt {
 
   /**
    * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged, resumed or attended to
-   * in
-   * time.
+   * in time.
    */
   tick(now: number): void {
     if (this.#finished) return;

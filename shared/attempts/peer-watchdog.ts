@@ -1,9 +1,7 @@
 /**
  * Detects whether a peer that owes an answer is still reachable. A stopped process, or a path that drops packets,
- * leaves
- * the connection open, and an engine may be silent for minutes. So after `quietMs` of silence the peer is pinged, and
- * must
- * reply within `answerMs`. All times are milliseconds of one monotonic clock.
+ * leaves the connection open, and an engine may be silent for minutes. So after `quietMs` of silence the peer is
+ * pinged, and must reply within `answerMs`. All times are milliseconds of one monotonic clock.
  */
 export class PeerWatchdog {
   readonly #quietMs: number;

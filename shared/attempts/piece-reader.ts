@@ -8,8 +8,7 @@ const MOST_BYTES = 256 * 1024;
 /**
  * Reads a runtime stream (the body of a request or a response) in pieces that grow with the available data. In workerd
  * the default reader returns at most 4 KiB at a time, and each read costs the same. Pieces of a stream that our own
- * code
- * produces are returned unchanged.
+ * code produces are returned unchanged.
  */
 export class PieceReader {
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;

@@ -7,9 +7,8 @@ import { PieceReader } from './piece-reader.ts';
 
 /**
  * Sends the request's body to the agent: from memory, or read from its stream as the agent grants credit. The upload
- * starts
- * with the first OPEN frame. After later ones the agent reports how many bytes it has, and the upload continues from
- * there.
+ * starts with the first OPEN frame. After later ones the agent reports how many bytes it has, and the upload continues
+ * from there.
  */
 export class RequestUpload {
   /** Length of the body, if it is known before the end. */
@@ -53,8 +52,7 @@ export class RequestUpload {
 
   /**
    * The agent has the first `offset` bytes. `fresh`: this object has sent no byte yet, so the agent has them from a
-   * previous
-   * object. Returns false if the rest is not available.
+   * previous object. Returns false if the rest is not available.
    */
   continueAt(offset: number, fresh: boolean): boolean {
     if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);

@@ -17,10 +17,8 @@ export interface ByteSink {
 
 /**
  * Buffers the answer on its way to the Worker. Bytes wait here until the reader takes them: workerd has no backpressure
- * on
- * WebSockets, and the stream's credit limits how many can wait. `onPulled` receives the number of bytes taken. `onOver`
- * is
- * called once, when the last byte was taken or the reader stops.
+ * on WebSockets, and the stream's credit limits how many can wait. `onPulled` receives the number of bytes taken.
+ * `onOver` is called once, when the last byte was taken or the reader stops.
  */
 export class ResponseBody {
   readonly #onPulled: (bytes: number) => void;
@@ -83,8 +81,7 @@ export class ResponseBody {
 
   /**
    * Like `fail`, but only after the received bytes were read. Returns false if no bytes are waiting. A reader that does
-   * not
-   * pull still holds the last piece, and workerd would discard that piece if the error arrived first.
+   * not pull still holds the last piece, and workerd would discard that piece if the error arrived first.
    */
   breakOff(reason: string): boolean {
     if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;

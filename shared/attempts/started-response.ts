@@ -17,8 +17,7 @@ export interface ResponseStream {
   readonly head: AttemptHead;
   /**
    * The complete body, if all of it arrived: it need not be read here, and its known length distinguishes a broken pipe
-   * from
-   * an end. Undefined if the body still streams or was partly read.
+   * from an end. Undefined if the body still streams or was partly read.
    */
   readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
   /** Length in bytes of a streaming `whole`, if it is known. */

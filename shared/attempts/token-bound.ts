@@ -1,7 +1,6 @@
 /**
  * Upper bound of one attempt's token usage, calculated from values that the caller knows. A node's report above the
- * bound
- * is reduced to it.
+ * bound is reduced to it.
  */
 import type { Sampling } from '../openai/sampling-parameters.ts';
 import type { ReportedUsage } from '../wire/reported-usage.ts';
@@ -26,8 +25,7 @@ const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
 /**
  * Bound of an answer's tokens for any model. Needed because the context length comes from the node itself, and because
- * it
- * is the only limit of the node's report after a restart of the caller.
+ * it is the only limit of the node's report after a restart of the caller.
  */
 const ANSWER_MAX = 1_048_576;
 
@@ -68,8 +66,7 @@ export function tokenBound(
 
 /**
  * The most tokens that a request allows for its answer, all choices together; undefined if the request has no limit.
- * The
- * result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no limit.
+ * The result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no limit.
  */
 export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;
@@ -86,8 +83,7 @@ function within(count: number, max: number): number {
 
 /**
  * Reduces the report to the bound. `over`: the report exceeded the bound. `answerBytes`: received bytes of the answer,
- * if
- * they were counted.
+ * if they were counted.
  */
 export function clampToBound(
   usage: ReportedUsage,

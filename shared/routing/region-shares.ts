@@ -5,8 +5,7 @@ export interface ModelShares {
   readonly shares: Readonly<Record<string, number>>;
   /**
    * For each region, the regions that receive its share while it has no node. Absent: the share goes to the other
-   * regions
-   * in proportion to their shares.
+   * regions in proportion to their shares.
    */
   readonly spill?: Readonly<Record<string, Readonly<Record<string, number>>>> | undefined;
 }

@@ -15,8 +15,7 @@ interface EntryReading {
   updatedAt: number;
   /**
    * The previous view of the session. A session that is LEFT has no payload, so the models that it served are taken
-   * from
-   * the previous view.
+   * from the previous view.
    */
   before: RegistryEntry | undefined;
 }

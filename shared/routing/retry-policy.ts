@@ -5,9 +5,8 @@ export const RETRIES_MAX = 3;
 
 /**
  * Failures of one node or of the path to it, so another node may succeed. Time-outs are not in this list, because a
- * slow
- * engine would only make a second one slow. An engine's 4xx answers are not either, because another engine would give
- * the same answer.
+ * slow engine would only make a second one slow. An engine's 4xx answers are not either, because another engine would
+ * give the same answer.
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',

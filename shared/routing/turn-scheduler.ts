@@ -41,8 +41,7 @@ const SESSIONS_MAX = 16;
 const FREED_MAX = 64;
 /**
  * Number of scopes with their own window; all others share one. Without the limit a client that invents scopes would
- * get
- * a try for each.
+ * get a try for each.
  */
 const SCOPES_MAX = 16;
 const SHARED = '…';

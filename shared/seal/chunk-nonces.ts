@@ -16,8 +16,7 @@ export class ChunkNonces {
   next(): Uint8Array<ArrayBuffer> {
     if (this.#count > CHUNKS_MAX) throw new SealError('too_large', 'too many chunks under one key');
     // Written byte by byte: a DataView would move the buffer of these 12 bytes off the JavaScript heap, which makes
-    // freeing
-    // each of them expensive.
+    // freeing each of them expensive.
     const nonce = new Uint8Array(this.#base);
     for (let at = nonce.length - 1, rest = this.#count; rest > 0; at--, rest >>>= 8)
       nonce[at] = (nonce[at] ?? 0) ^ rest;

@@ -1,7 +1,6 @@
 /**
  * Names and sizes of the only cipher suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7).
- * docs/design/sealed-wire.md has the
- * format.
+ * docs/design/sealed-wire.md has the format.
  */
 import { encodeAscii } from './plain-bytes.ts';
 
@@ -40,8 +39,7 @@ export const LABEL_NONCE = encodeAscii('nonce');
 
 /**
  * Additional authenticated data: AAD_FINAL for the last chunk, AAD_CHUNK for all others. A stream that was cut off has
- * no
- * chunk with AAD_FINAL.
+ * no chunk with AAD_FINAL.
  */
 export const AAD_CHUNK = new Uint8Array(0);
 export const AAD_FINAL = encodeAscii('final');
@@ -62,8 +60,7 @@ export const RESUME_HEADER = 'x-otela-resume';
 
 /**
  * Header from a gateway to a node: the first N bytes of the body are the request; the rest are frames of the answer
- * that
- * broke off.
+ * that broke off.
  */
 export const CONTINUES_HEADER = 'x-otela-seal-continues';
 

@@ -1,7 +1,6 @@
 /**
  * Frames of a sealed answer: `type 1 ‖ varint length ‖ payload`. The gateway may insert NOTE frames; of all other
- * frames
- * it reads only the lengths.
+ * frames it reads only the lengths.
  */
 
 import { CHUNK_MAX_BYTES } from './hpke-suite.ts';

@@ -30,8 +30,7 @@ export interface SealCandidates {
 
 /**
  * Reads the answer of the discovery route. Entries that are not valid nodes are ignored, because the gateway may be
- * newer
- * than the client. Undefined if the answer has another form.
+ * newer than the client. Undefined if the answer has another form.
  */
 export function readSealCandidates(answer: unknown): SealCandidate[] | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;

@@ -42,8 +42,7 @@ interface SessionAttemptsHost {
 
 /**
  * All open attempts at one node session, of a gateway or of an agent's ingress. It opens them, carries them from one
- * link
- * to the next, watches for a hung engine, and settles their usage when they end.
+ * link to the next, watches for a hung engine, and settles their usage when they end.
  */
 export class SessionAttempts implements OutboundAttemptHost {
   readonly accepts = newAcceptTimeout();

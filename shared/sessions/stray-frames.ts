@@ -15,8 +15,7 @@ export class StrayFrames {
 
   /**
    * `max`: limit of frames of unknown streams per link. Each is answered, and the answers accumulate if the peer does
-   * not
-   * read.
+   * not read.
    */
   constructor(settlement: UsageSettlement, abandoned: AbandonedAttempts, max: number) {
     this.#settlement = settlement;

@@ -51,8 +51,7 @@ function shellQuoted(text: string): string {
 
 /**
  * Reduces `text` to one word that Slurm accepts in a directive. Slurm parses these lines itself, so the word must not
- * be
- * able to start another line.
+ * be able to start another line.
  */
 export function directiveWord(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
@@ -96,8 +95,7 @@ function pathQuoted(path: string): string {
 
 /**
  * A key for the engine's port, which every user of the node can reach. vLLM reads it from the environment. SGLang
- * accepts
- * it only on its command line, which every user can read, so SGLang gets none.
+ * accepts it only on its command line, which every user can read, so SGLang gets none.
  */
 const ENGINE_KEY = {
   vllm: [
@@ -113,8 +111,7 @@ const HUB_CACHE = [`export HF_HOME="\${HF_HOME:-$HOME/.cache/huggingface}"`, 'mk
 
 /**
  * Writes the job script. Field values are quoted, or reduced to the characters that Slurm's lines allow, so no value
- * can
- * add another command to the script.
+ * can add another command to the script.
  */
 export function jobScript(job: JobRequest): string {
   const { gateway, engine, container, tokenFile = '~/.otela-token' } = job;
@@ -124,8 +121,7 @@ export function jobScript(job: JobRequest): string {
     '#SBATCH --nodes=1',
     ...placement(job),
     // Two minutes before the time limit Slurm sends USR1: the agent then accepts no more requests and finishes the
-    // running
-    // ones.
+    // running ones.
     '#SBATCH --signal=B:USR1@120',
     '',
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
@@ -154,8 +150,7 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', '--bind', '"$HF_HOME"', shellQuoted(image)];
   // Unlike Apptainer, enroot passes on only the variables that are named: the engine's key, and the variable that the
-  // agent
-  // sets for SGLang.
+  // agent sets for SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
   const hub = ['--env', 'HF_HOME', '--mount', '"$HF_HOME:$HF_HOME"'];
   if (container === 'enroot') return ['enroot', 'start', '--env', variable, ...hub, shellQuoted(image)];

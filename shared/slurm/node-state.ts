@@ -2,8 +2,7 @@
 
 /**
  * Words for nodes that start jobs. `planned` nodes wait for a large job of the backfill scheduler, and shorter jobs
- * still
- * start on them.
+ * still start on them.
  */
 const OPEN = new Set(['idle', 'mix', 'mixed', 'plnd', 'planned']);
 /**
@@ -16,8 +15,7 @@ const OPEN_SUFFIXES = new Set(['~', '#', '-']);
  * True if a node in this state starts jobs: `idle`, `mix-`, `idle~`. It does not with the suffixes `*` (not
  * responding),
  * `!` and `%` (powering down), `$` (reserved for maintenance), `@` and `^` (rebooting). An unknown word or suffix
- * counts as
- * not starting jobs.
+ * counts as not starting jobs.
  */
 export function takesJobs(state: string): boolean {
   const [, word = '', suffixes = ''] = /^([a-z]+)([^a-z]*)$/.exec(state.trim().toLowerCase()) ?? [];

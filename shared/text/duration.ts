@@ -7,8 +7,7 @@ export const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /**
  * Parses `90s`, `10m`, `1h30m`, `500ms` or `0` to milliseconds; undefined if the text is not a duration. A number
- * without a
- * unit is refused, because Slurm reads `--time=60` as minutes and `--signal=@60` as seconds.
+ * without a unit is refused, because Slurm reads `--time=60` as minutes and `--signal=@60` as seconds.
  */
 export function durationMs(text: string): number | undefined {
   if (text === '0') return 0;

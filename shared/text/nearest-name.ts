@@ -1,7 +1,6 @@
 /**
  * Levenshtein distance, computed one row at a time. The time is proportional to the product of the lengths, so
- * untrusted
- * input must be shortened first.
+ * untrusted input must be shortened first.
  */
 function editDistance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);

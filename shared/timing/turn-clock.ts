@@ -12,15 +12,13 @@ const LATE_MS = 2 * TURN_MS;
 
 /**
  * The longest extension of a wait: however late its turns are, a process waits at most this many times longer, so that
- * a
- * dead peer is always detected.
+ * a dead peer is always detected.
  */
 export const SLOWDOWN_MAX = 20;
 
 /**
  * A clock for deadlines, which counts the turns that a process had. A late turn counts as one turn, not as the time
- * that
- * it took. A process that could not run (a starved or paused machine, a long computation) did not read its sockets
+ * that it took. A process that could not run (a starved or paused machine, a long computation) did not read its sockets
  * either, so that time says nothing about its peers. While turns are on time, this clock shows the same milliseconds as
  * the underlying clock. (The local health of Lifeguard, arXiv:1707.00788, without its steps.)
  *

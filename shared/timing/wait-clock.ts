@@ -59,8 +59,7 @@ export class WaitClock {
 
   /**
    * Calls `ring` once `ms` have passed on this clock. A runtime handles timers before sockets, so the first late turn
-   * does
-   * not call it: the answer may already be in a buffer of this process.
+   * does not call it: the answer may already be in a buffer of this process.
    */
   readonly after: StartTimer = (ms, ring) => {
     const { after, every } = this.#host;

@@ -48,8 +48,7 @@ export type IngressUsage = z.infer<typeof ingressUsageSchema>;
 
 /**
  * Maximum age of a record that a gateway accepts. Agents keep records in a file while no gateway is reachable. A week
- * is
- * also the lifetime of a session's ticket.
+ * is also the lifetime of a session's ticket.
  */
 export const INGRESS_USAGE_AGE_MAX_MS = 7 * 24 * 60 * 60_000;
 
@@ -67,8 +66,7 @@ const batchSchema = z.array(z.unknown()).min(1).max(USAGE_BATCH_MAX);
 
 /**
  * Returns the readable records of a batch. An unreadable one (for example from a newer agent) is skipped, because it
- * would
- * block the records behind it forever. Undefined if the text is not a batch.
+ * would block the records behind it forever. Undefined if the text is not a batch.
  */
 export function parseUsageBatch(json: string): IngressUsage[] | undefined {
   try {

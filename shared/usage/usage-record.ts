@@ -54,8 +54,7 @@ export interface ProvenOpening {
 
 /**
  * How a caller that may forget its openings handles late reports. Without it, the settlement accepts every report that
- * it
- * receives.
+ * it receives.
  */
 export interface LateReports {
   /** Returns the opening that the report proves; undefined if it proves none. */

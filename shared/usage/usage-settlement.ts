@@ -18,8 +18,7 @@ const ANOMALIES_MAX = 10_000;
 
 /**
  * Maximum number of remembered attempts that used no tokens, so that a late report does not charge for them. The oldest
- * are
- * forgotten first.
+ * are forgotten first.
  */
 const UNUSED_MAX = 10_000;
 
@@ -175,8 +174,7 @@ export class UsageSettlement {
 
   /**
    * Handles a report that outlived its object or its socket. The attempt may wait under another number. `open`: the
-   * attempt
-   * that continues under this number, if any.
+   * attempt that continues under this number, if any.
    */
   named(report: NamedReport, open: OutboundAttempt | undefined, now: number): void {
     const { stream, usage, name } = report;
@@ -277,8 +275,7 @@ export class UsageSettlement {
 
   /**
    * Returns the records to store now. The caller sends `streams` to the agent after they are stored. `last`: do not
-   * wait for
-   * any further report.
+   * wait for any further report.
    */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);

@@ -1,11 +1,8 @@
 /**
  * Assigns senders to the nodes that want a blob. The node named by `coordinatorOf` answers each node's question with
- * one
- * of three instructions: read the source, take the blob from that node, or wait. The answers form a tree in which each
- * node
- * sends to at most `fanout` others. The coordinator learns its state from the questions alone, which nodes repeat every
- * few
- * seconds. So if a coordinator is lost, the next one learns the same state from the next questions.
+ * one of three instructions: read the source, take the blob from that node, or wait. The answers form a tree in which
+ * each node sends to at most `fanout` others. The coordinator learns its state from the questions alone, which nodes
+ * repeat every few seconds. So if a coordinator is lost, the next one learns the same state from the next questions.
  */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node-record.ts';
@@ -29,8 +26,7 @@ const HOLDER_MS = 120_000;
 
 /**
  * Maximum number of memberships. A membership is a pair of a blob and a node that wants or holds it: 186 nodes with a
- * model
- * of 300 files have 55,800. Above the limit the node with the most memberships loses its oldest.
+ * model of 300 files have 55,800. Above the limit the node with the most memberships loses its oldest.
  */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
@@ -42,8 +38,7 @@ export const coordinatorQuestionSchema = z.strictObject({
   blob: digestSchema,
   /**
    * `holds`: the node has all of the blob. `reads`: it reads the blob from the source. `cannot`: it wants the blob but
-   * could
-   * not read the source. `drops`: it no longer has the blob.
+   * could not read the source. `drops`: it no longer has the blob.
    */
   role: z.enum(['wants', 'cannot', 'reads', 'holds', 'drops']),
   /** The node from which this node gets the blob now, by its own report. */
@@ -82,10 +77,8 @@ export class Coordinator {
 
   /**
    * Answers one question. `now`: milliseconds of a monotonic clock. `settled`: the nodes of the cluster have had time
-   * to find
-   * each other. Before that, a node that gossip has not announced yet may already be reading, so no node is instructed
-   * to
-   * read the source.
+   * to find each other. Before that, a node that gossip has not announced yet may already be reading, so no node is
+   * instructed to read the source.
    */
   answer(
     session: string,
@@ -172,8 +165,7 @@ export class Coordinator {
 
   /**
    * The member's current parent, unless there is a reason against it. Without this preference the tree would be rebuilt
-   * with
-   * each question and never transfer a byte.
+   * with each question and never transfer a byte.
    */
   #currentParent(
     members: ReadonlyMap<string, Member>,

@@ -18,8 +18,7 @@ const NAME_MAX_BYTES = 255;
 
 /**
  * Checks a file's name relative to the snapshot. Refuses names that could write outside of it (absolute paths, `..`,
- * empty
- * parts, backslashes, control characters) or would get another name on a disk.
+ * empty parts, backslashes, control characters) or would get another name on a disk.
  */
 export function isSafePath(path: string): boolean {
   if (path.length === 0 || path.length > 512 || path.startsWith('/') || path.includes('\\')) return false;
@@ -40,8 +39,7 @@ const fileSchema = z.strictObject({
   key: digestSchema,
   /**
    * True if the key is the content's SHA-256. False if the source did not provide one; then the key is a digest of the
-   * file's
-   * name, size and modification time.
+   * file's name, size and modification time.
    */
   exact: z.boolean(),
   /**

@@ -13,8 +13,7 @@ const BUCKET = /^[a-z0-9][a-z0-9.-]{1,62}$/;
 
 /**
  * Parses `hub:org/name@revision` (default revision `main`), `dir:/path` or `s3://bucket/prefix`; undefined for any
- * other
- * text.
+ * other text.
  */
 export function parseSource(text: string): Source | undefined {
   if (text.startsWith('hub:')) {

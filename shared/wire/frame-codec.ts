@@ -29,8 +29,7 @@ function streamOf(frame: Frame): number | undefined {
 
 /**
  * Appends a frame. `previous`: stream of the previous frame in this message. Returns the value of `previous` for the
- * next
- * call.
+ * next call.
  */
 export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
   const stream = streamOf(frame);

@@ -41,8 +41,7 @@ const QUESTION = { perSecond: 200, burst: 1_000 };
 /**
  * Limits of each frame type, at least twice the values of the busiest honest peer. A peer that exceeds one loses its
  * socket. Frames that use no credit still take processing time from all other peers, and frames with a reply also use
- * memory
- * if the peer does not read the replies.
+ * memory if the peer does not read the replies.
  */
 export const FRAME_LIMITS = {
   open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
@@ -84,15 +83,13 @@ export const FRAME_LIMITS = {
 
 /**
  * Maximum bytes of control frames that wait for a full socket. Above it the socket is closed, because an honest reader
- * is
- * never this far behind.
+ * is never this far behind.
  */
 export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
  * Counts one peer's frames against FRAME_LIMITS. An owner that outlives its sockets keeps the meter, so that a peer
- * cannot
- * reset its limits by reconnecting.
+ * cannot reset its limits by reconnecting.
  */
 export class FrameMeter {
   readonly #now: () => number;

@@ -4,8 +4,7 @@ const decoder = new TextDecoder();
 
 /**
  * Reads the primitive values of frames from one message. Never reads past its end, and never allocates more bytes than
- * the
- * message has.
+ * the message has.
  */
 export class FrameReader {
   readonly #bytes: Uint8Array;

@@ -20,8 +20,7 @@ export class FrameWriter {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
     // A message of more than one large frame will become full. Doubling the buffer would copy it twice, into memory
-    // that is
-    // cleared four times.
+    // that is cleared four times.
     const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
     const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
     const larger = new Uint8Array(Math.max(needed, next));

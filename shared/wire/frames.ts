@@ -48,8 +48,7 @@ export interface OpenFrame {
   edits: BodyEdit[];
   /**
    * `streaming`: the answer is an event stream. `dropUsage`: the agent removes the stream's usage event, because the
-   * client
-   * did not request it and an edit of ours did.
+   * client did not request it and an edit of ours did.
    */
   streaming: boolean;
   dropUsage: boolean;
@@ -81,8 +80,7 @@ export type Frame =
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
    * The engine's token counts. `name`: present only if the stream's object may have gone, because an existing object
-   * saw the
-   * attempt itself. `timings`: present only together with a name, and only for a peer that reads TIMED_REPORT.
+   * saw the attempt itself. `timings`: present only together with a name, and only for a peer that reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored, so the agent can forget them. */
@@ -98,8 +96,7 @@ export type Frame =
   | { type: 'gossip'; bytes: Uint8Array }
   /**
    * From an agent: asks the gateway to probe that session. From a gateway, with the agent's own session: asks whether
-   * the
-   * agent is alive.
+   * the agent is alive.
    */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
@@ -121,8 +118,7 @@ export type Frame =
   | { type: 'deployed'; sequence: number; json: string }
   /**
    * Digests of the prompt that arrived as stream `of`: the SHA-256 of each full block of 16 token ids, concatenated.
-   * Empty if
-   * the agent has no tokenizer.
+   * Empty if the agent has no tokenizer.
    */
   | { type: 'prefixes'; of: number; blocks: Uint8Array }
   /**

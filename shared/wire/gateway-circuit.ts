@@ -1,7 +1,6 @@
 /**
  * A circuit joins two WebSockets through a gateway. Binary messages carry the circuit's bytes; the text messages below
- * keep
- * the gateway's buffers bounded.
+ * keep the gateway's buffers bounded.
  */
 
 /** Maximum number of bytes that an end may send beyond those that the gateway reported as read. */

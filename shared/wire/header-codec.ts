@@ -8,8 +8,7 @@ export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
 
 /**
  * Pairs that nearly every request or answer contains, as in HPACK's static table (RFC 7541 appendix A). The index of
- * each
- * entry is part of the protocol: only append.
+ * each entry is part of the protocol: only append.
  */
 const TABLE: HeaderList = [
   ['content-type', 'application/json'],

@@ -4,8 +4,7 @@ import { WireError } from './wire-error.ts';
 
 /**
  * The receiving side of one direction of a stream. Counts the bytes that arrived, those that the next hop took, and
- * those
- * that the sender may still send. Holds no bytes.
+ * those that the sender may still send. Holds no bytes.
  */
 export class InboundStream {
   #received: number;
@@ -90,8 +89,7 @@ export class InboundStream {
 
   /**
    * Discards the buffered bytes, which the sender will be asked to resend. Returns the number of bytes for which the
-   * socket
-   * gets credit.
+   * socket gets credit.
    */
   drop(): number {
     const own = this.buffered - this.#foreign;
@@ -103,10 +101,8 @@ export class InboundStream {
 
   /**
    * The stream is claimed again: the sender starts with an initial window after the bytes that are here. Call `shrink`
-   * with
-   * the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for the
-   * buffered
-   * bytes.
+   * with the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for
+   * the buffered bytes.
    */
   resume(sameSocket = false): void {
     if (!sameSocket) this.#foreign = this.buffered;
@@ -117,12 +113,9 @@ export class InboundStream {
 
   /**
    * The credit to send now; undefined while it would be less than half of the initial window. Waiting for half of a
-   * grown
-   * window would be too late: over a long path a fast sender could stop until the credit arrives. The window doubles if
-   * the
-   * reader has taken a whole window and waits for more, because then the window limits the sender, not the reader.
-   * Growth is
-   * taken from `pool`.
+   * grown window would be too late: over a long path a fast sender could stop until the credit arrives. The window
+   * doubles if the reader has taken a whole window and waits for more, because then the window limits the sender, not
+   * the reader. Growth is taken from `pool`.
    */
   credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;

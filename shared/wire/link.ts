@@ -25,8 +25,7 @@ export interface LinkPort {
   readonly copies?: boolean;
   /**
    * True if bytes wait in the socket. Then the link holds frames back and merges them until the port calls `flush`
-   * after the
-   * socket has drained.
+   * after the socket has drained.
    */
   busy(): boolean;
   /** Calls `flush` once after the current task, so that frames of one task share a message. */
@@ -59,10 +58,8 @@ interface Sender {
 
 /**
  * Carries many streams on one socket. Control frames are sent in order. DATA of the streams alternates after them,
- * within
- * each stream's credit and the socket's. No timer holds frames back: the frames of one task are sent at its end, or
- * when a
- * busy socket drains.
+ * within each stream's credit and the socket's. No timer holds frames back: the frames of one task are sent at its end,
+ * or when a busy socket drains.
  */
 export class Link {
   readonly #port: LinkPort;
@@ -252,8 +249,7 @@ export class Link {
 
   /**
    * Sends everything that the socket and the credit allow. Called at the end of a task, and by the port after its
-   * socket has
-   * drained.
+   * socket has drained.
    */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
@@ -277,8 +273,8 @@ export class Link {
 
   /**
    * Streams alternate, one DATA frame each, until the message is full or no stream may send. Streams with few bytes to
-   * send
-   * go first, so that a token waits neither behind other streams' megabytes nor for credit that those streams used up.
+   * send go first, so that a token waits neither behind other streams' megabytes nor for credit that those streams used
+   * up.
    */
   #fill(): void {
     const blocked: number[] = [];

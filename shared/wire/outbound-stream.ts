@@ -10,8 +10,7 @@ const SLAB_BYTES = 8 * 1024;
 
 /**
  * The sending side of one direction of a stream. Bytes have absolute offsets. They are kept until the peer has passed
- * them
- * on, and for `tail` bytes longer, so that a new socket or a new object can continue from the point of the break.
+ * them on, and for `tail` bytes longer, so that a new socket or a new object can continue from the point of the break.
  *
  *     released | tail | consumed … sent | pushed, not sent
  *              base                      end
@@ -95,8 +94,7 @@ export class OutboundStream {
 
   /**
    * Copies small pieces into one buffer, so that all pieces between two sends become one frame, and a token does not
-   * keep its
-   * whole read buffer in memory.
+   * keep its whole read buffer in memory.
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
@@ -115,8 +113,7 @@ export class OutboundStream {
 
   /**
    * The first slab is as large as its first piece, because most bodies are one piece. If more bytes arrive, the content
-   * moves
-   * to a larger slab.
+   * moves to a larger slab.
    */
   #renewSlab(bytes: number): void {
     const last = this.#chunks.length - 1;
@@ -168,8 +165,7 @@ export class OutboundStream {
 
   /**
    * Sends again from `offset`, because the peer, or the object that replaced it, has no byte after that. Returns false
-   * if
-   * these bytes were released already.
+   * if these bytes were released already.
    */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;

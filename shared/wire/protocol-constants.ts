@@ -10,9 +10,8 @@ export const PROTOCOL_VERSION = 2;
 
 /**
  * Header with the highest frame type that an end reads. Each end sends its own value at the upgrade and receives no
- * frame
- * above it. An end without the header reads types up to 24. So frames that older ends need not understand can be added
- * without a new version.
+ * frame above it. An end without the header reads types up to 24. So frames that older ends need not understand can be
+ * added without a new version.
  */
 export const FRAMES_HEADER = 'x-otela-frames';
 export const FRAMES_READ = 27;
@@ -53,15 +52,13 @@ export const MESSAGE_TARGET_BYTES = 256 * 1024;
 
 /**
  * No honest message is larger, because it has the target size plus one frame plus control frames. A larger one closes
- * the
- * socket.
+ * the socket.
  */
 export const MESSAGE_MAX_BYTES = 1024 * 1024;
 
 /**
  * Acknowledged bytes that the sender nevertheless keeps. An object that died after granting credit may have lost some
- * of
- * the bytes that it took, for example in the pipe between two isolates.
+ * of the bytes that it took, for example in the pipe between two isolates.
  */
 export const RETAINED_TAIL_BYTES = 256 * 1024;
 
@@ -82,8 +79,7 @@ export const USAGE_MAX_BYTES = 128 * 1024;
 
 /**
  * Maximum number of blocks reported per prompt, equal to 16,384 tokens. Prompts that share a later block also share all
- * of
- * these.
+ * of these.
  */
 export const BLOCKS_MAX = 1_024;
 export const BLOCK_DIGEST_BYTES = 32;

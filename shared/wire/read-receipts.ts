@@ -1,7 +1,6 @@
 /**
  * Number of control bytes after which the peer is asked to confirm: rare enough to cost little, frequent enough to
- * react
- * before the limit.
+ * react before the limit.
  */
 const RECEIPT_EVERY_BYTES = 64 * 1024;
 
@@ -13,10 +12,8 @@ const NONCE_MIN = 2 ** 40;
 
 /**
  * Detects whether the peer reads, for runtimes that do not report it. workerd queues everything that is sent to a
- * WebSocket,
- * without limit or notice. DATA is limited by credit. For all other frames a PROBE frame is sent in the same byte
- * order. Its
- * number is random, so only a peer that reads can answer it.
+ * WebSocket, without limit or notice. DATA is limited by credit. For all other frames a PROBE frame is sent in the same
+ * byte order. Its number is random, so only a peer that reads can answer it.
  */
 export class ReadReceipts {
   readonly #random: () => number;

@@ -63,9 +63,8 @@ export class SocketWindow {
 
   /**
    * The credit to send now, if it is large enough for a frame: at least half of the free part of the window. Half of
-   * the whole
-   * window would never be free while stalled readers hold the other half, and then every stream of the socket would
-   * stop.
+   * the whole window would never be free while stalled readers hold the other half, and then every stream of the socket
+   * would stop.
    */
   credit(): { consumed: number; window: number } | undefined {
     const limit = this.#consumed + this.#window;
