@@ -137,8 +137,8 @@ interface ToldUse {
 /** The reference: a list with sums that follow the documentation of limits in the simplest form. */
 class Reference {
   readonly requests: Request[] = [];
-  /** Tokens by the time at which a minute counts them. */
-  readonly tokens: { at: number; keyId: string; count: number }[] = [];
+  /** Tokens of a key, or of the project (''), by the time at which a minute counts them. */
+  readonly tokens: { at: number; id: string; count: number }[] = [];
   readonly months = new Map<string, number>();
   readonly #estimators = new Map<string, TokenEstimator>();
   readonly #concurrent: boolean;
@@ -167,11 +167,12 @@ class Reference {
     return [asked.project, asked.key].every((limits, index) => {
       const mine = ({ keyId }: { keyId: string }) => index === 0 || keyId === asked.keyId;
       const requests = this.requests.filter(mine);
-      const minute = this.tokens.filter((one) => mine(one) && one.at + MINUTE_MS > ms);
+      const id = index === 0 ? '' : asked.keyId;
+      const minute = this.tokens.filter((one) => one.id === id && one.at + MINUTE_MS > ms);
       const used = minute.reduce((sum, { count }) => sum + count, 0);
       const tpm = limits?.tokens_per_minute ?? Infinity;
       const unbooked = requests.reduce((sum, one) => sum + countedOf(one) - bookedOf(one), 0);
-      const booked = this.months.get(`${index === 0 ? '' : asked.keyId} ${month}`) ?? 0;
+      const booked = this.months.get(`${id} ${month}`) ?? 0;
       return (
         requests.filter(({ at }) => at + MINUTE_MS > ms).length < (limits?.requests_per_minute ?? Infinity) &&
         (wanted === 0 || used + Math.min(wanted, tpm) <= tpm) &&
@@ -189,7 +190,7 @@ class Reference {
     const more = { uses: new Map(), expected: undefined, whole: false, running: true, since: undefined, gone: false };
     const request: Request = { name, keyId, at: ms, forecast, reserved, ...more };
     this.requests.push(request);
-    this.tokens.push({ at: ms, keyId, count: reserved });
+    for (const id of ['', keyId]) this.#slotNow(id, ms).count += reserved;
     return request;
   }
 
@@ -224,9 +225,23 @@ class Reference {
   }
 
   addTokens(keyId: string, more: number, then: number, ms: number): void {
-    const slot = this.tokens.find((one) => one.at === then && one.keyId === keyId && one.at + MINUTE_MS > ms);
-    if (slot !== undefined) slot.count += more;
-    else if (more > 0) this.tokens.push({ at: ms, keyId, count: more });
+    for (const id of ['', keyId]) {
+      const known = this.#slotAt(id, then, ms);
+      if (known !== undefined) known.count += more;
+      else if (more > 0) this.#slotNow(id, ms).count += more;
+    }
+  }
+
+  #slotAt(id: string, at: number, ms: number) {
+    return this.tokens.find((one) => one.at === at && one.id === id && at + MINUTE_MS > ms);
+  }
+
+  #slotNow(id: string, ms: number) {
+    const known = this.#slotAt(id, ms, ms);
+    if (known !== undefined) return known;
+    const slot = { at: ms, id, count: 0 };
+    this.tokens.push(slot);
+    return slot;
   }
 
   forget(request: Request, ms: number): void {
