@@ -63,7 +63,8 @@ export async function unlinkSnapshot(folder: string, { manifest, revision }: Lin
   const kept = new Set(others.flatMap((one) => one.manifest.files.map(blobName)));
   gone.push(...manifest.files.filter((file) => !kept.has(blobName(file))).map((file) => join('blobs', blobName(file))));
   for (const path of gone) await rm(join(folder, path), { force: true });
-  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {}); // The folder contains more, or never existed.
+  // An error is ignored: the folder contains more files, or never existed.
+  for (const empty of foldersOf(gone)) await rmdir(join(folder, empty)).catch(() => {});
 }
 
 /** All parent folders of the paths, deepest first, `.` last. */

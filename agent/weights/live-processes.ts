@@ -146,7 +146,8 @@ export class LiveProcesses {
   async #begin(): Promise<void> {
     await this.#beat();
     this.#timer = setInterval(() => {
-      this.#beating = this.#beat().catch(() => {}); // A disk that is temporarily unavailable. The next heartbeat may succeed.
+      // An error is ignored: the disk may be temporarily unavailable, and the next heartbeat may succeed.
+      this.#beating = this.#beat().catch(() => {});
     }, BEAT_MS).unref();
     this.#sweep().catch(() => {}); // The next process tries again.
   }

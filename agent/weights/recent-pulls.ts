@@ -26,7 +26,8 @@ export class RecentPulls<T> {
     if (running !== undefined && !hasEnded(running.status)) return running.promise;
     const status = fresh(source);
     const promise = pull(status).catch((error: unknown) => fail(status, error));
-    promise.catch(() => {}); // The caller gets the error. Without this handler, a caller that went away would end the process.
+    // The caller gets the error. Without this handler, a caller that went away would end the process.
+    promise.catch(() => {});
     this.#rows.delete(source);
     this.#rows.set(source, { status, promise });
     for (const [name, row] of this.#rows)

@@ -82,7 +82,8 @@ export class StoredManifests {
   async #retire({ id, manifest }: StoredManifest): Promise<void> {
     const retired = contentDigest(`${id} ${manifest.revision} ${manifest.files.length}`);
     const pins = join(this.#directory, 'pins');
-    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {}); // Fails if nothing uses the model, so there are no pins.
+    // The copy fails if nothing uses the model, because then there are no pins.
+    await cp(join(pins, id), join(pins, retired), { recursive: true }).catch(() => {});
     await rename(this.#path(id), this.#path(retired));
   }
 

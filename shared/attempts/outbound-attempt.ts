@@ -216,7 +216,8 @@ export class OutboundAttempt {
   onFrame(frame: Frame): void {
     if (this.#finished || this.#failing !== undefined) return;
     this.#deadlines.heard(this.#host.patientNow());
-    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // The agent will send END or RESET again, after the data.
+    // The agent will send END or RESET again, after the data.
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return;
     switch (frame.type) {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);

@@ -89,7 +89,8 @@ function parsedOf(
     body: { kind: 'kept', bytes },
     release: () => {
       share?.release();
-      parsed.body = { kind: 'kept', bytes: NOTHING }; // Free the body: a response may take an hour, and megabytes of prompt would stay in memory with it.
+      // Free the body: a response may take an hour, and megabytes of prompt would stay in memory with it.
+      parsed.body = { kind: 'kept', bytes: NOTHING };
     },
   };
   return parsed;

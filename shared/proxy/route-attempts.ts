@@ -67,7 +67,8 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     const kept = parsed.body.kind === 'kept';
     return host.open({
       choice,
-      plan: kept ? plan : { ...plan, movable: false }, // A streamed body is not kept, so it cannot be sent to another node.
+      // A streamed body is not kept, so it cannot be sent to another node.
+      plan: kept ? plan : { ...plan, movable: false },
       dispatch: withContentKey(contextForModel(this.#context, choice), choice),
       caller,
       route,

@@ -206,7 +206,8 @@ async function pumpLate<C>(
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
-  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // The client reads the status inside the seal.
+  // The client reads the status inside the seal.
+  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context);
   const error = await quotedError(response);
   record.responseBroke('engine_status', error.code);
   reservation?.release(REFUSED);

@@ -208,7 +208,8 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
     this.#running = this.#host.attempts(context);
-    if (this.#running.left()) throw new AttemptError('cancelled', 'the client disconnected'); // A client that disconnected already cannot cancel an attempt that starts now.
+    // A client that disconnected already cannot cancel an attempt that starts now.
+    if (this.#running.left()) throw new AttemptError('cancelled', 'the client disconnected');
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;

@@ -194,7 +194,8 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel()); // The reader has stopped.
+    // The reader has stopped.
+    if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel());
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.response);
   }

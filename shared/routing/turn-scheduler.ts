@@ -219,7 +219,8 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   #give(place: P, session: string | undefined, now: number): QueueTurn<P> {
-    this.#tried(place.scope, place.name); // The request may wait again under another role before its previous try has ended.
+    // The request may wait again under another role before its previous try has ended.
+    this.#tried(place.scope, place.name);
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
     if (scope !== undefined && session === undefined) scope.untold++;

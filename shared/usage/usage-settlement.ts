@@ -141,7 +141,8 @@ export class UsageSettlement {
   report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
     const outbound = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    if (outbound === undefined) return; // The stream is unknown here; the agent will send the report again with its name.
+    // The stream is unknown here; the agent will send the report again with its name.
+    if (outbound === undefined) return;
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
     this.#addPending(this.#record(outbound, usage, now));
@@ -182,7 +183,8 @@ export class UsageSettlement {
     if (ended !== undefined) this.#waiting.delete(ended.stream);
     if (open !== undefined && isNamed(open, name)) {
       open.repeated = true;
-      return this.report(stream, usage, open, now); // The rest of the answer has not arrived yet, so the agent must not forget the answer.
+      // The rest of the answer has not arrived yet, so the agent must not forget the answer.
+      return this.report(stream, usage, open, now);
     }
     this.#forget.push(stream);
     if (ended !== undefined) return this.#addPending({ ...this.#record(ended, usage, now), repeated: true });

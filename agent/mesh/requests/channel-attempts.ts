@@ -158,7 +158,8 @@ export class ChannelAttempts {
     this.#watchdog.heard(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
-    this.#attempts.connect(channel.link, true); // The streams get new numbers: each end numbers its streams from one half, and the halves may have changed.
+    // The streams get new numbers: each end numbers its streams from one half, and the halves may have changed.
+    this.#attempts.connect(channel.link, true);
   }
 
   onChannelClosed(channel: RequestChannel): void {

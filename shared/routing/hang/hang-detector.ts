@@ -106,7 +106,8 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  const prompt = { ...oldest.shape, streaming: true }; // The time of a non-streaming response includes its tokens, and the other requests do not wait for those.
+  // The time of a non-streaming response includes its tokens, and the other requests do not wait for those.
+  const prompt = { ...oldest.shape, streaming: true };
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
 
