@@ -33,7 +33,7 @@ test('an agent that joined the first alone serves a follower that comes later; k
   expect(refused.status).toBe(503);
   expect(await refused.text()).toContain(first.url);
   expect(cli('gateways', 'list', '--url', first.url, '--key-file', `${first.data}/admin.key`)).toMatch(
-    /first\s+epoch 0\n.*connected/,
+    /primary\s+epoch 0\n.*connected/,
   );
 });
 
