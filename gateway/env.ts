@@ -11,7 +11,7 @@ import type { ObserveObject } from './observe/observe-object.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
 import type { QueueObject } from './queue/queue-object.ts';
 import type { RegistryObject } from './registry/registry-object.ts';
-import type { RegistryRelay } from './registry/snapshot-cache-object.ts';
+import type { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
 import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
 import type { TunnelObject } from './tunnel/tunnel-object.ts';
 import type { UsageObject } from './usage/hour/usage-hour-object.ts';
@@ -24,7 +24,7 @@ interface Fetcher {
 /** This gateway's role in its institution, which may have several gateways: one primary and its followers. */
 interface Institution {
   /** URL of the primary, which makes all changes. Undefined: this gateway is the primary. */
-  readonly first: string | undefined;
+  readonly primary: string | undefined;
   /** URLs of the other gateways. */
   gateways(): string[];
   /** Returns the replication status, for operators. */
@@ -40,7 +40,7 @@ export interface Env extends IssuerEnvironment {
   TUNNEL: ObjectNamespace<TunnelObject>;
   REGISTRY: ObjectNamespace<RegistryObject>;
   /** Snapshot caches, one object per Cloudflare location. Absent: isolates call the registry object. */
-  RELAY?: ObjectNamespace<RegistryRelay>;
+  RELAY?: ObjectNamespace<SnapshotCacheObject>;
   /** Limits: one object per project, or per user or key without a project. */
   LIMITS: ObjectNamespace<LimitsObject>;
   /** Requests that wait because no node is free: one object per model. */

@@ -37,7 +37,7 @@ function plannerCommand(): [string, ...string[]] {
   return found === undefined ? ['otela-plan'] : [process.execPath, found];
 }
 
-interface Asked {
+interface RecipeRequest {
   model: string | undefined;
   gpu: string | undefined;
   engine: string;
@@ -46,7 +46,7 @@ interface Asked {
 
 /** @throws UsageError if the arguments are wrong, or no engine fits */
 export async function recipeCommand(
-  { model, gpu, engine: named, context }: Asked,
+  { model, gpu, engine: named, context }: RecipeRequest,
   io: Io,
   run: RunCommand = commandRunner(),
 ): Promise<number> {

@@ -9,21 +9,21 @@ export interface ModelPlacement {
   engine: EngineConfig;
 }
 
-type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
+type PlacementConfig = Pick<FactoryConfig, 'clusters' | 'recipes'>;
 
-type Placed = Pick<ModelConfig, 'recipe' | 'clusters'>;
+type ModelPlacementInput = Pick<ModelConfig, 'recipe' | 'clusters'>;
 
 /**
  * Returns a model's places in the order of the file: clusters, then their pools. In each pool, the recipe's first
  * engine that fits is used.
  */
-export function placementsOf(config: Known, model: Placed): ModelPlacement[] {
+export function placementsOf(config: PlacementConfig, model: ModelPlacementInput): ModelPlacement[] {
   const isFirst = ({ pool }: ModelPlacement, at: number, all: readonly ModelPlacement[]) => all[at - 1]?.pool !== pool;
   return possiblePlacements(config, model).filter(isFirst);
 }
 
 /** Returns the places of the recipe's further engines on idle agents. They start only if a plan has their shape. */
-export function furtherPlacements(config: Known, model: Placed): ModelPlacement[] {
+export function furtherPlacements(config: PlacementConfig, model: ModelPlacementInput): ModelPlacement[] {
   const first = placementsOf(config, model);
   return possiblePlacements(config, model).filter(
     ({ cluster, pool, engine }) =>
@@ -31,7 +31,7 @@ export function furtherPlacements(config: Known, model: Placed): ModelPlacement[
   );
 }
 
-function possiblePlacements(config: Known, model: Placed): ModelPlacement[] {
+function possiblePlacements(config: PlacementConfig, model: ModelPlacementInput): ModelPlacement[] {
   const recipe = config.recipes.get(model.recipe);
   if (recipe === undefined) return [];
   return config.clusters

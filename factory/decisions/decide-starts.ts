@@ -22,7 +22,7 @@ interface Starts {
 }
 
 /** How much of each limit remains while jobs are assigned to places. */
-interface Room {
+interface RemainingCapacity {
   submissions: number;
   total: number;
   jobs: Map<string, number>;
@@ -88,7 +88,12 @@ function units(
   }));
 }
 
-function roomOf({ jobs, coming }: JobCensus, memory: Memory, { config, clusters }: FactoryWorld, now: number): Room {
+function roomOf(
+  { jobs, coming }: JobCensus,
+  memory: Memory,
+  { config, clusters }: FactoryWorld,
+  now: number,
+): RemainingCapacity {
   const recent = memory.submissions.filter(({ at }) => now - at < MINUTE_MS).reduce((sum, { count }) => sum + count, 0);
   const count = <T>(list: readonly T[], of: (one: T) => number) => list.reduce((sum, one) => sum + of(one), 0);
   const [jobsLeft, pending, gpus, idle] = [
@@ -118,7 +123,7 @@ function roomOf({ jobs, coming }: JobCensus, memory: Memory, { config, clusters 
   };
 }
 
-function take(room: Room, { cluster, pool, engine }: PlacedEngine): void {
+function take(room: RemainingCapacity, { cluster, pool, engine }: PlacedEngine): void {
   const less = (map: Map<string, number>, key: string, by: number) => map.set(key, (map.get(key) ?? 0) - by);
   room.submissions -= 1;
   room.total -= 1;
@@ -141,7 +146,7 @@ function choose(
   census: JobCensus,
   memory: Memory,
   world: FactoryWorld,
-  room: Room,
+  room: RemainingCapacity,
   now: number,
 ): PlacedEngine | NoPlace {
   if (room.total <= 0) {
@@ -201,14 +206,14 @@ export function obstacleOf(
 }
 
 /** Returns the reason if no idle agent is free: idle agents have no queue in which a job could wait. */
-function nodeless({ cluster, pool, engine }: PlacedEngine, room: Room): string | undefined {
+function nodeless({ cluster, pool, engine }: PlacedEngine, room: RemainingCapacity): string | undefined {
   if (cluster.launcher !== 'agents' || (room.idle.get(`${cluster.id}/${pool.name}`) ?? 0) >= engine.gpus)
     return undefined;
   return `no node of ${cluster.id}/${pool.name} is idle`;
 }
 
 /** Returns the factory's cap that the place has reached. */
-function capOf({ cluster, engine }: PlacedEngine, room: Room): string | undefined {
+function capOf({ cluster, engine }: PlacedEngine, room: RemainingCapacity): string | undefined {
   if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its maximum of ${cluster.max_jobs} jobs`;
   if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs already wait at ${cluster.id}`;
   if ((room.gpus.get(cluster.id) ?? 0) < engine.gpus)

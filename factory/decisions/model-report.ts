@@ -11,7 +11,7 @@ const WAIT_UNKNOWN_MS = 30_000;
 /** No estimate is below this, even if the event is overdue. */
 const ESTIMATE_MIN_MS = 5_000;
 
-interface Told {
+interface ReportedModel {
   census: JobCensus;
   memory: Memory;
   clusters: ReadonlyMap<string, ClusterView>;
@@ -22,7 +22,7 @@ interface Told {
 
 export function buildModelReport(
   { model, places }: PlacedModel,
-  { census, memory, wanted, held, now }: Told,
+  { census, memory, wanted, held, now }: ReportedModel,
 ): ModelReport {
   const jobs = census.jobs.filter((job) => job.model === model.id);
   const coming = census.coming.filter((one) => one.model === model.id).reduce((sum, { count }) => sum + count, 0);

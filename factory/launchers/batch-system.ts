@@ -44,7 +44,7 @@ export interface BatchSystem {
 
 export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: RunCommand): Launcher {
   const ask = async (call: { file: string; args: readonly string[]; input?: string }, submits: boolean) =>
-    told(await run(call.file, call.args, call.input), system.away, submits);
+    outputOf(await run(call.file, call.args, call.input), system.away, submits);
   return {
     kind: system.kind,
     seen: system.seen,
@@ -83,7 +83,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       const { file, args, gone } = system.cancel;
       const result = await run(file, args(ids));
       if (result.kind === 'done' && result.code !== 0 && gone.test(`${result.errors} ${result.out}`)) return;
-      told(result, system.away, false);
+      outputOf(result, system.away, false);
     },
     async check(submission): Promise<CheckFinding> {
       const { file, args, input } = system.check(submission);
@@ -96,7 +96,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
 }
 
 /** @throws LauncherError */
-function told(result: CommandResult, away: RegExp, submits: boolean): string {
+function outputOf(result: CommandResult, away: RegExp, submits: boolean): string {
   if (result.kind === 'missing')
     throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
   if (result.kind === 'killed') throw new LauncherError(submits ? 'unclear' : 'unreachable', result.errors);

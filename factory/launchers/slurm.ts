@@ -35,7 +35,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     jobId: JOB_ID,
     seen: 'real',
     async submit(submission) {
-      const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
+      const out = outputOf(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
       // Some sites print a message before the id, and a line of it may begin with a number.
       const id = [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1];
       if (id === undefined) throw new LauncherError('unclear', `sbatch printed "${out.slice(0, 200)}", not a job id`);
@@ -43,17 +43,17 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
     },
     async list(prefix) {
       const flags = ['--noheader', '--me', '--array', '--states=all', `--format=${SQUEUE_FORMAT}`];
-      return parseJobs(told(await run('squeue', [...where, ...flags]), 'ask'), prefix);
+      return parseJobs(outputOf(await run('squeue', [...where, ...flags]), 'ask'), prefix);
     },
     async capacity() {
       return parseNodes(
-        told(await run('sinfo', [...where, '--noheader', '-N', '-O', SINFO_FORMAT]), 'ask'),
+        outputOf(await run('sinfo', [...where, '--noheader', '-N', '-O', SINFO_FORMAT]), 'ask'),
         cluster.pools,
       );
     },
     async cancel(ids) {
       for (let n = 0; n < ids.length; n += IDS_PER_CALL)
-        told(await run('scancel', [...where, '--quiet', ...ids.slice(n, n + IDS_PER_CALL)]), 'ask');
+        outputOf(await run('scancel', [...where, '--quiet', ...ids.slice(n, n + IDS_PER_CALL)]), 'ask');
     },
     async check(submission): Promise<CheckFinding> {
       const result = await run('sbatch', [...where, '--test-only'], script(submission));
@@ -66,7 +66,7 @@ export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher
 }
 
 /** @throws LauncherError */
-function told(result: CommandResult, what: 'submit' | 'ask'): string {
+function outputOf(result: CommandResult, what: 'submit' | 'ask'): string {
   if (result.kind === 'missing')
     throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
   if (result.kind === 'killed') throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', result.errors);

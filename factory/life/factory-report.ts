@@ -19,7 +19,7 @@ import type { RoundResult } from './run-round.ts';
 const FAILED_RETENTION_MS = 3_600_000;
 const FAILED_MAX = 50;
 
-interface Parts {
+interface ReportInput {
   result: RoundResult;
   memory: Memory;
   launchers: ReadonlyMap<string, Launcher>;
@@ -27,7 +27,7 @@ interface Parts {
   now: number;
 }
 
-export function buildFactoryReport({ result, memory, launchers, decisions, now }: Parts): FactoryReport {
+export function buildFactoryReport({ result, memory, launchers, decisions, now }: ReportInput): FactoryReport {
   const { world, drains } = result;
   const seen = countJobs(memory, world, now);
   return {
@@ -109,7 +109,7 @@ function clustersOf(
 }
 
 /** Builds one point of the day's chart. */
-export function buildDayPoint({ result, memory, now }: Pick<Parts, 'result' | 'memory' | 'now'>): DayPoint {
+export function buildDayPoint({ result, memory, now }: Pick<ReportInput, 'result' | 'memory' | 'now'>): DayPoint {
   const jobs = Object.values(memory.jobs);
   const gpus = (of: (state: string) => boolean) =>
     jobs.filter(({ state }) => of(state)).reduce((sum, one) => sum + one.gpus, 0);

@@ -58,7 +58,7 @@ export class Lease {
     this.#now = now;
     let seen = '';
     let since = now();
-    let told = '';
+    let reportedHolder = '';
     while (!signal.aborted) {
       const { text, holder } = this.#read();
       if (text === undefined ? this.#create() : holder === undefined ? false : dead(holder)) {
@@ -73,8 +73,8 @@ export class Lease {
         continue;
       }
       if (this.held()) return true;
-      if (holder !== undefined && holder.token !== told) {
-        told = holder.token;
+      if (holder !== undefined && holder.token !== reportedHolder) {
+        reportedHolder = holder.token;
         waiting(holder);
       }
       await sleep(Math.min(HEARTBEAT_MS, 1_000), signal);

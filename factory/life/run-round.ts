@@ -125,7 +125,7 @@ function lateJobs(memory: Memory, world: FactoryWorld, now: number): { ended: En
 }
 
 /** Adds the node to the drains of the next report. The order is repeated in every round until the node drains. */
-async function drain({ launchers, note }: RoundDependencies, { cluster, job, model, why }: Draining): Promise<void> {
+async function drain({ launchers, note }: RoundDependencies, { cluster, job, model, why }: DrainingJob): Promise<void> {
   try {
     await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
   } catch (error) {
@@ -134,7 +134,7 @@ async function drain({ launchers, note }: RoundDependencies, { cluster, job, mod
   }
 }
 
-interface Draining {
+interface DrainingJob {
   cluster: string;
   job: string;
   session: string;
@@ -143,7 +143,7 @@ interface Draining {
 }
 
 /** Returns jobs that were asked to drain and do not drain yet. */
-function draining(memory: Memory, world: FactoryWorld): Draining[] {
+function draining(memory: Memory, world: FactoryWorld): DrainingJob[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
     const node = nodes.get(key);

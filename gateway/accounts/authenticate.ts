@@ -127,7 +127,7 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
   // Concurrent look-ups of one key do not share a promise: if the request that started the look-up is cancelled, its
   // promise never settles.
   const answer = await findKey(env, { hash }, now);
-  const refusedMs = env.INSTITUTION?.first === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
+  const refusedMs = env.INSTITUTION?.primary === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
   if (typeof answer === 'string') {
     accounts.delete(cacheName(key));
     keep(refused, REFUSED_MAX, hash, { value: answer, until: now + refusedMs });

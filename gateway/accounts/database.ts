@@ -24,10 +24,10 @@ export function requireWritable(): void {
  * @throws ApiError 503 with the primary's address, if this gateway is a follower and therefore may not change accounts
  */
 export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
-  const first = INSTITUTION?.first;
-  if (first === undefined) return;
-  const message = `This gateway is a follower of ${first}: make changes there.`;
-  throw new ApiError('server_is_overloaded', message, { headers: { location: first, 'x-should-retry': 'false' } });
+  const primary = INSTITUTION?.primary;
+  if (primary === undefined) return;
+  const message = `This gateway is a follower of ${primary}: make changes there.`;
+  throw new ApiError('server_is_overloaded', message, { headers: { location: primary, 'x-should-retry': 'false' } });
 }
 
 /**

@@ -206,8 +206,8 @@ function limitsOf(
   { ofAll, ofMember = null }: { ofAll: unknown; ofMember: Limits | null | undefined },
 ): Account['limits'] {
   const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
-  const words = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
-  const ofUser = user === null ? undefined : present(personLimits({ ...words, own: user.limits }));
+  const limitSources = { ofAll: limitsSchema.safeParse(ofAll).data, ofMember, project: project?.limits ?? null };
+  const ofUser = user === null ? undefined : present(personLimits({ ...limitSources, own: user.limits }));
   if (ofKey === undefined && ofProject === undefined && ofUser === undefined) return undefined;
   // A user always has the same limits object, whichever limits exist. So the count of a month continues if limits are
   // added or removed.

@@ -19,7 +19,7 @@ export interface CatalogueEntry {
 
 export type ModelCatalogue = Readonly<Record<string, CatalogueEntry>>;
 
-interface Has {
+interface SettingsWithCatalogue {
   readonly catalogue: ModelCatalogue;
 }
 
@@ -32,12 +32,12 @@ const GROUP_PREFIX = 'group:';
 const NO_CARD: CatalogueEntry = {};
 
 /** Returns a model's catalog entry. The name comes from a client, so it may be `__proto__`. */
-export function catalogueEntryOf({ catalogue }: Has, model: string): CatalogueEntry {
+export function catalogueEntryOf({ catalogue }: SettingsWithCatalogue, model: string): CatalogueEntry {
   return Object.hasOwn(catalogue, model) ? (catalogue[model] ?? NO_CARD) : NO_CARD;
 }
 
 /** True if this account may see and use the model. Operators always may, because they can change the list. */
-export function hasAccess(settings: Has, account: Viewer, model: string): boolean {
+export function hasAccess(settings: SettingsWithCatalogue, account: Viewer, model: string): boolean {
   const { access } = catalogueEntryOf(settings, model);
   if (access === undefined || account?.role === 'operator') return true;
   if (account === undefined) return false;
@@ -47,12 +47,12 @@ export function hasAccess(settings: Has, account: Viewer, model: string): boolea
   );
 }
 
-export function isRetired(settings: Has, model: string, now: number): boolean {
+export function isRetired(settings: SettingsWithCatalogue, model: string, now: number): boolean {
   return (catalogueEntryOf(settings, model).sunset_at ?? Number.POSITIVE_INFINITY) <= now;
 }
 
 /** True if a node should always serve the model and the model is not retired. Does not depend on its access list. */
-export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
+export function isAlwaysOn(settings: SettingsWithCatalogue, model: string, now: number): boolean {
   return catalogueEntryOf(settings, model).always_on === true && !isRetired(settings, model, now);
 }
 
@@ -60,7 +60,7 @@ export function isAlwaysOn(settings: Has, model: string, now: number): boolean {
  * @throws ApiError 404 if the account may not use the model (the error is the same as for a model that does not exist),
  * or if the model is retired (the error then names the successor)
  */
-export function requireListed(settings: Has, account: Viewer, model: string, now: number): void {
+export function requireListed(settings: SettingsWithCatalogue, account: Viewer, model: string, now: number): void {
   if (!hasAccess(settings, account, model)) throw unknownModelError(model);
   if (!isRetired(settings, model, now)) return;
   const { sunset_at: at = 0, successor } = catalogueEntryOf(settings, model);
@@ -79,7 +79,7 @@ export function unknownModelError(model: string): ApiError {
  * Returns the headers `deprecation` (RFC 9745), `sunset` (RFC 8594) and a link to the successor (RFC 5829), if they are
  * set.
  */
-export function lifecycleHeaders(settings: Has, model: string): Record<string, string> {
+export function lifecycleHeaders(settings: SettingsWithCatalogue, model: string): Record<string, string> {
   const { deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   return {
     ...(deprecated_at !== undefined && { deprecation: `@${Math.floor(deprecated_at / 1_000)}` }),
@@ -91,7 +91,7 @@ export function lifecycleHeaders(settings: Has, model: string): Record<string, s
 }
 
 /** Returns the same dates as members of `/v1/models`, for clients that do not read headers. */
-export function modelLifecycle(settings: Has, model: string) {
+export function modelLifecycle(settings: SettingsWithCatalogue, model: string) {
   const { always_on, deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   const time = (ms: number) => new Date(ms).toISOString();
   return {

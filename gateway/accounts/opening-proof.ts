@@ -34,17 +34,17 @@ interface AttemptOpening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
 }
 
 /** Returns the proof, which is sent in front of the receipt. */
-export function signOpening(secret: string, opening: AttemptOpening, now: number): string {
+export function signOpeningProof(secret: string, opening: AttemptOpening, now: number): string {
   const { endpoint, streamed, bound } = opening;
   const facts = [now + OPENING_LIFE_MS, endpoint, streamed ? 1 : 0, bound.prompt, bound.completion];
-  const said = [VERSION, ...facts.map((fact) => fact.toString(RADIX))].join('.');
-  return `${said}.${macOf(secret, said, opening)}`;
+  const statement = [VERSION, ...facts.map((fact) => fact.toString(RADIX))].join('.');
+  return `${statement}.${macOf(secret, statement, opening)}`;
 }
 
 /**
  * Returns the opening that a report of this session proves; undefined if it proves none, or if the proof has expired.
  */
-export function verifyOpening(
+export function verifyOpeningProof(
   secret: string,
   session: string,
   { requestId, attempt, receipt: sent }: ReportName,
@@ -53,10 +53,10 @@ export function verifyOpening(
   const end = sent.indexOf('\n');
   const proof = sent.slice(0, Math.max(0, end));
   const receipt = sent.slice(end + 1);
-  const said = proof.slice(0, -MAC_CHARS - 1);
-  const [version, ...facts] = said.split('.');
+  const statement = proof.slice(0, -MAC_CHARS - 1);
+  const [version, ...facts] = statement.split('.');
   if (version !== VERSION || proof.at(-MAC_CHARS - 1) !== '.') return undefined;
-  const mac = macOf(secret, said, { session, requestId, attempt, receipt });
+  const mac = macOf(secret, statement, { session, requestId, attempt, receipt });
   if (!timingSafeEqual(encoder.encode(mac), macBytes(proof.slice(-MAC_CHARS)))) return undefined;
   const [expiresAt = 0, endpoint = 0, streamed = 0, prompt = 0, completion = 0] = facts.map((fact) =>
     Number.parseInt(fact, RADIX),
@@ -76,9 +76,9 @@ function macBytes(text: string): Uint8Array {
 
 type Named = Pick<AttemptOpening, 'session' | 'requestId' | 'attempt' | 'receipt'>;
 
-function macOf(secret: string, said: string, { session, requestId, attempt, receipt }: Named): string {
+function macOf(secret: string, statement: string, { session, requestId, attempt, receipt }: Named): string {
   const { inner, outer } = padsOf(secret);
-  const digest = hash('sha256', inner + JSON.stringify([said, session, requestId, attempt, receipt]), 'binary');
+  const digest = hash('sha256', inner + JSON.stringify([statement, session, requestId, attempt, receipt]), 'binary');
   for (let n = 0; n < DIGEST_BYTES; n++) outer[BLOCK_BYTES + n] = digest.charCodeAt(n);
   return base64url(hash('sha256', outer, 'binary').slice(0, MAC_BYTES));
 }

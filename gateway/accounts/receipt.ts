@@ -55,28 +55,33 @@ const SUBJECTS = ['', 'key', 'user', 'project'];
 /** Encrypts an identity. The result is short, because it is sent with every request. */
 export function sealIdentity(secret: string, identity: ReceiptIdentity): Promise<string> {
   const { keyId, userId, projectId, subject, traced, prefixes, counted } = identity;
-  const said = { ...counted, traced, prefixes };
+  const content = { ...counted, traced, prefixes };
   let flags = SUBJECTS.indexOf(subject.split(':', 1)[0] ?? '') << SUBJECT_SHIFT;
-  for (const [name, bit] of Object.entries(FLAGS)) if (said[name as keyof typeof FLAGS]) flags |= bit;
+  for (const [name, bit] of Object.entries(FLAGS)) if (content[name as keyof typeof FLAGS]) flags |= bit;
   return encryptText(secret, 'receipt', JSON.stringify([keyId, userId, projectId, flags]));
 }
 
-interface Said {
+interface ReadableReceipt {
   sampling?: Sampling | undefined;
   kind?: string | undefined;
 }
 
 /** Returns the receipt of a request: the encrypted identity, and facts that the node knows anyway. */
-export function receiptOf(identity: string, model: string, untracked: boolean, { sampling, kind }: Said = {}): string {
-  const said = kind === undefined ? sampling : [kind, sampling ?? {}];
-  const text = said === undefined || untracked ? '' : JSON.stringify(said);
+export function receiptOf(
+  identity: string,
+  model: string,
+  untracked: boolean,
+  { sampling, kind }: ReadableReceipt = {},
+): string {
+  const content = kind === undefined ? sampling : [kind, sampling ?? {}];
+  const text = content === undefined || untracked ? '' : JSON.stringify(content);
   return `${identity}\n${untracked ? '-' : '+'}${text}\n${model}`;
 }
 
 /** Parses a receipt. `identity` is what `openIdentity` returned for its encrypted part. */
 export function readReceipt(receipt: string, identity: ReceiptIdentity): Receipt {
   const [, text = '', ...model] = receipt.split('\n');
-  const { sampling, kind } = text.length > 1 ? readSaid(text.slice(1)) : {};
+  const { sampling, kind } = text.length > 1 ? parseReceipt(text.slice(1)) : {};
   return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }
 
@@ -91,11 +96,11 @@ const samplingSchema = z.partialRecord(z.enum(SAMPLING_NAMES), z.number());
 const saidSchema = z.union([z.tuple([z.string().min(1).max(KIND_NAME_MAX_CHARS), samplingSchema]), samplingSchema]);
 
 /** Parses the readable part. The receipt of a late report comes from its agent, so it may be malformed. */
-function readSaid(text: string): Said {
+function parseReceipt(text: string): ReadableReceipt {
   try {
-    const said = saidSchema.safeParse(JSON.parse(text)).data;
-    if (said === undefined) return {};
-    const [kind, sampling] = Array.isArray(said) ? said : [undefined, said];
+    const content = saidSchema.safeParse(JSON.parse(text)).data;
+    if (content === undefined) return {};
+    const [kind, sampling] = Array.isArray(content) ? content : [undefined, content];
     return { sampling: Object.keys(sampling).length === 0 ? undefined : (sampling as Sampling), kind };
   } catch {
     return {};

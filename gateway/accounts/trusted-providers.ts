@@ -38,13 +38,13 @@ export function requestedTrust(request: HttpRequest, metadata: string | undefine
   return lists;
 }
 
-interface Made {
+interface CachedTrust {
   settings: GatewaySettings;
   trust: Trust;
 }
 
 /** Cached results for requests without lists. They are valid until the account or the settings change. */
-const made = new WeakMap<Account, Made>();
+const made = new WeakMap<Account, CachedTrust>();
 
 export function trustOf(account: Account, requested: RequestedTrust, settings: GatewaySettings): Trust {
   if (requested.length > 0) return decide(account, requested, settings);
@@ -70,18 +70,18 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
  * The members of a registry view from which the existing providers are known: the settings, the nodes and the peer
  * institutions.
  */
-interface Known {
+interface ProvidersView {
   readonly settings: GatewaySettings;
   readonly nodes: Pick<NodeIndex, 'entries'>;
   readonly issuers: ReadonlyMap<string, { name: string }>;
 }
 
 /** True if this gateway knows or knew every provider that a request names. */
-export function knowsAllProviders(view: Known, requested: RequestedTrust): boolean {
+export function knowsAllProviders(view: ProvidersView, requested: RequestedTrust): boolean {
   return requested.every((list) => list.every((id) => knows(view, id)));
 }
 
-function knows({ settings, nodes, issuers }: Known, named: string): boolean {
+function knows({ settings, nodes, issuers }: ProvidersView, named: string): boolean {
   const id = canonicalProvider(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
   // The providers of a peer institution are known only there.
@@ -97,7 +97,7 @@ function knows({ settings, nodes, issuers }: Known, named: string): boolean {
  * Checks the request's lists before nodes are searched.
  * @throws ApiError 503 while the trusted providers are unknown; 400 unknown_provider; 403 no_trusted_provider
  */
-export function requireTrust(view: Known, requested: RequestedTrust, trust: Trust): void {
+export function requireTrust(view: ProvidersView, requested: RequestedTrust, trust: Trust): void {
   if (!view.settings.known) {
     throw new ApiError(
       'server_is_overloaded',

@@ -16,20 +16,20 @@ export const pageSchema = z.strictObject({
 });
 export type PageQuery = z.infer<typeof pageSchema>;
 
-type Listed = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
+type PagedTable = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /**
  * Refuses an unknown `after`: an empty page would look like the last one, and the caller would take a part for the
  * whole list.
  * @throws ApiError 400 if no row has the id `after`
  */
-export async function requireAfter(env: Pick<Env, 'DB'>, table: Listed, { after }: PageQuery): Promise<void> {
+export async function requireAfter(env: Pick<Env, 'DB'>, table: PagedTable, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;
   throw new ApiError('unprocessable_content', `after: there is no object with the id "${after}".`, { param: 'after' });
 }
 
 /** SQL that selects rows older than the row with the id `after`; no row if there is no such row. */
-export function olderThan(table: Listed, page: PageQuery): SQL | undefined {
+export function olderThan(table: PagedTable, page: PageQuery): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;
 }

@@ -14,7 +14,7 @@ import {
   type StoredBatchState,
   type WrittenFiles,
 } from './batch-spec.ts';
-import { Billing } from './batch-usage-outbox.ts';
+import { BatchUsageOutbox } from './batch-usage-outbox.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
 
 /**
@@ -46,7 +46,7 @@ export class BatchRecord {
   readonly #progress = new Progress();
   /** Maximum bytes of all results together, and of each file made of them. Lines beyond it get an error. */
   readonly maxBytes: number;
-  readonly billing: Billing;
+  readonly billing: BatchUsageOutbox;
   #ledger: LeaseLedger | undefined;
   /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
@@ -54,7 +54,7 @@ export class BatchRecord {
   constructor(storage: ObjectStorage, maxBytes: number) {
     this.maxBytes = maxBytes;
     this.#rows = new BatchRows(storage);
-    this.billing = new Billing(storage);
+    this.billing = new BatchUsageOutbox(storage);
   }
 
   get spec(): BatchSpec | undefined {

@@ -25,7 +25,7 @@ interface BilledResults {
 }
 
 /** A commit whose usage has not been reported yet. */
-interface Unbilled {
+interface UnreportedCommit {
   position: number;
   chunk: number;
   /** Number of the commit within its chunk. */
@@ -41,7 +41,7 @@ interface Unbilled {
  * stored together, and the entry is deleted when both objects have the usage. If the gateway is killed in between, the
  * entry is sent again, and both objects recognize it by its name or position.
  */
-export class Billing {
+export class BatchUsageOutbox {
   readonly #storage: ObjectStorage;
 
   constructor(storage: ObjectStorage) {
@@ -50,7 +50,7 @@ export class Billing {
   }
 
   /** Adds a commit. Called in the transaction that stores its results. */
-  add({ chunk, seq, node, provider, at }: Omit<Unbilled, 'position'>): void {
+  add({ chunk, seq, node, provider, at }: Omit<UnreportedCommit, 'position'>): void {
     const query = 'INSERT INTO bill (chunk, seq, node, provider, at) VALUES (?, ?, ?, ?, ?)';
     this.#storage.sql.exec(query, chunk, seq, node, provider, at);
   }
@@ -69,13 +69,20 @@ export class Billing {
     }
   }
 
-  #pending(): Unbilled[] {
+  #pending(): UnreportedCommit[] {
     const query = 'SELECT position, chunk, seq, node, provider, at FROM bill ORDER BY position LIMIT ?';
-    return this.#storage.sql.exec<Unbilled & Record<string, string | number>>(query, COMMITS_PER_BATCH).toArray();
+    return this.#storage.sql
+      .exec<UnreportedCommit & Record<string, string | number>>(query, COMMITS_PER_BATCH)
+      .toArray();
   }
 }
 
-async function handOn(env: Env, spec: BatchSpec, record: BilledResults, some: readonly Unbilled[]): Promise<void> {
+async function handOn(
+  env: Env,
+  spec: BatchSpec,
+  record: BilledResults,
+  some: readonly UnreportedCommit[],
+): Promise<void> {
   const shards = new Map<string, UsageRow[]>();
   const settlements: { position: number; settlement: AttemptSettlement }[] = [];
   for (const { position, chunk, seq, node, provider, at } of some) {
@@ -103,7 +110,7 @@ async function handOn(env: Env, spec: BatchSpec, record: BilledResults, some: re
 /** Returns the settlement of one commit. `rows`: its usage records, which all have the same model. */
 export function settlementOf(
   spec: BatchSpec,
-  { position, at }: Pick<Unbilled, 'position' | 'at'>,
+  { position, at }: Pick<UnreportedCommit, 'position' | 'at'>,
   model: string,
   rows: readonly UsageRow[],
 ): AttemptSettlement {

@@ -209,9 +209,9 @@ function textOf(response: Response): Promise<string> {
 }
 
 function refusal(status: number, text: string): ClientError {
-  const said = errorSchema.safeParse(tryParseJson(text));
+  const parsed = errorSchema.safeParse(tryParseJson(text));
   const Kind = status >= 500 || status < 300 ? Failing : ClientError;
-  return new Kind(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
+  return new Kind(printable(parsed.success ? parsed.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
 /** @throws UsageError if the verb would ignore a flag that was given */

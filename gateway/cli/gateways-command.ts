@@ -42,7 +42,7 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
   if (verb === 'list' && key === undefined) {
     const status = statusSchema.parse(await askGateway(target, 'GET', ''));
     if (target.json) console.log(JSON.stringify(status));
-    else for (const line of told(status)) console.log(line);
+    else for (const line of statusLines(status)) console.log(line);
     return EXIT_DONE;
   }
   if (verb === 'remove' && key !== undefined) {
@@ -53,7 +53,7 @@ async function gatewaysCommand(args: readonly string[]): Promise<number> {
   throw new UsageError('usage: otela-gateway gateways list | remove KEY');
 }
 
-function told(status: z.infer<typeof statusSchema>): string[] {
+function statusLines(status: z.infer<typeof statusSchema>): string[] {
   const { role, epoch = 0, followers = [], first, connected, synced_at, waiting_records, error } = status;
   const here = `${role === 'first' ? 'primary' : role}  epoch ${epoch}`;
   if (first === undefined)

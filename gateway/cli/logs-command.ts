@@ -12,7 +12,7 @@ import {
   outlasting,
   targetAt,
 } from './api-client.ts';
-import { LISTED_NODE, listedNodes } from './read-nodes.ts';
+import { NODE_FIELDS, readNodes } from './read-nodes.ts';
 import { isStdoutClosed } from './stdout.ts';
 import { textAfter } from './text-after.ts';
 
@@ -22,7 +22,7 @@ const telemetrySchema = z.object({
   withheld: z.enum(['forbidden', 'sealed']).optional(),
 });
 type Telemetry = z.infer<typeof telemetrySchema>;
-const nodeSchema = z.looseObject({ ...LISTED_NODE, job: z.looseObject({ node: z.string().optional() }).optional() });
+const nodeSchema = z.looseObject({ ...NODE_FIELDS, job: z.looseObject({ node: z.string().optional() }).optional() });
 
 const FLAGS = {
   follow: { short: 'f', help: 'also print new output as it arrives, until the node has ended' },
@@ -59,16 +59,16 @@ async function logsCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   for (let before = ''; !isStdoutClosed(); await sleep(EVERY_MS)) {
-    const told = await (values.follow
+    const output = await (values.follow
       ? outlasting(() => telemetry(target, session), EVERY_MS)
       : telemetry(target, session));
-    if (told === undefined) {
+    if (output === undefined) {
       say(target, session, textAfter(before, await lastWords(target, session)));
       return EXIT_DONE;
     }
-    if (told.withheld !== undefined)
-      throw new ClientError(`the log of ${session} is not available: ${WITHHELD[told.withheld]}`);
-    const text = values.agent ? (told.agent_log ?? '') : told.log;
+    if (output.withheld !== undefined)
+      throw new ClientError(`the log of ${session} is not available: ${WITHHELD[output.withheld]}`);
+    const text = values.agent ? (output.agent_log ?? '') : output.log;
     say(target, session, textAfter(before, text));
     if (!values.follow) return EXIT_DONE;
     before = text === '' ? before : text;
@@ -83,7 +83,7 @@ async function logsCommand(args: readonly string[]): Promise<number> {
  */
 async function nodeOf(target: ApiTarget, name: string): Promise<z.infer<typeof nodeSchema>> {
   const found: z.infer<typeof nodeSchema>[] = [];
-  for await (const node of listedNodes(target, new URLSearchParams({ limit: '1000' }), nodeSchema))
+  for await (const node of readNodes(target, new URLSearchParams({ limit: '1000' }), nodeSchema))
     if (node.session.startsWith(name) || node.job?.node === name) found.push(node);
   const live = found.filter(({ state }) => state !== 'LEFT');
   const [one, ...others] = live.length > 0 ? live : found;

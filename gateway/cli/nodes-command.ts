@@ -3,12 +3,12 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
 import { type ApiTarget, askGateway, CONNECTION_FLAGS, refuseIgnoredFlags, targetAt } from './api-client.ts';
-import { LISTED_NODE, listedNodes } from './read-nodes.ts';
+import { NODE_FIELDS, readNodes } from './read-nodes.ts';
 import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
 const nodeSchema = z.looseObject({
-  ...LISTED_NODE,
+  ...NODE_FIELDS,
   in_flight: z.number().nullable(),
   load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
   breaker: z.object({ state: z.string() }),
@@ -102,7 +102,7 @@ async function listNodes(target: ApiTarget, wanted: Record<string, string | unde
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
   const table = new Table(HEAD);
-  for await (const node of listedNodes(target, query, nodeSchema)) {
+  for await (const node of readNodes(target, query, nodeSchema)) {
     if (isStdoutClosed()) return;
     if (target.json) console.log(JSON.stringify(node));
     else table.add(rowOf(node));

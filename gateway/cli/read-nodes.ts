@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type ApiTarget, askGateway } from './api-client.ts';
 
 /** Schemas of the members of a node that every command reads. */
-export const LISTED_NODE = {
+export const NODE_FIELDS = {
   session: z.string(),
   state: z.string(),
   suspected: z.boolean(),
@@ -12,7 +12,7 @@ export const LISTED_NODE = {
 };
 
 /** @throws ClientError; ZodError if the response is malformed */
-export async function* listedNodes<Node extends { session: string }>(
+export async function* readNodes<Node extends { session: string }>(
   target: ApiTarget,
   query: URLSearchParams,
   schema: z.ZodType<Node>,

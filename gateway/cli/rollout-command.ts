@@ -7,13 +7,13 @@ import { isOlder, isVersion } from '../../shared/release/release-manifest.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { durationMs } from '../../shared/text/duration.ts';
 import { type ApiTarget, askGateway, ClientError, CONNECTION_FLAGS, outlasting, targetAt } from './api-client.ts';
-import { LISTED_NODE, listedNodes } from './read-nodes.ts';
+import { NODE_FIELDS, readNodes } from './read-nodes.ts';
 import { cohortOf, isBack, type RolloutNode, type Upgraded, upgradedOf } from './rollout-cohort.ts';
 
 const POLL_MS = 1_000;
 
 const nodeSchema = z.looseObject({
-  ...LISTED_NODE,
+  ...NODE_FIELDS,
   agent_version: z.string().default('unknown'),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
 });
@@ -151,7 +151,7 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Up
 async function living({ target, cluster }: Rollout): Promise<RolloutNode[]> {
   const nodes: RolloutNode[] = [];
   const query = new URLSearchParams({ limit: '1000' });
-  for await (const node of listedNodes(target, query, nodeSchema)) {
+  for await (const node of readNodes(target, query, nodeSchema)) {
     if (node.state === 'LEFT' || (cluster !== undefined && node.cluster !== cluster)) continue;
     const { session, provider, agent_version: version, state, suspected } = node;
     const models = node.models.filter((model) => model.state === 'ready').map(({ id }) => id);

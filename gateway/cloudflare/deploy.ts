@@ -114,8 +114,8 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
       log(
         options.showKey ? `admin key, shown only once (and stored in ${kept}): ${adminKey}` : `admin key: in ${kept}`,
       );
-    const said = await send(options, secrets, where);
-    const url = options.url ?? /https:\/\/\S+\.workers\.dev/.exec(said)?.[0];
+    const output = await send(options, secrets, where);
+    const url = options.url ?? /https:\/\/\S+\.workers\.dev/.exec(output)?.[0];
     log(`Worker: deployed as ${name}${url === undefined ? '' : ` at ${url}`}`);
     if (url !== undefined) await ready(url, log);
     return { url, adminKeyFile: adminKey === undefined ? undefined : kept };
@@ -142,9 +142,9 @@ async function send({ wrangler, keys, log }: DeployOptions, secrets: Record<stri
   const names = Object.keys(secrets);
   log(names.length === 0 ? 'secrets: all are set' : `secrets: setting ${names.join(', ')}`);
   if (names.length === 0) return wrangler(['deploy', ...where]);
-  const said = await withSecretsFile(keys, secrets, (file) => wrangler(['deploy', ...where, '--secrets-file', file]));
+  const output = await withSecretsFile(keys, secrets, (file) => wrangler(['deploy', ...where, '--secrets-file', file]));
   await recordSentSecrets(keys, secrets);
-  return said;
+  return output;
 }
 
 async function ready(url: string, log: (line: string) => void): Promise<void> {

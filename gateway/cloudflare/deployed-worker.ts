@@ -16,7 +16,7 @@ export async function secretsOf(wrangler: Wrangler, where: readonly string[]): P
       .parse(jsonFromOutput(await wrangler(['secret', 'list', ...where])));
     return listed.map(({ name }) => name);
   } catch (error) {
-    if (error instanceof WranglerError && NO_WORKER.test(error.said)) return undefined;
+    if (error instanceof WranglerError && NO_WORKER.test(error.output)) return undefined;
     throw error;
   }
 }

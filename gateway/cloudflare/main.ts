@@ -28,7 +28,7 @@ const schema = z.object({
   release_keys: z.string().optional(),
   url: z.string().optional(),
 });
-type Said = z.infer<typeof schema>;
+type DeploymentChoices = z.infer<typeof schema>;
 
 /**
  * Completes the given options by the stored ones.
@@ -36,21 +36,21 @@ type Said = z.infer<typeof schema>;
  */
 async function recallDeployment(
   keys: string,
-  given: { [name in keyof Said]: Said[name] | undefined },
-): Promise<{ known: boolean; said: Said }> {
+  given: { [name in keyof DeploymentChoices]: DeploymentChoices[name] | undefined },
+): Promise<{ known: boolean; choices: DeploymentChoices }> {
   const text = await readFile(fileIn(keys), 'utf8').catch((error: unknown) => {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
     throw error;
   });
   const now = Object.entries(given).filter(([, value]) => value !== undefined);
   const before = schema.parse(JSON.parse(text ?? '{}'));
-  return { known: text !== undefined, said: schema.parse({ ...before, ...Object.fromEntries(now) }) };
+  return { known: text !== undefined, choices: schema.parse({ ...before, ...Object.fromEntries(now) }) };
 }
 
 /** Stores the options for the next run. */
-async function saveDeployment(keys: string, said: Said): Promise<void> {
+async function saveDeployment(keys: string, choices: DeploymentChoices): Promise<void> {
   await mkdir(keys, { recursive: true, mode: 0o700 });
-  await writeFile(fileIn(keys), `${JSON.stringify(said, null, 1)}\n`, { mode: 0o600 });
+  await writeFile(fileIn(keys), `${JSON.stringify(choices, null, 1)}\n`, { mode: 0o600 });
 }
 
 const fileIn = (keys: string) => join(keys, 'installation.json');
@@ -89,7 +89,11 @@ ${flagTable(FLAGS)}
 Exit codes: 0 done, 1 failed (run it again), 2 wrong usage.`;
 
 /** @throws UsageError if options contradict each other */
-function checkChoices(names: readonly string[], { production, release_keys: given }: Said, hasKeys: boolean): void {
+function checkChoices(
+  names: readonly string[],
+  { production, release_keys: given }: DeploymentChoices,
+  hasKeys: boolean,
+): void {
   for (const name of names)
     if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) throw new UsageError(`"${name}" is not a name`);
   if (given !== undefined && !/^[\w,-]+$/.test(given))
@@ -113,10 +117,10 @@ async function main(args: string[]): Promise<number> {
     release_keys: values['release-keys'],
     url: values.url,
   };
-  const { known, said } = await recallDeployment(keys, given);
-  const { production = false, database = name, jurisdiction, release_keys, url } = said;
+  const { known, choices } = await recallDeployment(keys, given);
+  const { production = false, database = name, jurisdiction, release_keys, url } = choices;
   const clone = await readWranglerConfig(ROOT);
-  checkChoices([name, database], said, releaseKeysIn(clone));
+  checkChoices([name, database], choices, releaseKeysIn(clone));
   const wrangler = wranglerIn(ROOT, process.env);
   // The installation may have been deployed on another machine with options that are missing here. A trial that is
   // deployed over a production installation would admit every agent.
@@ -129,7 +133,7 @@ async function main(args: string[]): Promise<number> {
       `Worker ${name} already runs and was not deployed from this clone: give ${unsaid.join(' and ')} with its current values ` +
         `(Cloudflare shows its variables and bindings), or copy ${keys}/ from the clone that deployed it. Nothing was changed`,
     );
-  await saveDeployment(keys, said);
+  await saveDeployment(keys, choices);
   const deployed = await deploy({
     root: ROOT,
     wrangler,

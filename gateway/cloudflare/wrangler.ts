@@ -10,11 +10,11 @@ const OUTPUT_MAX_CHARS = 256 * 1024;
 /** wrangler exited with a code other than 0. */
 export class WranglerError extends Error {
   /** Output of wrangler: stdout and stderr. */
-  readonly said: string;
+  readonly output: string;
 
-  constructor(args: readonly string[], code: number | null, said: string) {
-    super(`wrangler ${args.join(' ')} exited with code ${code}:\n${said.trim()}`);
-    this.said = said;
+  constructor(args: readonly string[], code: number | null, output: string) {
+    super(`wrangler ${args.join(' ')} exited with code ${code}:\n${output.trim()}`);
+    this.output = output;
   }
 }
 

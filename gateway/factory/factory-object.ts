@@ -36,14 +36,14 @@ export interface FactoryView extends KnownReport {
   demand: ModelDemand[];
 }
 
-interface Waiting {
+interface WaitingExchange {
   /** Checks again whether the demand has changed. */
   look(): void;
   end(): void;
 }
 
 /** The last answer to one autoscaler, without the values that change constantly. */
-interface Told {
+interface LastAnswer {
   digest: string;
   number: number;
 }
@@ -61,8 +61,8 @@ export class FactoryObject extends GatewayObject {
   readonly #busy = new BusyTimes();
   readonly #drains: DrainOrders;
   /** Waiting exchanges, at most one per autoscaler. */
-  readonly #waiting = new Map<string, Waiting>();
-  readonly #lastReplies = new Map<string, Told>();
+  readonly #waiting = new Map<string, WaitingExchange>();
+  readonly #lastReplies = new Map<string, LastAnswer>();
   #answers = 0;
 
   constructor(ctx: ObjectContext, env: Env) {
@@ -111,7 +111,7 @@ export class FactoryObject extends GatewayObject {
           if (late || answer.revision !== report.after) done({ kind: 'answer', answer });
         }, failed);
       };
-      const waiting: Waiting = { look: () => look(false), end: () => done({ kind: 'over' }) };
+      const waiting: WaitingExchange = { look: () => look(false), end: () => done({ kind: 'over' }) };
       const stopLooking = clock.every(POLL_MS, () => look(false));
       const stopWaiting = clock.after(report.wait_ms, () => look(true));
       this.#waiting.set(name, waiting);

@@ -63,10 +63,10 @@ export function servingNodes(
   // Deployments are ordered from nodes of any provider.
   const isDeployed = ({ labels }: RegistryEntry) => labels[DEPLOYMENT_LABEL]?.startsWith(prefix) === true;
   const isOwn = (entry: RegistryEntry) => isDeployed(entry) || entry.labels[FACTORY_LABEL] === factory;
-  const told = [...nodes.entries()].filter(
+  const listed = [...nodes.entries()].filter(
     (entry) => entry.state !== 'LEFT' && (entry.provider === provider || isDeployed(entry)),
   );
-  const ownFirst = [...told.filter(isOwn), ...told.filter((entry) => !isOwn(entry))];
+  const ownFirst = [...listed.filter(isOwn), ...listed.filter((entry) => !isOwn(entry))];
   return ownFirst.slice(0, NODES_MAX).map((entry) => {
     const { session, cluster, job, labels } = entry;
     const load = nodes.live.loadOf(session);

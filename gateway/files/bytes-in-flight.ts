@@ -54,8 +54,8 @@ export const partBytesInFlight = new BytesInFlight();
  * @param room remaining quota, at least 1
  */
 export function formByteRange(request: Request, most: number, room: number): { least: number; most: number } {
-  const said = request.headers.get('content-length');
-  const whole = said === null ? Number.POSITIVE_INFINITY : Number(said);
+  const contentLength = request.headers.get('content-length');
+  const whole = contentLength === null ? Number.POSITIVE_INFINITY : Number(contentLength);
   const least = Math.max(1, Math.min(most, room, Number.isNaN(whole) ? most : whole - FORM_BYTES));
   return { least, most: Math.min(most, room, least + FORM_BYTES) };
 }

@@ -134,11 +134,17 @@ export class GatewayIssuer {
    * Signs an order to one of the institution's sessions, valid for two minutes.
    * @throws IssuerError if the own key or the root is revoked
    */
-  order(session: string, wish: DeploymentRequest, nowS: number): Uint8Array {
+  order(session: string, request: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked)
       throw new IssuerError('The key of this issuer was revoked by its root key: its orders are not valid.');
     const nonce = newSeed().subarray(0, ORDER_NONCE_BYTES);
-    const fields = { certificate: this.certificate.bytes, session, nonce, notAfter: nowS + ORDER_LIFE_S, wish };
+    const fields = {
+      certificate: this.certificate.bytes,
+      session,
+      nonce,
+      notAfter: nowS + ORDER_LIFE_S,
+      wish: request,
+    };
     return signOrder(fields, this.signer);
   }
 

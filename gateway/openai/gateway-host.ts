@@ -61,8 +61,8 @@ const breakers = new CircuitBreakers(snapshotCache.view.nodes.live);
 /** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
   // If the registry is moving, it does not get the state, and other isolates detect the failure themselves.
-  const told = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
-  ctx.waitUntil(Promise.resolve(told).catch(() => {}));
+  const published = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
+  ctx.waitUntil(Promise.resolve(published).catch(() => {}));
 }
 
 /** Nodes that this isolate found busy. */
@@ -89,8 +89,8 @@ class GatewayRecord extends RequestLog {
     this.#recordRefusal(error);
   }
 
-  override refusedLate(told: ApiError, cause: unknown): void {
-    super.refusedLate(told, cause);
+  override refusedLate(error: ApiError, cause: unknown): void {
+    super.refusedLate(error, cause);
     this.#recordRefusal(cause);
   }
 
@@ -217,8 +217,8 @@ export class GatewayHost implements Host<ModelCaller> {
   }
 
   async positionInQueue(model: string, name: string): Promise<number | undefined> {
-    const told = await this.#env.QUEUE.getByName(model).position(name);
-    return told ?? undefined;
+    const position = await this.#env.QUEUE.getByName(model).position(name);
+    return position ?? undefined;
   }
 
   waitForTurn(queued: QueueRequest<ModelCaller>): Promise<TurnResult> {

@@ -7,7 +7,7 @@ import type { ResponseStream } from '../../shared/attempts/started-response.ts';
 import { tokenBound } from '../../shared/attempts/token-bound.ts';
 import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
-import { signOpening } from '../accounts/opening-proof.ts';
+import { signOpeningProof } from '../accounts/opening-proof.ts';
 import { takesBudget } from '../accounts/reasoning-budget.ts';
 import type { RequestScope } from '../tunnel/call/call-tunnel.ts';
 import type { GatewayRoute, ModelCaller } from './resolve-route.ts';
@@ -68,7 +68,7 @@ function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScop
   }
   const { requestId, attempt, receipt, endpoint, streaming: streamed, bound } = open;
   const opening = { session, requestId, attempt, receipt, endpoint, streamed, bound };
-  return { ...open, proof: signOpening(secret, opening, Date.now()) };
+  return { ...open, proof: signOpeningProof(secret, opening, Date.now()) };
 }
 
 function ignore(): void {}

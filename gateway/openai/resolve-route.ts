@@ -88,7 +88,7 @@ export function resolveModelRoute(
 ): GatewayRoute | Promise<GatewayRoute> {
   const { account, settings } = caller;
   const chain = fallbackChain(account, settings, parsed, Date.now());
-  const asked: Asked = {
+  const asked: RouteInput = {
     settings,
     chain,
     reasoningBudget: reasoningBudget(request, account, parsed.unseen),
@@ -128,7 +128,7 @@ function isServedTo(nodes: Pick<NodeIndex, 'model'>, model: string, trust: Trust
   return nodes.model(model)?.ready.some((entry) => isTrusted(trust, entry)) ?? false;
 }
 
-interface Asked {
+interface RouteInput {
   settings: GatewaySettings;
   /** The fallback chain under these settings. */
   chain: FallbackChain;
@@ -142,7 +142,7 @@ function routeIn(
   request: HttpRequest,
   { account, untracked }: ModelCaller,
   parsed: ParsedRequest,
-  asked: Asked,
+  asked: RouteInput,
 ): GatewayRoute {
   const { settings, nodes } = view;
   // The view may have newer settings than those with which the request began.
@@ -154,7 +154,7 @@ function routeIn(
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
   // The request was classified by the kinds of the requested model; a fallback model has others.
-  const said = (model: string) => ({
+  const receiptFacts = (model: string) => ({
     sampling: parsed.sampling,
     kind: model === own.request.model ? own.request.kind : undefined,
   });
@@ -173,7 +173,7 @@ function routeIn(
     retriesMax: settingsOf(settings, chain.model).max_retries ?? settings.retries.maxRetries,
     retryShare: settings.retries.retryShare,
     timeoutsFor: (model) => timeoutsOf(settings, model),
-    receiptFor: (model) => receiptOf(account.seal, model, untracked, said(model)),
+    receiptFor: (model) => receiptOf(account.seal, model, untracked, receiptFacts(model)),
     unpaidReceipt: (model) => receiptOf('', model, true),
     waitMs: longestWait(settings.queue, parsed.streaming),
     restartGraceMs: Math.max(settings.queue.unary_ms, settings.queue.stream_ms),

@@ -8,7 +8,7 @@ import type { UsageRow } from '../usage/usage-row.ts';
 /** A request that got its turn and does not return within this time has found a node. */
 const TURN_USE_MS = 2_000;
 
-interface Waiter {
+interface QueuedRequest {
   since: number;
   /** Set after the request's turn: if the request is not back at this time, it no longer waits. */
   until: number;
@@ -17,11 +17,11 @@ interface Waiter {
 /** The requests in one model's queue, including those that are making an attempt. Bounded by the queue's slots. */
 class QueueWaiters {
   /** Waiting requests by internal id. */
-  readonly #known = new Map<string, Waiter>();
+  readonly #known = new Map<string, QueuedRequest>();
 
   /** Adds a request, or continues its wait. `since`: when it began to wait. */
   enter(name: string, since: number): { tries(now: number): void; leave(): void } {
-    const waiter: Waiter = { since, until: Number.POSITIVE_INFINITY };
+    const waiter: QueuedRequest = { since, until: Number.POSITIVE_INFINITY };
     this.#known.set(name, waiter);
     return {
       tries: (now) => {

@@ -22,7 +22,7 @@ export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: b
   return streaming ? stream_ms : unary_ms;
 }
 
-interface Waiting {
+interface QueueWait {
   env: Env;
   /** The current settings: a view that arrived while the request waited may have newer ones. */
   settings: QueueSettings;
@@ -39,7 +39,7 @@ interface QueuedCaller {
  * Waits in the queue once, until the request's turn or the end of the wait.
  * @throws AttemptError `cancelled` if the client disconnected
  */
-export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<TurnResult> {
+export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: QueueWait): Promise<TurnResult> {
   const leave = localWaiters.enter(queued.model, queued.scope, queued.bytes);
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
   // A disconnection may stop the request's work at any point. Then no `finally` runs, but this listener does.
@@ -53,7 +53,7 @@ export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: W
   }
 }
 
-async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: Waiting): Promise<TurnResult> {
+async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: QueueWait): Promise<TurnResult> {
   const place = placeOf(queued, settings);
   for (let { back } = queued; ; back = false) {
     const waitMs = queued.until - steadyNow();

@@ -19,14 +19,14 @@ import type { IssuerAuthority } from './issuer-authority.ts';
 import { TICKET_HEADER } from './read-ticket.ts';
 import type { RegistryCounters } from './registry-counters.ts';
 import { createRegistryParts } from './registry-parts.ts';
-import type { PathState } from './session-reachability.ts';
-import type { Membership, NewNode, PublishResult } from './session-registry.ts';
+import type { SessionReachability } from './session-reachability.ts';
+import type { NewNode, PublishResult, SessionRegistry } from './session-registry.ts';
 import { type OrderReply, orderFor } from './sign-order.ts';
-import type { CarriedSettings } from './snapshot-settings.ts';
+import type { SnapshotSettings } from './snapshot-settings.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { AUDIENCE_HEADER } from './socket-headers.ts';
 import type { LogTail, LogTails } from './views/engine-log-tails.ts';
-import { lookUpSessions, type SessionLookup, type SessionPage } from './views/find-sessions.ts';
+import { findSessions, type SessionFilter, type SessionPage } from './views/find-sessions.ts';
 import { type NodeCensus, takeCensus } from './views/node-census.ts';
 import type { HistoryEvent, HistoryQuery, NodeEventLog } from './views/node-event-log.ts';
 
@@ -42,13 +42,13 @@ export class RegistryObject extends GatewayObject {
   readonly #logs: LogTails;
   readonly #history: NodeEventLog;
   readonly #clock: AlarmClock;
-  readonly #members: Membership;
+  readonly #members: SessionRegistry;
   readonly #sockets: GossipSockets;
   readonly #gossip: GatewayGossipDriver;
-  readonly #paths: PathState;
-  readonly #settings: CarriedSettings;
+  readonly #paths: SessionReachability;
+  readonly #settings: SnapshotSettings;
   #snapshots = 0;
-  #words = 0;
+  #sessionCalls = 0;
   #messages = 0;
   #alarms = 0;
   #probes = 0;
@@ -58,7 +58,7 @@ export class RegistryObject extends GatewayObject {
     super(ctx, env);
     const parts = createRegistryParts(ctx, env, {
       ended: (session, reason) => this.#end(session, reason),
-      settled: ({ membership }) => this.#tune(membership),
+      onSettings: ({ membership }) => this.#tune(membership),
       probe: (session) => this.#probe(session),
     });
     this.#authority = parts.authority;
@@ -96,7 +96,7 @@ export class RegistryObject extends GatewayObject {
    * Admits a session: returns its ticket, or the reason for a refusal. Null: our certificate is not valid now, so no
    * gateway would accept the ticket.
    */
-  admit(node: NewNode): ReturnType<Membership['admit']> {
+  admit(node: NewNode): ReturnType<SessionRegistry['admit']> {
     return this.#members.admit(node);
   }
 
@@ -125,7 +125,7 @@ export class RegistryObject extends GatewayObject {
 
   /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
   publish(session: string, ticket: Uint8Array, update: Uint8Array): PublishResult {
-    this.#words++;
+    this.#sessionCalls++;
     return this.#members.publish(session, ticket, update);
   }
 
@@ -134,7 +134,7 @@ export class RegistryObject extends GatewayObject {
    * tunnel here, because a call with any other name would create an object.
    */
   async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
-    this.#words++;
+    this.#sessionCalls++;
     const { session } = decodeTicket(ticket, workerdCrypto);
     const before = this.#members.sessions.get(session);
     const isHere = before?.connected === true || before?.suspected === true;
@@ -143,20 +143,20 @@ export class RegistryObject extends GatewayObject {
 
   /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
   closed(session: string): void {
-    this.#words++;
+    this.#sessionCalls++;
     this.#paths.closed(session);
   }
 
   /** A path to the session failed. No requests are routed to it until it sends something again. */
   suspect(session: string): void {
-    this.#words++;
-    this.#paths.doubted(session);
+    this.#sessionCalls++;
+    this.#paths.suspect(session);
   }
 
   /** The path that failed works again. */
   trust(session: string): void {
-    this.#words++;
-    this.#paths.trusted(session);
+    this.#sessionCalls++;
+    this.#paths.clearSuspicion(session);
   }
 
   /** Sets state of a session that is valid for seconds only. It is part of snapshots and is not stored. */
@@ -171,7 +171,7 @@ export class RegistryObject extends GatewayObject {
 
   /** Checks that a session's agent answers on its tunnel to this gateway. `unknown`: it has no tunnel here. */
   probe(session: string): Promise<ProbeVerdict> {
-    this.#words++;
+    this.#sessionCalls++;
     return this.#probe(session);
   }
 
@@ -232,7 +232,7 @@ export class RegistryObject extends GatewayObject {
     return {
       sessions: this.#members.sessions.size,
       snapshots: this.#snapshots,
-      words: this.#words,
+      words: this.#sessionCalls,
       messages: this.#messages,
       alarms: this.#alarms,
       timers: this.#gossip.timers,
@@ -248,8 +248,8 @@ export class RegistryObject extends GatewayObject {
   }
 
   /** Returns a page of sessions by name, with their live state that is valid for seconds only. */
-  look(wanted: SessionLookup): SessionPage {
-    return lookUpSessions(this.#members.sessions, wanted);
+  look(wanted: SessionFilter): SessionPage {
+    return findSessions(this.#members.sessions, wanted);
   }
 
   /** Returns the registry in numbers, for monitoring. */
@@ -281,7 +281,7 @@ export class RegistryObject extends GatewayObject {
   #cleanUp(now: number): void {
     // If the disk is full, old data is kept until the next hour.
     writeIfPossible(() => {
-      this.#members.keepHouse();
+      this.#members.cleanUp();
       this.#logs.sweep(now);
       this.#history.sweep(now);
     });

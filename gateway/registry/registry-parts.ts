@@ -14,25 +14,25 @@ import { StoredGossip } from './gossip/stored-gossip.ts';
 import { GossipTuning } from './gossip-tuning.ts';
 import { IssuerAuthority } from './issuer-authority.ts';
 import { RegistryMeta } from './registry-meta.ts';
-import { PathState } from './session-reachability.ts';
-import { Membership } from './session-registry.ts';
-import { CarriedSettings } from './snapshot-settings.ts';
+import { SessionReachability } from './session-reachability.ts';
+import { SessionRegistry } from './session-registry.ts';
+import { SnapshotSettings } from './snapshot-settings.ts';
 import { LogTails } from './views/engine-log-tails.ts';
 import { NodeEventLog } from './views/node-event-log.ts';
 
 /** Events that other objects must receive. */
 interface RegistryEvents {
   ended(session: string, reason: string): void;
-  settled(settings: GatewaySettings): void;
+  onSettings(settings: GatewaySettings): void;
   probe(session: string): Promise<ProbeVerdict>;
 }
 
-type Stored = ReturnType<typeof createStored>;
+type StoredParts = ReturnType<typeof createStored>;
 
 export function createRegistryParts(ctx: ObjectContext, env: Env, on: RegistryEvents) {
   const stored = createStored(ctx, env);
   const { authority, history } = stored;
-  const members: Membership = new Membership(
+  const members: SessionRegistry = new SessionRegistry(
     ctx,
     { authority, admissions: new Admissions(ctx.storage), history },
     {
@@ -43,9 +43,9 @@ export function createRegistryParts(ctx: ObjectContext, env: Env, on: RegistryEv
   );
   members.sessions.store.set({ issuers: authority.listed, gateway: authority.issuer.id });
   members.sessions.retentionMs = stored.tuning.current.retention_ms;
-  const settings = new CarriedSettings(env, members.sessions.store, authority, {
-    relisted: () => gossip.handle({ type: 'replaced', sessions: members.relist() }),
-    settled: (read) => on.settled(read),
+  const settings = new SnapshotSettings(env, members.sessions.store, authority, {
+    onIssuers: () => gossip.handle({ type: 'replaced', sessions: members.relist() }),
+    onSettings: (read) => on.onSettings(read),
   });
   const sockets: GossipSockets = new GossipSockets(ctx.sockets, authority.issuer.id, {
     opened: (session) => gossip.handle({ type: 'opened', peer: session, inbound: true }),
@@ -71,7 +71,7 @@ function createStored({ storage, clock }: ObjectContext, env: Env) {
 
 function createGossipParts(
   ctx: ObjectContext,
-  { stored, members, sockets }: { stored: Stored; members: Membership; sockets: GossipSockets },
+  { stored, members, sockets }: { stored: StoredParts; members: SessionRegistry; sockets: GossipSockets },
   on: RegistryEvents,
 ) {
   const { authority, tuning, clock, memory } = stored;
@@ -93,6 +93,6 @@ function createGossipParts(
     remembered: remember,
     waitUntil: (work) => ctx.waitUntil(work),
   });
-  const paths: PathState = new PathState(members, gossip, remember);
+  const paths: SessionReachability = new SessionReachability(members, gossip, remember);
   return { gossip, paths };
 }

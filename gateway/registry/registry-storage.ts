@@ -12,7 +12,7 @@ interface Row {
   shown?: RegistryEntry | undefined;
 }
 
-interface ArchiveSource {
+interface StoredSessionSource {
   update(session: string): Uint8Array | undefined;
   shown(session: string): RegistryEntry | undefined;
 }
@@ -21,9 +21,9 @@ interface ArchiveSource {
  * The registry in the object's SQLite database. It is read when the object starts, and written with a delay. A crash
  * loses at most a quarter of a second of changes, which the agents' digests restore.
  */
-export class Archive {
+export class RegistryStorage {
   readonly #storage: ObjectStorage;
-  readonly #source: ArchiveSource;
+  readonly #source: StoredSessionSource;
   /** Sessions whose changes are not written yet. At most one entry per session. */
   readonly #changed = new Set<string>();
   /** Watermarks and revocations that could not be written yet. Bounded by what issuers sign. */
@@ -31,7 +31,7 @@ export class Archive {
   readonly #clock: Clock;
   #timer: (() => void) | undefined;
 
-  constructor({ storage, clock }: Pick<ObjectContext, 'storage' | 'clock'>, source: ArchiveSource) {
+  constructor({ storage, clock }: Pick<ObjectContext, 'storage' | 'clock'>, source: StoredSessionSource) {
     this.#storage = storage;
     this.#clock = clock;
     this.#source = source;

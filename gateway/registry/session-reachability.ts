@@ -1,17 +1,17 @@
 import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
-import type { Membership } from './session-registry.ts';
+import type { SessionRegistry } from './session-registry.ts';
 
 /**
  * Whether sessions can be reached, from tunnels and gossip. Decides how the session table shows sessions and whether
  * requests are routed to them. Also reports to gossip what this gateway's tunnels observed.
  */
-export class PathState {
-  readonly #members: Membership;
+export class SessionReachability {
+  readonly #members: SessionRegistry;
   readonly #gossip: GatewayGossipDriver;
   readonly #remember: () => void;
 
   /** @param remember called when gossip's memory has changed */
-  constructor(members: Membership, gossip: GatewayGossipDriver, remember: () => void) {
+  constructor(members: SessionRegistry, gossip: GatewayGossipDriver, remember: () => void) {
     this.#members = members;
     this.#gossip = gossip;
     this.#remember = remember;
@@ -56,14 +56,14 @@ export class PathState {
   }
 
   /** Records that a path to the session failed. No requests are routed to it until it sends something again. */
-  doubted(session: string): void {
+  suspect(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', true, replica.get(session));
     this.#gossip.handle({ type: 'doubt', session });
   }
 
   /** Records that the path that failed works again. */
-  trusted(session: string): void {
+  clearSuspicion(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', false, replica.get(session));
     // This also ends the suspicion that the silence raised in gossip. Only this gateway concluded it, so no peer will

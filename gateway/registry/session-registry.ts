@@ -10,7 +10,7 @@ import { AdmissionQuota, type AdmissionRequest, type QuotaRefusal } from './admi
 import type { Admissions } from './admissions.ts';
 import type { IssuerAuthority } from './issuer-authority.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
-import { Archive } from './registry-storage.ts';
+import { RegistryStorage } from './registry-storage.ts';
 import { SessionTable, SILENT_REASON } from './session-table.ts';
 import type { NodeEventLog } from './views/node-event-log.ts';
 
@@ -54,10 +54,10 @@ interface MembershipEvents {
  * The sessions of the registry object: the replica, the shown and stored state of sessions, and the issuer's evictions
  * and watermarks. Each change of any of these is made here, so that they stay consistent.
  */
-export class Membership {
+export class SessionRegistry {
   readonly replica: RegistryReplica;
   readonly sessions: SessionTable;
-  readonly #archive: Archive;
+  readonly #storage: RegistryStorage;
   readonly #authority: IssuerAuthority;
   readonly #admissions: Admissions;
   readonly #quota: AdmissionQuota;
@@ -72,7 +72,7 @@ export class Membership {
     this.#authority = parts.authority;
     this.#admissions = parts.admissions;
     this.#events = events;
-    this.#archive = new Archive(context, {
+    this.#storage = new RegistryStorage(context, {
       update: (session) => this.#encodedUpdate(session),
       shown: (session) => this.sessions.get(session),
     });
@@ -80,7 +80,7 @@ export class Membership {
     this.sessions = new SessionTable(crypto.randomUUID(), {
       issuerName: (id) => this.#authority.nameOf(id),
       now: () => Date.now(),
-      onShown: (session) => this.#archive.touch(session),
+      onShown: (session) => this.#storage.touch(session),
       onNews: (before, now, reason) => parts.history.changed(before, now, reason, Date.now()),
     });
     this.#quota = new AdmissionQuota(this.#admissions, (session) => {
@@ -91,14 +91,14 @@ export class Membership {
   }
 
   #load(): void {
-    for (const update of this.#archive.control()) this.replica.load(update);
-    for (const { update, shown } of this.#archive.entries()) {
+    for (const update of this.#storage.control()) this.replica.load(update);
+    for (const { update, shown } of this.#storage.entries()) {
       const held = update !== undefined && this.replica.load(update).outcome === 'merged';
       if (shown === undefined) continue;
       // The session's issuer may have been removed from the list. Such a session must not be restored: it would be
       // shown, and requests would be routed to it, forever.
       if (held || shown.state === 'LEFT') this.sessions.restore(shown);
-      else this.#archive.touch(shown.session);
+      else this.#storage.touch(shown.session);
     }
     for (const revocation of this.#authority.issuer.revocations) this.merge(revocation);
   }
@@ -236,7 +236,7 @@ export class Membership {
     if (news.length > 0) this.#events.local(news);
     // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
     // is not lost.
-    this.#archive.flush();
+    this.#storage.flush();
     return { kind: 'stored' };
   }
 
@@ -249,12 +249,12 @@ export class Membership {
 
   #keepControl(issuer: string): void {
     for (const { certificate, bytes } of this.replica.floors(issuer))
-      this.#archive.keepControl(
+      this.#storage.keepControl(
         `${issuer}/floor/${certificate.keyName}`,
         encodeUpdate({ kind: 'floor', floor: bytes }),
       );
     for (const { keyName, bytes } of this.replica.revocations(issuer))
-      this.#archive.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
+      this.#storage.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
   }
 
   /** Updates the shown and stored state after entries of the replica have changed. */
@@ -263,7 +263,7 @@ export class Membership {
       const entry = this.replica.get(session);
       const wasOpen = this.sessions.isOpen(session);
       this.sessions.update(session, entry, wasKilled);
-      this.#archive.touch(session);
+      this.#storage.touch(session);
       if (entry === undefined || entry.state === 'LEFT') this.#admissions.ended(session);
       const eviction = entry?.eviction;
       if (wasOpen && (entry === undefined || eviction !== undefined))
@@ -272,17 +272,17 @@ export class Membership {
   }
 
   /** Signs watermarks and drops expired sessions and admissions. Call this every hour. */
-  keepHouse(): void {
-    this.#signFloors();
+  cleanUp(): void {
+    this.#signWatermarks();
     this.sessions.sweep();
     this.#admissions.sweep(nowS());
   }
 
   /** Signs watermarks, which make every replica drop sessions that ended long enough ago. */
-  #signFloors(): void {
-    const floors = this.#authority.issuer.floors(nowS());
-    for (const watermark of floors) this.merge(watermark);
-    this.#events.local(floors);
+  #signWatermarks(): void {
+    const watermarks = this.#authority.issuer.floors(nowS());
+    for (const watermark of watermarks) this.merge(watermark);
+    this.#events.local(watermarks);
   }
 
   /** Handles a changed list of issuers. @returns the sessions of issuers that were removed from it */
@@ -291,7 +291,7 @@ export class Membership {
     for (const session of gone) {
       if (this.sessions.isOpen(session)) this.#events.ended(session, 'issuer-removed');
       this.sessions.remove(session);
-      this.#archive.touch(session);
+      this.#storage.touch(session);
     }
     // A peer institution may have a new name, which is part of its providers' ids.
     for (const { session, issuer } of [...this.replica.entries()])

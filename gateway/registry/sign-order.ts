@@ -2,7 +2,7 @@ import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/deploym
 import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
 import { IssuerError } from '../issuer/issuer.ts';
 import type { IssuerAuthority } from './issuer-authority.ts';
-import type { Membership } from './session-registry.ts';
+import type { SessionRegistry } from './session-registry.ts';
 
 /**
  * `unreachable`: the session's tunnel to this gateway is not open. `deaf`: its agent does not accept this order; an
@@ -21,8 +21,8 @@ const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drai
  */
 export function orderFor(
   session: string,
-  wish: DeploymentRequest | undefined,
-  { authority, members, nowS }: { authority: IssuerAuthority; members: Membership; nowS: number },
+  request: DeploymentRequest | undefined,
+  { authority, members, nowS }: { authority: IssuerAuthority; members: SessionRegistry; nowS: number },
 ): OrderReply {
   const entry = members.replica.get(session);
   const shown = members.sessions.get(session);
@@ -33,9 +33,9 @@ export function orderFor(
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
   // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether the agent is.
-  if (!deploys && wish !== undefined && !ACCEPTED_BY_ALL.has(wish.action)) return { kind: 'deaf', provider };
-  if (!deploys && wish === undefined) return { kind: 'deaf', provider };
-  if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
+  if (!deploys && request !== undefined && !ACCEPTED_BY_ALL.has(request.action)) return { kind: 'deaf', provider };
+  if (!deploys && request === undefined) return { kind: 'deaf', provider };
+  if (request === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;
   if (nowS < notBefore || nowS >= notAfter)
     return {
@@ -43,7 +43,7 @@ export function orderFor(
       reason: "This gateway's certificate is not valid now, so agents would refuse the order.",
     };
   try {
-    return { kind: 'signed', order: authority.issuer.order(session, wish, nowS), provider };
+    return { kind: 'signed', order: authority.issuer.order(session, request, nowS), provider };
   } catch (error) {
     if (error instanceof IssuerError) return { kind: 'powerless', reason: error.message };
     throw error;

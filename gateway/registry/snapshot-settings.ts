@@ -4,24 +4,24 @@ import type { IssuerAuthority } from './issuer-authority.ts';
 import { readGatewayPeers } from './peer-institutions.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 
-interface CarriedChanges {
+interface SettingsListener {
   /** Called when the list of accepted issuers has changed. */
-  relisted(): void;
-  settled(settings: GatewaySettings): void;
+  onIssuers(): void;
+  onSettings(settings: GatewaySettings): void;
 }
 
 /** Reads settings and peer institutions from D1 and adds them to the snapshot. */
-export class CarriedSettings {
+export class SnapshotSettings {
   readonly #env: Env;
   readonly #store: Pick<SnapshotStore, 'set'>;
   readonly #authority: IssuerAuthority;
-  readonly #changed: CarriedChanges;
+  readonly #changed: SettingsListener;
   /** Number of the latest read that began. `#done`: number of the latest read whose result was used. */
   #begun = 0;
   #done = 0;
   #first: Promise<void> | undefined;
 
-  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: IssuerAuthority, changed: CarriedChanges) {
+  constructor(env: Env, store: Pick<SnapshotStore, 'set'>, authority: IssuerAuthority, changed: SettingsListener) {
     this.#env = env;
     this.#store = store;
     this.#authority = authority;
@@ -34,8 +34,8 @@ export class CarriedSettings {
     const [settings, peers] = await Promise.all([readGatewaySettings(this.#env), readGatewayPeers(this.#env)]);
     if (number < this.#done) return; // a later read was faster
     this.#done = number;
-    if (this.#authority.list(peers)) this.#changed.relisted();
-    this.#changed.settled(settings);
+    if (this.#authority.list(peers)) this.#changed.onIssuers();
+    this.#changed.onSettings(settings);
     const { listed, issuer } = this.#authority;
     this.#store.set({ settings, issuers: listed, gateway: issuer.id });
   }

@@ -47,13 +47,13 @@ export interface SnapshotDelta {
   entries: RegistryEntry[];
   removed: string[];
   /** Settings and issuers; absent: unchanged. */
-  carried?: Carried;
+  carried?: SnapshotExtras;
   /** Live state, valid for seconds only, of the sessions for which it changed. */
   live?: Record<string, LiveState>;
 }
 
 /** Settings and issuers, which snapshots contain in addition to the sessions. */
-interface Carried {
+interface SnapshotExtras {
   /** The gateway's settings; undefined until D1 has answered. */
   settings?: GatewaySettings;
   issuers: ListedIssuer[];
@@ -77,7 +77,7 @@ export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;
   readonly #live = new LiveStates();
-  #carried: Carried = { issuers: [], gateway: '' };
+  #carried: SnapshotExtras = { issuers: [], gateway: '' };
   #carriedAt = 0;
 
   /** @param epoch names this instance, so that no tag of another instance matches */
@@ -89,7 +89,7 @@ export class SnapshotStore {
     return this.#entries.size;
   }
 
-  get carried(): Carried {
+  get carried(): SnapshotExtras {
     return this.#carried;
   }
 
@@ -122,7 +122,7 @@ export class SnapshotStore {
     this.#live.put(session, news, this.#log.version);
   }
 
-  set(carried: Carried): void {
+  set(carried: SnapshotExtras): void {
     this.#carried = { ...this.#carried, ...carried };
     this.#log.add();
     this.#carriedAt = this.#log.versionOf(this.#log.tag) ?? 0;

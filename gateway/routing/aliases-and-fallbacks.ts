@@ -55,13 +55,13 @@ export function hasOwnLimits({ limits }: Pick<Account, 'limits'>, model: string)
   return [limits?.key, limits?.user, limits?.project].some((set) => limitsOfModel(set, model) !== undefined);
 }
 
-interface Meaning {
+interface AliasTarget {
   model: string;
   /** True if the key or its project defines the alias, and not the operator. */
   own: boolean;
 }
 
-function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySettings, name: string): Meaning {
+function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySettings, name: string): AliasTarget {
   const own = routing.find(({ aliases }) => aliases !== undefined && Object.hasOwn(aliases, name))?.aliases?.[name];
   return { model: own ?? settingsIndex(settings).aliases.get(name) ?? name, own: own !== undefined };
 }
@@ -70,7 +70,7 @@ function standsFor({ routing }: Pick<Account, 'routing'>, settings: GatewaySetti
  * Returns the name that must be on the key's list: a key's own alias could let any name stand for any model, but the
  * operator's aliases are trusted.
  */
-function permitted(account: Account, { name, model, own }: Meaning & { name: string }): string {
+function permitted(account: Account, { name, model, own }: AliasTarget & { name: string }): string {
   return own || (!mayUseModel(account, name) && mayUseModel(account, model)) ? model : name;
 }
 

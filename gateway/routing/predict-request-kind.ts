@@ -33,7 +33,7 @@ export function kindAtArrival(
   return classifyRequest(kinds, arriving, answers.predict(arriving))?.name;
 }
 
-interface Answered {
+interface CountedResponse {
   model: string;
   keyId: string;
   /** Id of the endpoint in the endpoint table. */
@@ -46,7 +46,7 @@ interface Answered {
  * Called when an engine has counted the tokens of a complete response. Lengths of similar requests are predicted from
  * it.
  */
-export function learnAnswer({ model, keyId, endpoint, prompt, completion }: Answered): void {
+export function learnAnswer({ model, keyId, endpoint, prompt, completion }: CountedResponse): void {
   const path = endpointById(endpoint)?.path ?? '';
   answers.learn({ input: prompt, endpoint: path, sender: senderOf(model, keyId) }, completion);
 }

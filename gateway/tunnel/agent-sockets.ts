@@ -174,7 +174,7 @@ export class AgentSockets {
    * Called after a message was read. On an idle tunnel it contained late frames of streams that had already ended, so
    * the counters are saved again.
    */
-  settle(peer: AgentSocket): void {
+  messageRead(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
   }
 }

@@ -2,26 +2,26 @@ import { type AttemptFailure, type AttemptRequest, attemptName } from '../../sha
 import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
 
 /** Maximum failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
-const BROKEN_ANSWERS_MAX = 256;
+const BROKEN_RESPONSES_MAX = 256;
 
-interface Broken {
+interface BrokenResponse {
   code: AttemptFailure;
   /** Bytes of the response that had arrived before the failure. */
   length: number;
 }
 
 /** Remembers why responses were cut, for Workers that ask for the rest. The engine does not compute it again. */
-export class BrokenAnswers {
+export class BrokenResponses {
   /** Failures by attempt name, oldest first. */
-  readonly #answers = new Map<string, Broken>();
+  readonly #answers = new Map<string, BrokenResponse>();
 
-  add(upstream: OutboundAttempt, code: AttemptFailure): void {
-    this.#answers.set(attemptName(upstream.request), { code, length: upstream.answerLength });
+  add(attempt: OutboundAttempt, code: AttemptFailure): void {
+    this.#answers.set(attemptName(attempt.request), { code, length: attempt.answerLength });
     const oldest = this.#answers.keys().next().value;
-    if (this.#answers.size > BROKEN_ANSWERS_MAX && oldest !== undefined) this.#answers.delete(oldest);
+    if (this.#answers.size > BROKEN_RESPONSES_MAX && oldest !== undefined) this.#answers.delete(oldest);
   }
 
-  of(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): Broken | undefined {
+  of(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): BrokenResponse | undefined {
     return this.#answers.get(attemptName(open));
   }
 }

@@ -7,7 +7,7 @@ import { startTimer } from '../platform/start-timer.ts';
 import { RETRY_MS } from '../platform/storage/storage-health.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { storeIngressUsage } from '../usage/node/ingress-usage-table.ts';
-import type { Outbox } from '../usage/node/usage-outbox.ts';
+import type { UsageOutbox } from '../usage/node/usage-outbox.ts';
 import type { UsageAnomalies, UsageAnomaly } from '../usage/usage-anomalies.ts';
 import type { AgentSocket } from './agent-socket.ts';
 import { PendingProbes } from './pending-probes.ts';
@@ -34,7 +34,7 @@ interface ControlFramesOptions {
   session: string;
   ctx: Pick<ObjectContext, 'storage' | 'health'>;
   registry: RegistryNotifier;
-  outbox: Outbox;
+  outbox: UsageOutbox;
   anomalies: UsageAnomalies;
   waitUntil(work: Promise<void>): void;
   /** Returns the number of requests that run at the agent. */

@@ -3,7 +3,7 @@ import type { ReportFrame } from '../../shared/sessions/session-attempts.ts';
 import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
-import { verifyOpening } from '../accounts/opening-proof.ts';
+import { verifyOpeningProof } from '../accounts/opening-proof.ts';
 import type { Env } from '../env.ts';
 
 /**
@@ -74,7 +74,7 @@ export class OpeningProofs implements LateReports {
 
   opening(name: ReportName): ProvenOpening | undefined {
     const secret = knownInstallationSecret();
-    return secret === undefined ? undefined : verifyOpening(secret, this.#options.session, name, Date.now());
+    return secret === undefined ? undefined : verifyOpeningProof(secret, this.#options.session, name, Date.now());
   }
 
   running(name: ReportName): OutboundAttempt | undefined {

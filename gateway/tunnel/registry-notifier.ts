@@ -48,7 +48,7 @@ export class RegistryNotifier {
   /** Time up to which the allowance for records is used; at most the burst before the current time. */
   #pace = 0;
   /** True if the registry suspects the agent: the agent did not acknowledge an opening and has sent nothing since. */
-  #silent = false;
+  #isSuspected = false;
 
   constructor(options: RegistryNotifierOptions) {
     this.#options = options;
@@ -113,23 +113,23 @@ export class RegistryNotifier {
    * Reports that the agent did not acknowledge an opening. `gone`: there is no socket. If the object lost the socket
    * with its memory, no event closes it.
    */
-  silent(gone: boolean): void {
-    if (this.#silent) return;
-    this.#silent = true;
+  suspect(gone: boolean): void {
+    if (this.#isSuspected) return;
+    this.#isSuspected = true;
     const { session } = this.#options;
     this.#send((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
   }
 
   /** Reports that the agent sent something. A suspicion is not final: an agent that sends again gets requests again. */
-  heard(): void {
-    if (!this.#silent) return;
-    this.#silent = false;
+  clearSuspicion(): void {
+    if (!this.#isSuspected) return;
+    this.#isSuspected = false;
     this.#send((registry) => registry.trust(this.#options.session));
   }
 
   /** Reports that the session's socket is gone. Later calls reach the registry after this one. */
   closed(): void {
-    this.#silent = false;
+    this.#isSuspected = false;
     this.#waiting = undefined;
     this.#send((registry) => registry.closed(this.#options.session));
   }

@@ -15,7 +15,10 @@ const LISTED_MAX = 100;
 const MODELS_MAX = 4;
 
 /** Nodes that could not be asked are omitted, because a missing answer is not evidence. */
-export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, session: string): Promise<PeerEvidence[]> {
+export async function readReplicaEvidence(
+  env: Pick<Env, 'REGISTRY' | 'TUNNEL'>,
+  session: string,
+): Promise<PeerEvidence[]> {
   const sessions = await replicasOf(env, session);
   const seen = await Promise.all(
     sessions.map((peer) =>

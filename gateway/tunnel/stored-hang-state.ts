@@ -8,7 +8,7 @@ const KEY = 'hang';
  * Stores across hibernation that an engine is suspected to hang. Such an engine gets no requests, so its tunnel object
  * soon sleeps; if the object forgot the suspicion, requests would hang again. Written only on a change.
  */
-export class HangMemory {
+export class StoredHangState {
   readonly #kv: KeyValue;
 
   constructor(kv: KeyValue) {

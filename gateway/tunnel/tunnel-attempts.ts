@@ -21,7 +21,7 @@ import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
-import { BrokenAnswers } from './broken-responses.ts';
+import { BrokenResponses } from './broken-responses.ts';
 import { type CallResult, encodeResponse, FAILURE_ONLY_OFFSET } from './call/call-encoding.ts';
 import type { LocalCallResult } from './call/local-calls.ts';
 import { type AttemptName, PendingCalls } from './call/pending-calls.ts';
@@ -56,7 +56,7 @@ interface TunnelAttemptsEvents {
   /** Called when an attempt is open or a record must be stored; `tick` must then be called regularly. */
   busy(): void;
   /** Called if the agent did not acknowledge an opening. */
-  silent(): void;
+  suspect(): void;
   /** Returns the load of its engine that the agent last reported. */
   load(): NodeLoad | undefined;
   /** Called if the engine completed an attempt after its request was also sent to another node. */
@@ -75,7 +75,7 @@ export class TunnelAttempts {
   readonly #calls = new PendingCalls();
   /** The client disconnections that end an attempt which a Worker fetches. Kept until the attempt ends. */
   readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
-  readonly #broken = new BrokenAnswers();
+  readonly #broken = new BrokenResponses();
   readonly #on: TunnelAttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #gpu = new GpuShare();
@@ -101,8 +101,8 @@ export class TunnelAttempts {
       unknownMax: UNKNOWN_MAX,
       resets: RESET_AT_AGENT,
       load: on.load,
-      onReport: (report: ReportFrame, upstream: OutboundAttempt | undefined) => this.#onReport(report, upstream),
-      onOver: (upstream: OutboundAttempt, failure: AttemptFailure | undefined) => this.#onOver(upstream, failure),
+      onReport: (report: ReportFrame, attempt: OutboundAttempt | undefined) => this.#onReport(report, attempt),
+      onOver: (attempt: OutboundAttempt, failure: AttemptFailure | undefined) => this.#onOver(attempt, failure),
       compare: on.compare,
       onSuspicion: on.onSuspicion,
     };
@@ -133,7 +133,7 @@ export class TunnelAttempts {
     }
     const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
     if (held !== undefined) {
-      this.#attendTo(held.upstream, request);
+      this.#attendTo(held.attempt, request);
       return encodeResponse(held.answer);
     }
     const broken = this.#broken.of(open);
@@ -142,28 +142,28 @@ export class TunnelAttempts {
     const called = this.#calls.take(open);
     if (called === undefined && !this.#admits(open)) return encodeResponse(SUSPECTED);
     return new Promise((resolve) => {
-      const upstream = called ?? this.#create(open, whole ?? request.body);
-      this.#attendTo(upstream, request);
-      upstream.attend((result) => {
+      const attempt = called ?? this.#create(open, whole ?? request.body);
+      this.#attendTo(attempt, request);
+      attempt.attend((result) => {
         if (!open.offload || this.#offload === undefined || result.kind !== 'stream' || !mayOffload(result))
           return resolve(encodeResponse(result));
-        this.#offload.offer({ upstream, answer: result }, (offered) => {
-          if (offered.kind === 'offloaded') this.#unattend(upstream); // The Worker is notified when the response ends, and reports a disconnection with `leave`.
+        this.#offload.offer({ attempt, answer: result }, (offered) => {
+          if (offered.kind === 'offloaded') this.#unattend(attempt); // the Worker calls `leave` if needed
           resolve(encodeResponse(offered));
         });
       });
     });
   }
 
-  #attendTo(upstream: OutboundAttempt, request: Request): void {
+  #attendTo(attempt: OutboundAttempt, request: Request): void {
     const client = new ClientDisconnect(request.signal);
-    client.on(() => upstream.cancel());
-    this.#fetchers.set(upstream, client);
+    client.on(() => attempt.cancel());
+    this.#fetchers.set(attempt, client);
   }
 
-  #unattend(upstream: OutboundAttempt): void {
-    this.#fetchers.get(upstream)?.over();
-    this.#fetchers.delete(upstream);
+  #unattend(attempt: OutboundAttempt): void {
+    this.#fetchers.get(attempt)?.over();
+    this.#fetchers.delete(attempt);
   }
 
   /**
@@ -182,11 +182,11 @@ export class TunnelAttempts {
    */
   callLocally(open: AttemptRequest, body: Uint8Array, tell: (result: LocalCallResult) => void): void {
     if (open.offload !== true || !this.#admits(open)) return this.call(open, body, tell);
-    const upstream = this.#create(open, body);
-    this.#calls.add(upstream, tell, (answer) => {
+    const attempt = this.#create(open, body);
+    this.#calls.add(attempt, tell, (answer) => {
       if (this.#offload === undefined || !mayOffload(answer)) return false;
       this.#calls.take(open);
-      this.#offload.offer({ upstream, answer }, tell);
+      this.#offload.offer({ attempt, answer }, tell);
       return true;
     });
   }
@@ -210,20 +210,20 @@ export class TunnelAttempts {
 
   #create(open: AttemptRequest, body: AttemptBody): OutboundAttempt {
     this.#on.busy();
-    const upstream = this.#attempts.open(open, body);
-    if (open.gpus !== undefined) upstream.gpuShare = this.#gpu.begin(open.gpus, steadyNow());
+    const attempt = this.#attempts.open(open, body);
+    if (open.gpus !== undefined) attempt.gpuShare = this.#gpu.begin(open.gpus, steadyNow());
     // Deferred until the caller waits for the result.
-    if (this.#isOver) neverRejects(Promise.resolve().then(() => upstream.fail('gone', KILLED)));
-    return upstream;
+    if (this.#isOver) neverRejects(Promise.resolve().then(() => attempt.fail('gone', KILLED)));
+    return attempt;
   }
 
-  #onOver(upstream: OutboundAttempt, failure: AttemptFailure | undefined): void {
-    this.#calls.over(upstream.request, failure === 'cancelled');
-    this.#unattend(upstream);
-    upstream.gpuShare?.end(steadyNow());
-    this.errors.ended(upstream, failure, Date.now());
-    if (failure !== undefined && failure !== 'cancelled' && upstream.told) this.#broken.add(upstream, failure);
-    if (failure === 'not_accepted') this.#on.silent();
+  #onOver(attempt: OutboundAttempt, failure: AttemptFailure | undefined): void {
+    this.#calls.over(attempt.request, failure === 'cancelled');
+    this.#unattend(attempt);
+    attempt.gpuShare?.end(steadyNow());
+    this.errors.ended(attempt, failure, Date.now());
+    if (failure !== undefined && failure !== 'cancelled' && attempt.told) this.#broken.add(attempt, failure);
+    if (failure === 'not_accepted') this.#on.suspect();
   }
 
   connect(link: Link): void {
@@ -242,7 +242,7 @@ export class TunnelAttempts {
    */
   abandon(): void {
     this.#isOver = true;
-    for (const upstream of [...this.#attempts.values()]) upstream.breakOff('gone', KILLED);
+    for (const attempt of [...this.#attempts.values()]) attempt.breakOff('gone', KILLED);
   }
 
   /** Handles a frame of a stream. `touched` collects the attempts that have work to do at the end of the message. */
@@ -250,19 +250,19 @@ export class TunnelAttempts {
     this.#attempts.onFrame(link, frame, touched);
   }
 
-  #onReport(report: ReportFrame, upstream: OutboundAttempt | undefined): void {
+  #onReport(report: ReportFrame, attempt: OutboundAttempt | undefined): void {
     const { settlement } = this.#attempts;
-    if (report.name !== undefined && !this.#proofs.ready && !settlement.knows(report.name, upstream))
+    if (report.name !== undefined && !this.#proofs.ready && !settlement.knows(report.name, attempt))
       return this.#proofs.postpone(report, (again) => this.#onReport(again, this.#attempts.get(again.stream)));
     // A report that the agent repeats after a lost socket does not count as another completion.
-    if (upstream !== undefined || settlement.awaits(report.stream)) this.completions.add();
-    if (this.#attempts.settle(report, upstream)) this.#on.double();
+    if (attempt !== undefined || settlement.awaits(report.stream)) this.completions.add();
+    if (this.#attempts.settle(report, attempt)) this.#on.double();
     this.#on.busy();
   }
 
   /** Returns the attempt of this name if it has not ended. */
   running(name: ReportName): OutboundAttempt | undefined {
-    for (const upstream of this.#attempts.values()) if (isNamed(upstream, name)) return upstream;
+    for (const attempt of this.#attempts.values()) if (isNamed(attempt, name)) return attempt;
     return undefined;
   }
 
@@ -287,7 +287,7 @@ export class TunnelAttempts {
   }
 
   /** Returns the records to store now, and the streams that the agent may forget after they are stored. */
-  settle(now: number): { records: UsageRecord[]; streams: number[] } {
+  takeUsage(now: number): { records: UsageRecord[]; streams: number[] } {
     return this.#attempts.settlement.take(now);
   }
 }

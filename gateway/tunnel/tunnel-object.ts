@@ -25,7 +25,7 @@ import { LocalTunnel } from './call/local-calls.ts';
 import type { ControlFrames } from './control-frames.ts';
 import type { NodeError } from './recent-errors.ts';
 import type { RegistryNotifier } from './registry-notifier.ts';
-import { comparePeers } from './replica-evidence.ts';
+import { readReplicaEvidence } from './replica-evidence.ts';
 import { Ticker } from './ticker.ts';
 import type { TunnelAttempts } from './tunnel-attempts.ts';
 import { createTunnelParts } from './tunnel-parts.ts';
@@ -159,7 +159,7 @@ export class TunnelObject extends GatewayObject {
 
   /** While the registry moves, it returns no peers; the next tick asks again. */
   async #compare(): Promise<void> {
-    const peers = await comparePeers(this.env, this.#session).catch(() => []);
+    const peers = await readReplicaEvidence(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);
   }
 
@@ -206,9 +206,9 @@ export class TunnelObject extends GatewayObject {
     });
     if (!fine) return this.#gone(peer);
     this.#sockets.heard(Date.now());
-    if (peer === this.#sockets.active) this.#registry.heard();
-    for (const upstream of touched) upstream.onMessageEnd();
-    this.#sockets.settle(peer);
+    if (peer === this.#sockets.active) this.#registry.clearSuspicion();
+    for (const one of touched) one.onMessageEnd();
+    this.#sockets.messageRead(peer);
     if (this.#attempts.due >= RECORDS_PER_STATEMENT) this.#usage.store(steadyNow());
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }

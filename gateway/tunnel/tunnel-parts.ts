@@ -9,7 +9,7 @@ import { AgentSockets } from './agent-sockets.ts';
 import { ControlFrames } from './control-frames.ts';
 import { OpeningProofs } from './opening-proofs.ts';
 import { RegistryNotifier } from './registry-notifier.ts';
-import { HangMemory } from './stored-hang-state.ts';
+import { StoredHangState } from './stored-hang-state.ts';
 import { StreamIds } from './stream-ids.ts';
 import { TunnelAttempts } from './tunnel-attempts.ts';
 import { TunnelUsage } from './tunnel-usage.ts';
@@ -56,14 +56,14 @@ export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents
     refused: (peer) => on.gone(peer),
     lost: () => on.lost(),
   });
-  const silent = () => registry.silent(sockets.active === undefined);
-  const attempts: TunnelAttempts = createAttempts(ctx, env, { registry, silent, load: () => frames.load }, on);
+  const suspect = () => registry.suspect(sockets.active === undefined);
+  const attempts: TunnelAttempts = createAttempts(ctx, env, { registry, suspect, load: () => frames.load }, on);
   const usage = new TunnelUsage({
     session,
     ctx,
     env,
     attempts,
-    settled: (streams) => sockets.active?.link.put({ type: 'settled', streams: [...streams] }),
+    onStored: (streams) => sockets.active?.link.put({ type: 'settled', streams: [...streams] }),
   });
   const { outbox, anomalies } = usage;
   const open = () => attempts.open;
@@ -76,7 +76,7 @@ type AttemptEvents = ConstructorParameters<typeof TunnelAttempts>[4];
 function createAttempts(
   ctx: ObjectContext,
   env: Env,
-  { registry, silent, load }: Pick<AttemptEvents, 'silent' | 'load'> & { registry: RegistryNotifier },
+  { registry, suspect, load }: Pick<AttemptEvents, 'suspect' | 'load'> & { registry: RegistryNotifier },
   on: TunnelEvents,
 ): TunnelAttempts {
   const session = ctx.name;
@@ -88,10 +88,10 @@ function createAttempts(
     running: (name) => attempts.running(name),
     waitUntil: (work) => ctx.waitUntil(work),
   });
-  const hangs = new HangMemory(ctx.storage.kv);
+  const hangs = new StoredHangState(ctx.storage.kv);
   const events: AttemptEvents = {
     busy: () => on.busy(),
-    silent,
+    suspect,
     double: () => registry.double(),
     load,
     compare: () => on.compare(),

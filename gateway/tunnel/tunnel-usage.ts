@@ -2,9 +2,9 @@ import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { createIngressUsageTable } from '../usage/node/ingress-usage-table.ts';
-import { Outbox } from '../usage/node/usage-outbox.ts';
+import { UsageOutbox } from '../usage/node/usage-outbox.ts';
 import { countPendingUsage, createUsageTable, newestUsage } from '../usage/node/usage-record-table.ts';
-import { type UsageBatch, UsageStore } from '../usage/node/usage-write-buffer.ts';
+import { type UsageBatch, UsageWriteBuffer } from '../usage/node/usage-write-buffer.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/usage-anomalies.ts';
 import type { TunnelAttempts } from './tunnel-attempts.ts';
 
@@ -14,26 +14,26 @@ interface TunnelUsageOptions {
   env: Env;
   attempts: TunnelAttempts;
   /** Called when the records of these streams are stored, so that the agent may forget them. */
-  settled(streams: readonly number[]): void;
+  onStored(streams: readonly number[]): void;
 }
 
 /** The usage of requests at one node: from finished attempts to storage, and then to limits and reports. */
 export class TunnelUsage {
-  readonly outbox: Outbox;
+  readonly outbox: UsageOutbox;
   readonly anomalies: UsageAnomalies;
   /** The node's provider, as its last socket reported it. */
   provider = '';
   readonly #options: TunnelUsageOptions;
-  readonly #store: UsageStore;
+  readonly #store: UsageWriteBuffer;
 
   constructor(options: TunnelUsageOptions) {
     const { session, ctx, env } = options;
     this.#options = options;
     createUsageTable(ctx.storage.sql);
     createIngressUsageTable(ctx.storage.sql);
-    this.outbox = new Outbox(ctx, env, session);
+    this.outbox = new UsageOutbox(ctx, env, session);
     this.anomalies = new UsageAnomalies(session, env, ctx);
-    this.#store = new UsageStore({
+    this.#store = new UsageWriteBuffer({
       sql: ctx.storage.sql,
       health: ctx.health,
       clock: ctx.clock,
@@ -58,11 +58,11 @@ export class TunnelUsage {
   store(now: number): void {
     const { attempts, ctx } = this.#options;
     const { provider } = this;
-    const { records, streams } = attempts.settle(now);
+    const { records, streams } = attempts.takeUsage(now);
     this.anomalies.add(attempts.takeAnomalies(), provider, now);
     if (records.length > 0) {
       const current = records.filter(({ expiresAt }) => expiresAt === undefined);
-      ctx.waitUntil(this.outbox.tellLimits(current).catch(() => {}));
+      ctx.waitUntil(this.outbox.reportToLimits(current).catch(() => {}));
     }
     if (records.length + streams.length > 0) this.#store.store({ records, streams, provider });
   }
@@ -70,6 +70,6 @@ export class TunnelUsage {
   #onStored({ records, streams, provider }: UsageBatch, expired: number): void {
     this.anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), provider, Date.now());
     if (records.length > 0) this.outbox.schedule();
-    if (streams.length > 0) this.#options.settled(streams);
+    if (streams.length > 0) this.#options.onStored(streams);
   }
 }

@@ -81,7 +81,7 @@ export class Prefixes {
       const known = record(stream);
       if (known === undefined && now < until) continue;
       this.#delete(stream);
-      if (known === undefined || !(await wants(secret, known))) continue;
+      if (known === undefined || !(await enablesBuckets(secret, known))) continue;
       const shard = usageShardOf(known.at);
       shards.set(shard, [...(shards.get(shard) ?? []), { session, stream, buckets: bucketsOf(secret, blocks) }]);
     }
@@ -92,6 +92,6 @@ export class Prefixes {
 /**
  * True if the record's project enabled prefix buckets. An agent may send prefixes for any stream, so this is checked.
  */
-async function wants(secret: string, { receipt }: UsageRecord): Promise<boolean> {
+async function enablesBuckets(secret: string, { receipt }: UsageRecord): Promise<boolean> {
   return (await openIdentity(secret, receiptSealOf(receipt))).prefixes;
 }

@@ -220,7 +220,7 @@ export interface LimitUse {
   model?: string;
 }
 
-interface Left {
+interface RemainingLimit {
   limit: number;
   remaining: number;
   /** Milliseconds until the limit is reset; undefined: it is reset on the first of the next month, UTC. */
@@ -228,13 +228,13 @@ interface Left {
 }
 
 const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
-type RateLimits = Record<(typeof REMAINING_HEADERS)[number], Left | undefined>;
+type RateLimits = Record<(typeof REMAINING_HEADERS)[number], RemainingLimit | undefined>;
 
 /** Returns the headers of several meters: for each kind of limit, those of the meter with the least left. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const kind of REMAINING_HEADERS) {
-    let tightest: Left | undefined;
+    let tightest: RemainingLimit | undefined;
     for (const { [kind]: left } of all)
       if (left !== undefined && (tightest === undefined || left.remaining < tightest.remaining)) tightest = left;
     if (tightest === undefined) continue;

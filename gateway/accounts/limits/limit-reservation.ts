@@ -28,10 +28,10 @@ export function forecastTokens(
 ): TokenForecast {
   const announced = Number(request.headers.get('content-length') ?? Number.NaN);
   const length = unseen ? announced : body.kind === 'kept' ? body.bytes.length : Number.NaN;
-  const said = unseen ? readHeader(request) : sampling?.max_tokens;
+  const statedMax = unseen ? readHeader(request) : sampling?.max_tokens;
   return {
     bodyBytes: Number.isNaN(length) ? undefined : length,
-    maxTokens: responseTokenBound(said, sampling?.n),
+    maxTokens: responseTokenBound(statedMax, sampling?.n),
     counts: usage === 'none' ? 'nothing' : generates ? 'answer' : 'prompt',
   };
 }

@@ -11,7 +11,7 @@ const SCHEMA = `
 `;
 
 /** The stored state of a limiter. Sums of months are written when they change, everything else by `save`. */
-export class StoredLimits implements LimiterStore {
+export class LimiterStorage implements LimiterStore {
   readonly #sql: Sql;
 
   constructor(sql: Sql) {

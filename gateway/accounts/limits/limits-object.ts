@@ -5,7 +5,7 @@ import type { ObjectContext } from '../../platform/object-context.ts';
 import type { MeterTime } from './limit-meter.ts';
 import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './limit-subjects.ts';
 import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
-import { StoredLimits } from './limiter-storage.ts';
+import { LimiterStorage } from './limiter-storage.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
 /** The usage of one attempt, as the tunnel object of its node, or the object of its batch, settles it. */
@@ -54,7 +54,7 @@ const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
  */
 const SOURCE_RETENTION_MS = 7 * 24 * 60 * 60_000;
 
-interface Waiting {
+interface WaitingRequest {
   again(): void;
 }
 
@@ -66,10 +66,10 @@ interface Waiting {
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
-  readonly #store: StoredLimits;
+  readonly #store: LimiterStorage;
   /** Clock of windows and leases. With the machine's clock they would stall if that clock was set back. */
   readonly #clock = new MonotonicClock(() => Date.now());
-  readonly #waiting = new Set<Waiting>();
+  readonly #waiting = new Set<WaitingRequest>();
   #saving: (() => void) | undefined;
   /** First month for which counts of other gateways are stored, as `YYYY-MM`. */
   #elsewhereFrom = '';
@@ -80,7 +80,7 @@ export class LimitsObject extends GatewayObject {
     sql.exec(`CREATE TABLE IF NOT EXISTS elsewhere (origin TEXT NOT NULL, id TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
         PRIMARY KEY (origin, id, month));
       CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)`);
-    this.#store = new StoredLimits(sql);
+    this.#store = new LimiterStorage(sql);
     this.#limiter = new Limiter(this.#store, this.#now());
     if (this.#store.isOtherProcess(env.PROCESS_ID)) this.#limiter.interrupt(this.#now());
   }
@@ -229,7 +229,7 @@ export class LimitsObject extends GatewayObject {
   /** Resolves when a count changed, or at `until`. */
   #change(until: number): Promise<void> {
     return new Promise((resolve) => {
-      const waiting: Waiting = {
+      const waiting: WaitingRequest = {
         again: () => {
           cancel();
           this.#waiting.delete(waiting);

@@ -1,8 +1,8 @@
 /** Computes what a user may use in one project from the limits that operators and the project's leads set. Pure. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from '../../settings/limits-schema.ts';
 
-type Counted = Omit<Limits, 'models'>;
-type Name = keyof Counted;
+type ModelLimits = Omit<Limits, 'models'>;
+type Name = keyof ModelLimits;
 
 const NAMES = [
   'requests_per_minute',
@@ -13,7 +13,7 @@ const NAMES = [
   'reasoning_tokens_per_request',
 ] as const satisfies readonly Name[];
 
-interface Words {
+interface MemberLimits {
   /** Individual limits of the user, set by operators. Empty: no limits. */
   own: Limits | null;
   /** Limits of each user without individual limits, set by operators. */
@@ -28,7 +28,7 @@ interface Words {
  * project has the same kind of limit, because operators gave that amount to the project. Otherwise both apply. `own`
  * always applies: a lead cannot widen a limit.
  */
-export function personLimits({ own, ofAll, ofMember, project }: Words): Limits | undefined {
+export function personLimits({ own, ofAll, ofMember, project }: MemberLimits): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;
   if (own !== null) return narrower(own, ofMember);
   const kept = { ...ofAll };
@@ -46,7 +46,7 @@ function narrower(one: Limits, other: Limits): Limits {
   return { ...lower(one, other), ...(models.length > 0 && { models: Object.fromEntries(models) }) };
 }
 
-function lower(one: Counted, other: Counted): Counted {
+function lower(one: ModelLimits, other: ModelLimits): ModelLimits {
   return Object.fromEntries(
     NAMES.flatMap((name) => {
       const given = [one[name], other[name]].filter((value) => value !== undefined);
@@ -60,9 +60,9 @@ export function limitAboveProject(
   limits: Limits,
   project: Limits | null,
 ): { path: string; allowed: number } | undefined {
-  const parties: [prefix: string, limits: Counted, bounds: (Limits | undefined)[]][] = [
+  const parties: [prefix: string, limits: ModelLimits, bounds: (Limits | undefined)[]][] = [
     ['', limits, [project ?? undefined]],
-    ...Object.entries(limits.models ?? {}).map(([model, ofModel]): [string, Counted, (Limits | undefined)[]] => [
+    ...Object.entries(limits.models ?? {}).map(([model, ofModel]): [string, ModelLimits, (Limits | undefined)[]] => [
       `models.${model === EVERY_OTHER_MODEL ? '*' : model}.`,
       ofModel,
       [project ?? undefined, limitsOfModel(project ?? undefined, model)],

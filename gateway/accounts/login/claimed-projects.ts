@@ -43,8 +43,8 @@ export async function syncMemberships(
   const wanted = await existing(env, claimed.members);
   const local = new Set(before.filter((row) => !row.claimed).map(({ projectId }) => projectId));
   const lapsed = before.filter((row) => row.claimed && !wanted.has(row.projectId));
-  const line = (action: string, object: string, said: object) =>
-    db.insert(auditLog).values({ at: now, actor: 'login', action, object, ...said });
+  const line = (action: string, object: string, details: object) =>
+    db.insert(auditLog).values({ at: now, actor: 'login', action, object, ...details });
   const left = new Set(lapsed.map(({ projectId }) => projectId));
   if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
   for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);

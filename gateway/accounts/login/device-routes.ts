@@ -90,8 +90,8 @@ deviceRoutes.post('/login/device/token', async (c) => {
   if (login === undefined) return refused(c, 'expired_token');
   if (comesTooSoon(code, now)) return refused(c, 'slow_down');
   requireWritable();
-  const said = answered.get(sha256Hex(code));
-  if (said !== undefined && isRecent(ANSWERED_MS, said.at, now)) return granted(c, said.key, now);
+  const cached = answered.get(sha256Hex(code));
+  if (cached !== undefined && isRecent(ANSWERED_MS, cached.at, now)) return granted(c, cached.key, now);
   const approval = await approvalOf(c.env, login.userCode, now);
   if (approval === undefined) return refused(c, 'authorization_pending');
   const key = approval.denied ? undefined : await makeKey(c.env, approval, login.name, now);

@@ -115,11 +115,11 @@ export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): 
   const groups = valuesOf(claims, config.group_claim).flatMap((value) => named(config.groups, value) ?? []);
   const saysGroups = config.group_claim !== null && (signIn || isTold(claims, config.group_claim));
   const saysRole = config.role_claim !== null && (signIn || isTold(claims, config.role_claim));
-  const told = saysRole ? (highest?.role ?? 'consumer') : undefined;
+  const claimedRole = saysRole ? (highest?.role ?? 'consumer') : undefined;
   return {
     name: nameOf(claims),
     email: emailOf(claims),
-    role: told,
+    role: claimedRole,
     provider: highest?.provider,
     projects,
     groups: saysGroups ? [...new Set(groups)].toSorted() : undefined,

@@ -46,7 +46,7 @@ type Discovery = z.infer<typeof discoverySchema>;
 const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).max(100) });
 const tokensSchema = z.looseObject({ id_token: z.string().max(32_768) });
 
-interface Kept<T> {
+interface CachedResult<T> {
   value: T;
   at: number;
 }
@@ -55,8 +55,8 @@ interface Kept<T> {
  * Cached discovery documents by issuer, at most 16. Results and not promises, because a promise belongs to the I/O of
  * one request.
  */
-const discoveries = new Map<string, Kept<Discovery>>();
-const keySets = new Map<string, Kept<JSONWebKeySet>>();
+const discoveries = new Map<string, CachedResult<Discovery>>();
+const keySets = new Map<string, CachedResult<JSONWebKeySet>>();
 
 /**
  * Maximum concurrent requests for the keys of one issuer: until a slow provider answers, each token with an unknown key
@@ -72,7 +72,7 @@ const KEYS_POLL_MS = 50;
  * provider, and each could wait for five seconds or longer.
  */
 const FAILURE_CACHE_MS = 1_000;
-const failures = new Map<string, Kept<ApiError>>();
+const failures = new Map<string, CachedResult<ApiError>>();
 
 /** Calls `ask` unless the last call to this issuer failed recently. @throws ApiError 503 */
 async function unlessFailed<T>(issuer: string, now: number, ask: () => Promise<T>): Promise<T> {
@@ -128,7 +128,7 @@ async function keysOf(config: OidcIssuer, now: number, maxAgeMs: number): Promis
   }
 }
 
-function keep<T>(map: Map<string, Kept<T>>, name: string, value: T, at: number): void {
+function keep<T>(map: Map<string, CachedResult<T>>, name: string, value: T, at: number): void {
   if (map.size >= 16 && !map.has(name)) map.clear();
   map.set(name, { value, at });
 }

@@ -101,19 +101,19 @@ async function create(
 
 /** Replaces stored values by those that the claims decide. Returns true if that changed the user's rights. */
 async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, now: number): Promise<boolean> {
-  const told = {
+  const claimedRights = {
     role: claimed.role ?? user.role,
     provider: claimed.role === undefined ? user.provider : (claimed.provider ?? null),
     projectId: homeProject(user, claimed.projects),
     groups: claimed.groups ?? user.groups,
   };
   const { name = user.name, email = user.email } = claimed;
-  const after = { ...told, name, email };
+  const after = { ...claimedRights, name, email };
   const changed =
-    told.role !== user.role ||
-    told.provider !== user.provider ||
-    told.projectId !== user.projectId ||
-    (told.groups ?? []).join() !== (user.groups ?? []).join();
+    claimedRights.role !== user.role ||
+    claimedRights.provider !== user.provider ||
+    claimedRights.projectId !== user.projectId ||
+    (claimedRights.groups ?? []).join() !== (user.groups ?? []).join();
   const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
   const sameClaims = claimed.at - (user.claimsAt ?? 0) < 60_000;
   if (!changed && fresh && sameClaims && after.name === user.name && after.email === user.email) return false;
@@ -123,8 +123,8 @@ async function update(env: Pick<Env, 'DB'>, user: User, claimed: MappedClaims, n
     .set({ ...after, lastLoginAt: now, claimsAt: claimed.at || user.claimsAt })
     .where(and(eq(users.id, user.id)));
   const line = { at: now, actor: 'login', action: 'user.update', object: user.id };
-  const said = { ...line, before: shown(user), after: shown({ ...user, ...after }) };
-  if (changed) await queryOrUnavailable(db.batch([write, db.insert(auditLog).values(said)]));
+  const auditLine = { ...line, before: shown(user), after: shown({ ...user, ...after }) };
+  if (changed) await queryOrUnavailable(db.batch([write, db.insert(auditLog).values(auditLine)]));
   else await queryOrUnavailable(write);
   return changed;
 }

@@ -14,7 +14,7 @@ type AnyCall = AdminCall<unknown, unknown>;
 type ModelTable = SQLiteTable & { model: SQLiteColumn };
 type Row<T extends ModelTable> = T['$inferSelect'];
 
-interface Written<T extends ModelTable> {
+interface ModelRowChange<T extends ModelTable> {
   row: Row<T>;
   set: Record<string, unknown>;
   before: Row<T> | undefined;
@@ -69,7 +69,7 @@ export class ModelRows<T extends ModelTable> {
   }
 
   /** Stores `row`, or updates an existing row with the fields of `set`. @returns the row as the caller sees it */
-  async write(call: AnyCall, model: string, { row, set, before }: Written<T>): Promise<object> {
+  async write(call: AnyCall, model: string, { row, set, before }: ModelRowChange<T>): Promise<object> {
     const insert = database(call.env)
       .insert(this.#table as SQLiteTable)
       .values(row);

@@ -37,6 +37,6 @@ async function readTelemetry(call: AdminCall): Promise<object> {
     throw new ApiError('order_refused', `The agent of session ${session} is too old to send the output of its engine.`);
   const answer = await sendOrder(call, session, reply.order, () => 'order_refused');
   if (answer.kind !== 'inspected') throw answerNotUnderstoodError();
-  const { kind: _kind, ...told } = answer;
-  return { object: 'node_telemetry', session, ...told };
+  const { kind: _kind, ...output } = answer;
+  return { object: 'node_telemetry', session, ...output };
 }

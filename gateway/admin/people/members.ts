@@ -226,12 +226,12 @@ async function patchMember(call: AdminCall<{ limits: Limits | null }>): Promise<
           .onConflictDoUpdate({ target, set: { limits, updatedAt: now } });
   // The user is the object of this line, so that isolates read the user's accounts again, and so that the line is
   // erased with the user.
-  const said = (one: Limits | null) => ({ project_id: projectId, limits: one });
+  const auditDetails = (one: Limits | null) => ({ project_id: projectId, limits: one });
   await applyChange(call, [write], {
     action: 'user.limit',
     object: userId,
-    before: said(before.limits),
-    after: said(limits),
+    before: auditDetails(before.limits),
+    after: auditDetails(limits),
   });
   return readMemberView(env, projectId, userId);
 }

@@ -140,8 +140,13 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const { body, env, now } = call;
   const row = await found(call);
   const { name, email, role, provider, project_id, limits, disabled } = body;
-  const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
-  await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
+  const newRights = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
+  await requireFitting(
+    call,
+    newRights.role,
+    newRights.provider,
+    project_id === row.projectId ? null : (project_id ?? null),
+  );
   const changesRights = role !== undefined || provider !== undefined || project_id !== undefined;
   // Only given fields are written: a request that changes the name must not enable a user that another request
   // disables.

@@ -199,15 +199,15 @@ function modelIn(models: Model[], id: string): Model {
  * Adds counts for regions with nodes. A model without a replica in a region keeps its counts, so that the differences
  * that a planner computes stay right.
  */
-function addCounts(book: MetricStore, regions: ReadonlyMap<string, Region>): void {
+function addCounts(metrics: MetricStore, regions: ReadonlyMap<string, Region>): void {
   for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
-  for (const { labels, value } of book.samples(REGION_ROUND_TRIP)) {
+  for (const { labels, value } of metrics.samples(REGION_ROUND_TRIP)) {
     const region = regions.get(labels[0] ?? '');
     if (region === undefined || !Array.isArray(value)) continue;
     const bounds = REGION_ROUND_TRIP.bounds;
     region.round_trips = { at_most_s: [...bounds], counts: value.slice(0, bounds.length + 1) };
   }
-  for (const { labels, value } of book.samples(REGION_SERVICE)) {
+  for (const { labels, value } of metrics.samples(REGION_SERVICE)) {
     const [name = '', model = ''] = labels;
     const region = regions.get(name);
     if (region === undefined || !Array.isArray(value)) continue;
@@ -234,9 +234,9 @@ async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
 async function countedOf({ env }: AdminCall): Promise<MetricStore | undefined> {
   try {
     await metricsReporter.flush(env);
-    const book = new MetricStore();
-    book.merge(await env.OBSERVE.getByName(OBSERVE_NAME).read());
-    return book;
+    const metrics = new MetricStore();
+    metrics.merge(await env.OBSERVE.getByName(OBSERVE_NAME).read());
+    return metrics;
   } catch {
     return undefined;
   }

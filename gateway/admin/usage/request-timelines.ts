@@ -78,7 +78,7 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
   await metricsReporter.flush(env);
   const whose = account.role === 'operator' ? undefined : { key: account.keyId, user: account.userId };
   const stories = await queryOrUnavailable(env.OBSERVE.getByName(OBSERVE_NAME).stories(id, whose));
-  const told = await Promise.all(
+  const timelines = await Promise.all(
     stories.map(async (timeline) => {
       const rows = await rowsOf(
         call,
@@ -89,21 +89,21 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
       return tell(call, timeline.name, timeline, rows);
     }),
   );
-  if (told.length === 0) {
+  if (timelines.length === 0) {
     const end = whose === undefined ? () => {} : searches.begin(whose.user ?? whose.key, now);
     const to = query.to === undefined ? now : Math.min(now, Date.parse(query.to));
     const found = await rowsOf(call, id, to - (query.hours - 1) * HOUR_MS, to).finally(end);
     const rows = found.filter(
       ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
-    if (rows.length > 0) told.push(await tell(call, id, undefined, rows));
+    if (rows.length > 0) timelines.push(await tell(call, id, undefined, rows));
   }
-  if (told.length === 0)
+  if (timelines.length === 0)
     throw new ApiError(
       'not_found',
       `There is no record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
     );
-  return listPage(told, { limit: told.length });
+  return listPage(timelines, { limit: timelines.length });
 }
 
 function whereElse({ env }: AdminCall): string {

@@ -11,7 +11,7 @@ import { modelWeights } from '../../accounts/model-tables.ts';
 import { kindSchema } from '../../settings/routing-settings.ts';
 import { Histogram } from '../../usage/hour/histogram.ts';
 import type { ModelWorkload } from '../../usage/hour/hour-records-reader.ts';
-import { KindCounts } from '../../usage/hour/request-kind-counts.ts';
+import { RequestKindCounts } from '../../usage/hour/request-kind-counts.ts';
 import { shardsBetween } from '../../usage/usage-row.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 
@@ -150,11 +150,11 @@ async function readKinds({ env, query: { slot }, now }: AdminCall<unknown, Query
       .limit(MODEL_SETTINGS_MAX),
   );
   const kinds: Record<string, RequestKind[]> = Object.fromEntries(rows.map((row) => [row.model, row.kinds ?? []]));
-  const models = new Map<string, KindCounts>();
+  const models = new Map<string, RequestKindCounts>();
   for (const [shard, from, to] of piecesOf(now - windowMs, now)) {
     for (const part of await queryOrUnavailable(env.USAGE.getByName(shard).kindWorkload(from, to, { slotMs, kinds }))) {
       const own = Object.hasOwn(kinds, part.model) ? (kinds[part.model] ?? []) : [];
-      const known = models.get(part.model) ?? new KindCounts(own, slotMs);
+      const known = models.get(part.model) ?? new RequestKindCounts(own, slotMs);
       models.set(part.model, known);
       known.merge(part);
     }
@@ -176,7 +176,7 @@ function* piecesOf(from: number, to: number): Iterable<[shard: string, from: num
 }
 
 /** Omits requests before the first whole slot of the window, because their slot would be counted only partly. */
-function view(model: string, counts: KindCounts, first: number, slotMs: number): z.infer<typeof byKind> {
+function view(model: string, counts: RequestKindCounts, first: number, slotMs: number): z.infer<typeof byKind> {
   const { kinds, slots, latency, confusion } = counts;
   const judged = confusion.flat().reduce((sum, n) => sum + n, 0);
   const right = confusion.reduce((sum, row, k) => sum + (row[k] ?? 0), 0);

@@ -39,6 +39,6 @@ export async function notifyQueues(
   { contender: queued, nodes, queues }: Offer,
   untilMs: number,
 ): Promise<void> {
-  const told = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
-  await Promise.allSettled(told);
+  const offers = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
+  await Promise.allSettled(offers);
 }

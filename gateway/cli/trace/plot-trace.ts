@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type ApiTarget, askGateway, ClientError } from '../api-client.ts';
-import { LISTED_NODE, listedNodes } from '../read-nodes.ts';
+import { NODE_FIELDS, readNodes } from '../read-nodes.ts';
 import { isStdoutClosed } from '../stdout.ts';
 import { readTraceLine } from './read-trace-line.ts';
 import { type NodeSample, sampleSchema, TraceFigures } from './trace-figures.ts';
@@ -80,7 +80,7 @@ export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
 }
 
 const nodeSchema = z.looseObject({
-  ...LISTED_NODE,
+  ...NODE_FIELDS,
   in_flight: z.number().nullable(),
   load: z.looseObject({ running: z.number(), kv_use: z.number().nullable() }).nullable(),
   hardware: z.looseObject({ gpus: z.array(z.unknown()) }),
@@ -94,7 +94,7 @@ export async function sampleNodes(target: ApiTarget, everyMs: number | undefined
   const nodesDoor = { ...target, path: '/admin/nodes' };
   do {
     const timestamp = new Date().toISOString();
-    for await (const node of listedNodes(
+    for await (const node of readNodes(
       nodesDoor,
       new URLSearchParams({ state: 'SERVING', limit: '1000' }),
       nodeSchema,

@@ -24,14 +24,18 @@ const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
 const HOLDER_PROVEN_MAX = 1_024;
 
 /** Lower limits for tests. */
-interface Shares {
+interface ConnectionLimits {
   max: number;
   unproven: number;
   unprovenPerAddress: number;
   provenPerHolder?: number;
 }
 
-const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
+const SHARES: ConnectionLimits = {
+  max: CONNECTIONS_MAX,
+  unproven: UNPROVEN_MAX,
+  unprovenPerAddress: ADDRESS_UNPROVEN_MAX,
+};
 
 /** A request whose response is not complete. */
 interface ActiveExchange {
@@ -74,7 +78,7 @@ export class ClientConnection {
 }
 
 export class ClientConnections {
-  readonly #shares: Shares;
+  readonly #shares: ConnectionLimits;
   /** Connections by id, oldest first, at most `max`. */
   readonly #all = new Map<string, ClientConnection>();
   /** Unproven connections by network, least recently used first. */
@@ -85,7 +89,7 @@ export class ClientConnections {
   /** Number of proven connections by holder; at most one entry per connection. */
   readonly #proven = new Map<string, number>();
 
-  constructor(shares: Shares = SHARES) {
+  constructor(shares: ConnectionLimits = SHARES) {
     this.#shares = shares;
   }
 

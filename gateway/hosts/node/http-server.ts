@@ -75,7 +75,7 @@ const QUIET_MS = 50;
 /**
  * A path of a request to a model, without dots, escapes or doubled slashes that a URL parser could read differently.
  */
-const PLAIN_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
+const MODEL_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
 
 export interface TlsMaterial {
   cert: Buffer;
@@ -85,7 +85,7 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
-  following: Pick<Replication, 'leader' | 'refusal'>;
+  following: Pick<Replication, 'primaryServer' | 'refusal'>;
   offloads: LocalOffloads;
   background: Background;
 }
@@ -97,7 +97,7 @@ export class HttpServer {
   readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly #upgrades: Upgrades;
   readonly #connections = new ClientConnections();
-  #asking = 0;
+  #openRequests = 0;
   #closing = false;
 
   constructor(options: HttpServerOptions) {
@@ -118,7 +118,7 @@ export class HttpServer {
     const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
     return getRequestListener(
       (request, { incoming }) => {
-        const accepted = this.#proof(incoming.socket);
+        const accepted = this.#proofCallback(incoming.socket);
         // The body is not destroyed when only part of it is read, because the client must still receive the reason.
         const pieces = () => incoming.iterator({ destroyOnReturn: false });
         return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
@@ -215,7 +215,7 @@ export class HttpServer {
     response: FastPathResponse,
   ): ConnectionTakeover | undefined {
     if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
-    this.#asking++;
+    this.#openRequests++;
     this.#connections.asks(connection);
     const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
@@ -224,13 +224,13 @@ export class HttpServer {
     return {
       leave: request.client.leave,
       over: () => {
-        this.#asking--;
+        this.#openRequests--;
       },
     };
   }
 
   /** Returns a function to call with a key's owner when a valid key arrived on this connection. */
-  #proof(socket: Socket): (holder: string) => void {
+  #proofCallback(socket: Socket): (holder: string) => void {
     return (holder) => {
       const connection = this.#connections.of(socket);
       if (connection !== undefined) this.#connections.prove(connection, holder);
@@ -243,11 +243,11 @@ export class HttpServer {
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
     const answers = WAITS_FOR_WORK.has(message.url ?? '') ? 0 : 1;
-    this.#asking += answers;
+    this.#openRequests += answers;
     connection.answering.push({ message, response });
     this.#connections.asks(connection);
     response.on('close', () => {
-      this.#asking -= answers;
+      this.#openRequests -= answers;
       this.#connections.answered(connection, { response });
     });
     response.on('error', () => {}); // the event 'close' follows
@@ -268,11 +268,11 @@ export class HttpServer {
     // HTTP/1.0 does not require a Host header, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#lead(message, response));
+    if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#answerGateway(message, response));
     const { refusal } = this.#options.following;
     if (refusal !== undefined && isPathBelow('/v1/', message.url)) return refuse(response, refusal);
-    if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
-      neverRejects(this.#ask(message, response, path));
+    if (message.method === 'POST' && MODEL_PATH.test(path) && !isResourcePath(path))
+      neverRejects(this.#answerModelRequest(message, response, path));
     else if (URL.canParse(`http://${message.headers.host}`)) neverRejects(this.#listener(message, response));
     else {
       connection.last = true;
@@ -281,16 +281,16 @@ export class HttpServer {
   }
 
   /** Answers a request of another gateway of the institution. */
-  async #lead(message: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { leader: primary } = this.#options.following;
+  async #answerGateway(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { primaryServer: primary } = this.#options.following;
     if (primary === undefined) return refuse(response, 'This gateway is starting.');
     await primary.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
   /** Answers a request to a model, without the router and the Fetch classes. */
-  async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+  async #answerModelRequest(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     const whole = await wholeBody(message);
-    const accepted = this.#proof(message.socket);
+    const accepted = this.#proofCallback(message.socket);
     await this.#serve(
       new NodeRequest({ message, response, encrypted: this.#encrypted, accepted }, path, whole),
       response,
@@ -319,7 +319,7 @@ export class HttpServer {
     this.#server.closeIdleConnections();
     this.#connections.closeIdlePlain();
     const deadline = waitClock.now() + drainMs;
-    while (this.#asking > 0 && waitClock.now() < deadline)
+    while (this.#openRequests > 0 && waitClock.now() < deadline)
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - waitClock.now())));
     this.#connections.closeAll();
   }

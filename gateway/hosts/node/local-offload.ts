@@ -82,9 +82,9 @@ class LocalOffload implements ResponseOffload {
   }
 
   offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void {
-    const { upstream, answer } = response;
+    const { attempt, answer } = response;
     const { status, head } = answer;
-    const name = attemptName(upstream.request);
+    const name = attemptName(attempt.request);
     const offloads = this.#offloads;
     let number = 0;
     const sink = () => offloads.get(number)?.sink;
@@ -93,7 +93,7 @@ class LocalOffload implements ResponseOffload {
       this.#names.delete(name);
       if (this.#names.size === 0) this.#active(false);
     };
-    const stream: OffloadedStream = new OffloadedStream(upstream, {
+    const stream: OffloadedStream = new OffloadedStream(attempt, {
       first: (bytes) => {
         number = offloads.add(stream);
         this.#names.set(name, { stream, number, response });
@@ -119,7 +119,7 @@ class LocalOffload implements ResponseOffload {
         over();
       },
     });
-    upstream.answer.pipeTo(stream);
+    attempt.answer.pipeTo(stream);
   }
 
   holds(name: string): boolean {

@@ -97,13 +97,13 @@ export function refuseUnreadable(
 }
 
 /** The response if no request could be read. */
-interface Unreadable {
+interface UnreadableError {
   status: number;
   words: string;
   message: string;
 }
 
-const unreadable = (status: number, words: string): Unreadable => ({
+const unreadable = (status: number, words: string): UnreadableError => ({
   status,
   words,
   message: `${words}: this is not valid HTTP (RFC 9112).`,
@@ -111,19 +111,19 @@ const unreadable = (status: number, words: string): Unreadable => ({
 
 export const BAD_REQUEST = unreadable(400, 'Bad Request');
 export const REQUEST_TIMEOUT = unreadable(408, 'Request Timeout');
-export const CONNECT_REFUSED: Unreadable = {
+export const CONNECT_REFUSED: UnreadableError = {
   status: 405,
   words: 'Method Not Allowed',
   message: 'CONNECT: this server is not a proxy.',
 };
 
-const UNREADABLE: Readonly<Record<string, Unreadable>> = {
+const UNREADABLE: Readonly<Record<string, UnreadableError>> = {
   HPE_HEADER_OVERFLOW: unreadable(431, 'Request Header Fields Too Large'),
   ERR_HTTP_REQUEST_TIMEOUT: REQUEST_TIMEOUT,
 };
 
 /** Sends an error and ends the connection. */
-export function answerUnreadable(socket: Duplex, { status, words, message }: Unreadable): void {
+export function answerUnreadable(socket: Duplex, { status, words, message }: UnreadableError): void {
   const body = errorBody(new ApiError('invalid_request', message));
   const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
   socket.end(head + body);

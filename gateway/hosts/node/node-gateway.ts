@@ -36,15 +36,15 @@ import { Database } from './sqlite.ts';
 /** Minimum interval between two log lines about the same kind of fault of an operator's policy. */
 const LOG_INTERVAL_MS = 60_000;
 
-interface Around {
+interface GatewayServices {
   env: Env;
   log(line: string): void;
   waitUntil(work: Promise<unknown>): void;
 }
 
-function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
+function loggedPolicy(policy: Policy, { env, log, waitUntil }: GatewayServices): Policy {
   const reporter = new MetricsReporter();
-  const told = new Map<string, number>();
+  const loggedAt = new Map<string, number>();
   return guardPolicy(policy, {
     fallback: leastLoadPolicy,
     now: () => performance.now(),
@@ -53,8 +53,8 @@ function loggedPolicy(policy: Policy, { env, log, waitUntil }: Around): Policy {
       reporter.counts.count(POLICY_FAULTS, [policy.name, kind]);
       reporter.touch(env, { waitUntil }, Date.now());
       const now = performance.now();
-      if (now - (told.get(kind) ?? Number.NEGATIVE_INFINITY) < LOG_INTERVAL_MS) return;
-      told.set(kind, now);
+      if (now - (loggedAt.get(kind) ?? Number.NEGATIVE_INFINITY) < LOG_INTERVAL_MS) return;
+      loggedAt.set(kind, now);
       log(`policy ${policy.name}: ${why}; using the default policy`);
     },
   });
@@ -117,7 +117,7 @@ export interface NodeGatewayOptions {
   log(line: string): void;
 }
 
-interface Parts {
+interface GatewayParts {
   server: HttpServer;
   host: ObjectHost;
   accounts: Database;
@@ -133,7 +133,7 @@ export class NodeGateway {
   readonly #reports: ReportReads;
   readonly following: Replication;
 
-  private constructor({ server, host, accounts, reports, following }: Parts) {
+  private constructor({ server, host, accounts, reports, following }: GatewayParts) {
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { HttpRequest } from '../../http/http-request.ts';
 
-interface Carrier {
+interface NodeExchange {
   message: IncomingMessage;
   response: ServerResponse;
   encrypted: boolean;
@@ -29,7 +29,7 @@ export class NodeRequest implements HttpRequest {
   #controller: AbortController | undefined;
 
   /** `response` reports when the client disconnects; `whole` is the body, if it came with the head. */
-  constructor({ message, response, encrypted, accepted }: Carrier, path: string, whole: Buffer | undefined) {
+  constructor({ message, response, encrypted, accepted }: NodeExchange, path: string, whole: Buffer | undefined) {
     this.method = message.method ?? 'GET';
     this.path = path;
     this.#message = message;

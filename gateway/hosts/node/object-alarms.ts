@@ -21,7 +21,7 @@ export interface ObjectAlarm {
   delete(): void;
 }
 
-interface Running {
+interface RunningAlarm {
   /** True if the running handler set another alarm, or deleted it. */
   replaced: boolean;
 }
@@ -33,7 +33,7 @@ interface Running {
 export class Alarms {
   readonly #database: Database;
   readonly #ring: RunAlarm;
-  readonly #running = new Map<string, Running>();
+  readonly #running = new Map<string, RunningAlarm>();
   /** Consecutive failures by object. */
   readonly #failures = new Map<string, number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -140,7 +140,7 @@ export class Alarms {
   }
 
   /** Calls `write` until it succeeds. Until then the alarm counts as running and does not fire again. */
-  async #store(running: Running, write: () => void): Promise<void> {
+  async #store(running: RunningAlarm, write: () => void): Promise<void> {
     while (!this.#closed && !running.replaced && !(storageHealth.failure === undefined && writeIfPossible(write)))
       await new Promise<void>((resolve) => setTimeout(resolve, RETRY_MS).unref());
   }

@@ -5,23 +5,23 @@ import { withFileStore } from './with-file-store.ts';
 import { WorkerContext } from './worker-context.ts';
 
 /** The runtime's type of an object: a Durable Object that forwards each method. */
-type Durable<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> & Omit<T, 'ctx' | 'env'>;
+type DurableObjectClass<T> = new (ctx: DurableObjectState, env: Env) => DurableObject<Env> & Omit<T, 'ctx' | 'env'>;
 
 /**
- * Makes `Room`, a GatewayObject class, a Durable Object class. The runtime only calls methods on the prototype, so
+ * Makes `Class` a Durable Object class. The runtime only calls methods on the prototype, so
  * every public method is defined there.
  */
-export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): Durable<T> {
+export function toDurableObject<T extends GatewayObject>(Class: ObjectClass<T>): DurableObjectClass<T> {
   class Hosted extends DurableObject<Env> {
     readonly room: T & ObjectHandlers;
 
     constructor(ctx: DurableObjectState, env: Env) {
       super(ctx, env);
       const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
-      this.room = new Room(new WorkerContext(ctx, ring), withFileStore(env));
+      this.room = new Class(new WorkerContext(ctx, ring), withFileStore(env));
     }
   }
-  for (const name of Object.getOwnPropertyNames(Room.prototype)) {
+  for (const name of Object.getOwnPropertyNames(Class.prototype)) {
     if (name === 'constructor') continue;
     Object.defineProperty(Hosted.prototype, name, {
       value(this: Hosted, ...args: unknown[]): unknown {
@@ -31,5 +31,5 @@ export function toDurableObject<T extends GatewayObject>(Room: ObjectClass<T>): 
       },
     });
   }
-  return Hosted as unknown as Durable<T>;
+  return Hosted as unknown as DurableObjectClass<T>;
 }

@@ -151,8 +151,8 @@ export class StorageHealth {
     this.#lostSinceFailure += records;
   }
 
-  #fail(said: string, now: number): void {
-    const reason = said.slice(0, REASON_MAX_CHARS);
+  #fail(message: string, now: number): void {
+    const reason = message.slice(0, REASON_MAX_CHARS);
     const since = this.#failure?.since ?? now;
     this.#failure = { reason, since };
     if (this.#whole !== undefined) this.#whole.#partFailedAt = now;

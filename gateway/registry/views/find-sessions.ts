@@ -3,7 +3,7 @@ import type { LiveState } from '../../../shared/routing/node-load.ts';
 import type { SessionTable } from '../session-table.ts';
 
 /** A filter for sessions. Undefined members are not checked. */
-export interface SessionLookup {
+export interface SessionFilter {
   session?: string | undefined;
   provider?: string | undefined;
   state?: string | undefined;
@@ -20,9 +20,9 @@ export interface SessionPage {
 }
 
 /** Returns a page of sessions, ordered by id. */
-export function lookUpSessions(
+export function findSessions(
   sessions: Pick<SessionTable, 'entries' | 'get' | 'store'>,
-  wanted: SessionLookup,
+  wanted: SessionFilter,
 ): SessionPage {
   const one = wanted.session === undefined ? undefined : sessions.get(wanted.session);
   const all = wanted.session === undefined ? [...sessions.entries()] : one === undefined ? [] : [one];
@@ -31,7 +31,7 @@ export function lookUpSessions(
   return { nodes, more: found.length > wanted.limit };
 }
 
-function matches(entry: RegistryEntry, { provider, state, model, after }: SessionLookup): boolean {
+function matches(entry: RegistryEntry, { provider, state, model, after }: SessionFilter): boolean {
   if (provider !== undefined && entry.provider !== provider) return false;
   if (state !== undefined && entry.state !== state) return false;
   if (after !== undefined && entry.session <= after) return false;

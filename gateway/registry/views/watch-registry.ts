@@ -64,8 +64,8 @@ export function watchRegistry(
             end();
             return controller.close();
           }
-          const said = news.since(now);
-          if (said !== '') return controller.enqueue(encoder.encode(said));
+          const delta = news.since(now);
+          if (delta !== '') return controller.enqueue(encoder.encode(delta));
           await new Promise<void>((resolve) => {
             timer = setTimeout(resolve, POLL_MS);
           });

@@ -17,7 +17,7 @@ const CALL_MS = 200;
 const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
 interface Call {
-  upstream: OutboundAttempt;
+  attempt: OutboundAttempt;
   /** When the wait ends, by `waitClock`; infinite after `fetch` was returned. */
   giveUpAt: number;
   /** When `fetch` was returned; absent: it was not returned yet. */
@@ -40,19 +40,19 @@ export class PendingCalls {
    * `OutboundAttempt.inform`.
    */
   add(
-    upstream: OutboundAttempt,
+    attempt: OutboundAttempt,
     answer: (result: CallResult) => void,
     begun?: (answer: ResultOf<'stream'>) => boolean,
   ): void {
-    const call: Call = { upstream, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
+    const call: Call = { attempt, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
       call.toldAt = waitClock.now();
-      upstream.hold(call.toldAt + this.#fetch.ms);
+      attempt.hold(call.toldAt + this.#fetch.ms);
       answer({ kind: 'fetch' });
     };
-    this.#calls.set(attemptName(upstream.request), call);
-    upstream.inform(answer, call.fetchIt, begun);
+    this.#calls.set(attemptName(attempt.request), call);
+    attempt.inform(answer, call.fetchIt, begun);
   }
 
   has(name: AttemptName): boolean {
@@ -63,7 +63,7 @@ export class PendingCalls {
   take(name: AttemptName): OutboundAttempt | undefined {
     const call = this.#end(name);
     if (call?.toldAt !== undefined) this.#fetch.answered(waitClock.now() - call.toldAt);
-    return call?.upstream;
+    return call?.attempt;
   }
 
   /** Removes an attempt that has ended. `left`: no Worker fetched it. */
@@ -80,7 +80,7 @@ export class PendingCalls {
 
   /** Ends the attempt of a call whose client disconnected. */
   cancel(name: AttemptName): void {
-    this.#calls.get(attemptName(name))?.upstream.cancel();
+    this.#calls.get(attemptName(name))?.attempt.cancel();
   }
 
   tick(now: number): void {

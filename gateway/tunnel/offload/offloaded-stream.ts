@@ -22,7 +22,7 @@ interface OffloadEvents {
 
 /** One response that is sent to the client. Its states are: new, first data offered, taken, ended. */
 export class OffloadedStream implements ByteSink {
-  readonly #upstream: OutboundAttempt;
+  readonly #attempt: OutboundAttempt;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
   /** Bytes that were sent after the first data. */
@@ -33,10 +33,10 @@ export class OffloadedStream implements ByteSink {
   /** Set when the first data is offered. */
   completion: OffloadCompletion | undefined;
 
-  constructor(upstream: OutboundAttempt, on: OffloadEvents) {
-    this.#upstream = upstream;
+  constructor(attempt: OutboundAttempt, on: OffloadEvents) {
+    this.#attempt = attempt;
     this.#on = on;
-    const { endpoint: id, headers } = this.#upstream.request;
+    const { endpoint: id, headers } = this.#attempt.request;
     const endpoint = endpointById(id);
     if (endpoint !== undefined)
       this.#inBand = new InBandErrorDetector(
@@ -94,7 +94,7 @@ export class OffloadedStream implements ByteSink {
     if (this.#state === 'over') return;
     this.#state = 'taken';
     this.#limit = limit;
-    if (this.#broken === undefined) this.#upstream.answer.refill();
+    if (this.#broken === undefined) this.#attempt.answer.refill();
     else this.#break(this.#broken);
   }
 
@@ -103,7 +103,7 @@ export class OffloadedStream implements ByteSink {
     this.#state = 'over';
     this.#on.left();
     this.completion?.ended.resolve('left');
-    this.#upstream.cancel();
+    this.#attempt.cancel();
   }
 
   /**

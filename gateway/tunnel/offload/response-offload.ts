@@ -3,7 +3,7 @@ import type { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.
 
 /** A response whose head has arrived. */
 export interface OffloadableResponse {
-  upstream: OutboundAttempt;
+  attempt: OutboundAttempt;
   answer: ResultOf<'stream'>;
 }
 

@@ -6,8 +6,8 @@ import type { Sql } from '../../platform/object-context.ts';
 import { type TraceQuestion, traceLine } from '../trace-line.ts';
 import { NO_SESSION, type UsageRow } from '../usage-row.ts';
 import { Histogram } from './histogram.ts';
-import { MINUTE_MS, MinuteCounts, type TokenLengths } from './minute-histograms.ts';
-import { type KindCountQuery, KindCounts, type KindState } from './request-kind-counts.ts';
+import { MINUTE_MS, MinuteHistograms, type TokenLengths } from './minute-histograms.ts';
+import { type KindCountQuery, type KindState, RequestKindCounts } from './request-kind-counts.ts';
 
 /** Error code, as clients get it, of requests that no node accepted. */
 const UNSERVED = 'no_capacity';
@@ -25,7 +25,7 @@ export interface ModelWorkload {
 /** Maximum rows of one request. */
 const ATTEMPTS_MAX = 32;
 
-type Stored = { row: string };
+type RecordRow = { row: string };
 type KindRecord = {
   session: string;
   at: number;
@@ -62,7 +62,7 @@ export const HOUR_READS = [
 ] as const;
 export type HourRead = (typeof HOUR_READS)[number];
 
-export class HourReader {
+export class HourRecordsReader {
   readonly #sql: Sql;
 
   constructor(sql: Sql) {
@@ -79,7 +79,7 @@ export class HourReader {
     if (!this.#exists()) return [];
     const where = traced ? 'AND traced = 1' : '';
     const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
-    const rows = this.#sql.exec<Stored & { n: number }>(query, after, limit).toArray();
+    const rows = this.#sql.exec<RecordRow & { n: number }>(query, after, limit).toArray();
     return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
   }
 
@@ -100,7 +100,7 @@ export class HourReader {
     const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
     const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
     const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
-    const rows = this.#sql.exec<Stored>(query, name ?? '', value ?? '', limit).toArray();
+    const rows = this.#sql.exec<RecordRow>(query, name ?? '', value ?? '', limit).toArray();
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
@@ -108,7 +108,7 @@ export class HourReader {
   ofRequest(name: string): UsageRow[] {
     if (!this.#exists()) return [];
     const query = `SELECT row FROM records WHERE json_extract(row, '$.request') = ? ORDER BY at LIMIT ?`;
-    const rows = this.#sql.exec<Stored>(query, name, ATTEMPTS_MAX).toArray();
+    const rows = this.#sql.exec<RecordRow>(query, name, ATTEMPTS_MAX).toArray();
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
@@ -138,7 +138,7 @@ export class HourReader {
       return known;
     };
     const [first, last] = [Math.ceil(from / MINUTE_MS), Math.floor(to / MINUTE_MS)];
-    const minutes = new MinuteCounts(this.#sql);
+    const minutes = new MinuteHistograms(this.#sql);
     if (first < last && minutes.exist) {
       minutes.addTo(of, first, last);
       this.#addRecords(of, from, first * MINUTE_MS);
@@ -161,10 +161,10 @@ export class HourReader {
    */
   kindWorkload(from: number, to: number, { slotMs, kinds }: KindCountQuery): KindState[] {
     if (!this.#exists()) return [];
-    const models = new Map<string, KindCounts>();
+    const models = new Map<string, RequestKindCounts>();
     const of = (model: string) => {
       const known =
-        models.get(model) ?? new KindCounts(Object.hasOwn(kinds, model) ? (kinds[model] ?? []) : [], slotMs);
+        models.get(model) ?? new RequestKindCounts(Object.hasOwn(kinds, model) ? (kinds[model] ?? []) : [], slotMs);
       models.set(model, known);
       return known;
     };

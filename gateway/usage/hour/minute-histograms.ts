@@ -20,9 +20,9 @@ export interface TokenLengths {
   output: Histogram;
 }
 
-type Stored = { model: string; input: string; output: string };
+type HistogramRow = { model: string; input: string; output: string };
 
-export class MinuteCounts {
+export class MinuteHistograms {
   readonly #sql: Sql;
 
   constructor(sql: Sql) {
@@ -58,7 +58,7 @@ export class MinuteCounts {
 
   #read(minute: number, model: string): TokenLengths {
     const query = 'SELECT model, input, output FROM minutes WHERE minute = ? AND model = ?';
-    const [row] = this.#sql.exec<Stored>(query, minute, model).toArray();
+    const [row] = this.#sql.exec<HistogramRow>(query, minute, model).toArray();
     const [input, output] = [new Histogram(), new Histogram()];
     if (row !== undefined) {
       input.merge(JSON.parse(row.input));
@@ -73,7 +73,7 @@ export class MinuteCounts {
    */
   addTo(of: (model: string) => TokenLengths, from: number, to: number): void {
     const query = 'SELECT model, input, output FROM minutes WHERE minute >= ? AND minute < ?';
-    for (const { model, input, output } of this.#sql.exec<Stored>(query, from, to)) {
+    for (const { model, input, output } of this.#sql.exec<HistogramRow>(query, from, to)) {
       const known = of(model);
       known.input.merge(JSON.parse(input));
       known.output.merge(JSON.parse(output));

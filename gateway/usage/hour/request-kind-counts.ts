@@ -51,7 +51,7 @@ interface Slot {
 }
 
 /** The counts of one model. */
-export class KindCounts {
+export class RequestKindCounts {
   readonly kinds: readonly RequestKind[];
   readonly #slotMs: number;
   readonly slots = new Map<number, Slot>();

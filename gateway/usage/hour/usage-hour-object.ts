@@ -16,10 +16,10 @@ import {
   type UsageTotal,
   usageTotalOf,
 } from '../usage-totals.ts';
-import { HourReader } from './hour-records-reader.ts';
-import { MinuteCounts } from './minute-histograms.ts';
+import { HourRecordsReader } from './hour-records-reader.ts';
+import { MinuteHistograms } from './minute-histograms.ts';
 import { storeRows } from './store-rows.ts';
-import { countRow } from './usage-metrics.ts';
+import { countUsageRow } from './usage-metrics.ts';
 
 /** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
@@ -41,8 +41,8 @@ export class UsageObject extends GatewayObject {
   readonly #shard: string;
   readonly #reporter = new MetricsReporter();
   #exists: boolean;
-  readonly #minutes: MinuteCounts;
-  readonly #reader: HourReader;
+  readonly #minutes: MinuteHistograms;
+  readonly #reader: HourRecordsReader;
   /** True if lengths are also counted by minute. */
   #counted: boolean;
   /** When the next alarm fires; milliseconds since the epoch. */
@@ -54,8 +54,8 @@ export class UsageObject extends GatewayObject {
     this.#shard = ctx.name;
     const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
     this.#exists = table !== undefined;
-    this.#minutes = new MinuteCounts(ctx.storage.sql);
-    this.#reader = new HourReader(ctx.storage.sql);
+    this.#minutes = new MinuteHistograms(ctx.storage.sql);
+    this.#reader = new HourRecordsReader(ctx.storage.sql);
     this.#counted = this.#exists && this.#minutes.exist;
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
   }
@@ -83,7 +83,7 @@ export class UsageObject extends GatewayObject {
     const now = Date.now();
     const changes = storeRows(this.ctx.storage.sql, rows, (row) => {
       telemetrySink.sink?.usage(row);
-      countRow(this.#reporter.counts, row, now);
+      countUsageRow(this.#reporter.counts, row, now);
     });
     if (this.#counted) this.#minutes.count(changes);
     const totals = new Map<string, UsageTotal>();
@@ -122,24 +122,24 @@ export class UsageObject extends GatewayObject {
 
   // --- reading: see hour/hour-records-reader.ts ------------------------------------------------------------------------------------
 
-  page(...args: Parameters<HourReader['page']>): ReturnType<HourReader['page']> {
+  page(...args: Parameters<HourRecordsReader['page']>): ReturnType<HourRecordsReader['page']> {
     return this.#reader.page(...args);
   }
 
   /** Not named `trace`, because workerd reserves that name for tail Workers, and no stub can call it. */
-  traceLines(...args: Parameters<HourReader['traceLines']>): ReturnType<HourReader['traceLines']> {
+  traceLines(...args: Parameters<HourRecordsReader['traceLines']>): ReturnType<HourRecordsReader['traceLines']> {
     return this.#reader.traceLines(...args);
   }
 
-  recent(...args: Parameters<HourReader['recent']>): ReturnType<HourReader['recent']> {
+  recent(...args: Parameters<HourRecordsReader['recent']>): ReturnType<HourRecordsReader['recent']> {
     return this.#reader.recent(...args);
   }
 
-  ofRequest(...args: Parameters<HourReader['ofRequest']>): ReturnType<HourReader['ofRequest']> {
+  ofRequest(...args: Parameters<HourRecordsReader['ofRequest']>): ReturnType<HourRecordsReader['ofRequest']> {
     return this.#reader.ofRequest(...args);
   }
 
-  sums(...args: Parameters<HourReader['sums']>): ReturnType<HourReader['sums']> {
+  sums(...args: Parameters<HourRecordsReader['sums']>): ReturnType<HourRecordsReader['sums']> {
     return this.#reader.sums(...args);
   }
 
@@ -147,11 +147,11 @@ export class UsageObject extends GatewayObject {
     return this.#reader.count();
   }
 
-  workload(...args: Parameters<HourReader['workload']>): ReturnType<HourReader['workload']> {
+  workload(...args: Parameters<HourRecordsReader['workload']>): ReturnType<HourRecordsReader['workload']> {
     return this.#reader.workload(...args);
   }
 
-  kindWorkload(...args: Parameters<HourReader['kindWorkload']>): ReturnType<HourReader['kindWorkload']> {
+  kindWorkload(...args: Parameters<HourRecordsReader['kindWorkload']>): ReturnType<HourRecordsReader['kindWorkload']> {
     return this.#reader.kindWorkload(...args);
   }
 

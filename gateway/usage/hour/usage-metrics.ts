@@ -13,7 +13,7 @@ import {
 import { operationLabel } from '../../observe/metric-labels.ts';
 import { NO_SESSION, type UsageRow } from '../usage-row.ts';
 
-type Counted = Pick<
+type CountedRow = Pick<
   UsageRow,
   | 'session'
   | 'times'
@@ -35,28 +35,28 @@ type Counted = Pick<
  * Adds one attempt at an engine to the metrics. Called for each new row, but not for an exact row that replaces an
  * estimate.
  */
-export function countRow(book: MetricStore, row: Counted, now: number): void {
-  if (row.session === NO_SESSION) return book.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
+export function countUsageRow(metrics: MetricStore, row: CountedRow, now: number): void {
+  if (row.session === NO_SESSION) return metrics.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
   const { provider, firstMs, totalMs, completion } = row;
   // The model of an agent's own ingress is self-reported: a name that an agent invents must not become a label.
   const model = row.key.startsWith('ingress:') ? '' : row.model;
   const labels = [operationLabel(endpointById(row.endpoint)), provider, model];
-  book.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);
-  book.observe(RECORD_DELAY, [], Math.max(0, now - row.at) / 1000);
+  metrics.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);
+  metrics.observe(RECORD_DELAY, [], Math.max(0, now - row.at) / 1000);
   for (const kind of ['prompt', 'completion', 'cached', 'reasoning'] as const)
-    book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
-  if (row.prompt > 0) book.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
-  if (completion > 0) book.observe(TOKEN_USAGE, [...labels, 'output'], completion);
+    metrics.count(TOKENS_BY_KIND, [model, kind], row[kind]);
+  if (row.prompt > 0) metrics.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
+  if (completion > 0) metrics.observe(TOKEN_USAGE, [...labels, 'output'], completion);
   if (totalMs === null || totalMs <= 0) return; // the gateway was restarted and does not know the times
-  book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
+  metrics.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
   if (!row.streamed || firstMs === null || firstMs <= 0 || (row.status ?? 0) >= 400) return;
-  book.observe(TIME_TO_FIRST_TOKEN, labels, firstMs / 1000);
+  metrics.observe(TIME_TO_FIRST_TOKEN, labels, firstMs / 1000);
   if (row.complete && completion > 1)
-    book.observe(TIME_PER_OUTPUT_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
+    metrics.observe(TIME_PER_OUTPUT_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
 }
 
 /** Returns OpenTelemetry's `error.type`: the engine's status, or how the attempt ended; empty if nothing failed. */
-function errorOf({ status, aborted, complete }: Counted): string {
+function errorOf({ status, aborted, complete }: CountedRow): string {
   if (status !== null && status >= 400) return String(status);
   if (aborted) return LEFT_ERROR;
   return status === 0 || !complete ? 'incomplete' : '';

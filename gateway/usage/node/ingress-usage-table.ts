@@ -12,7 +12,7 @@ import {
 import type { Sql } from '../../platform/object-context.ts';
 import type { UsageAnomaly } from '../usage-anomalies.ts';
 import type { UsageRow } from '../usage-row.ts';
-import { loseRecords, WAITING_MAX } from './lost-records.ts';
+import { countLostRecords, WAITING_MAX } from './lost-records.ts';
 
 /**
  * Maximum records that a session's object keeps in addition to records that wait to be forwarded. Beyond it the oldest
@@ -57,7 +57,7 @@ function prune(sql: Sql): void {
   const { n: lost } = sql.exec<{ n: number }>(query, WAITING_MAX).one();
   if (lost === 0) return;
   sql.exec(`DELETE FROM ingress_usage WHERE ${behind}`, WAITING_MAX);
-  loseRecords(lost);
+  countLostRecords(lost);
 }
 
 function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined {

@@ -6,7 +6,7 @@ import { storageHealth } from '../../platform/storage/storage-health.ts';
 export const WAITING_MAX = 200_000;
 
 /** Counts stored records that are deleted before they were forwarded. */
-export function loseRecords(records: number): void {
+export function countLostRecords(records: number): void {
   if (records === 0) return;
   storageHealth.giveUp(records);
   metricsReporter.counts.count(USAGE_LOST, [], records);

@@ -38,7 +38,7 @@ const IDENTITIES_MAX = 1_000;
  * Forwards one node's records to the usage object of the hour, and to the limits objects that wait for them. The
  * records stay on disk here until both have acknowledged them; both recognize repeated records by position or name.
  */
-export class Outbox {
+export class UsageOutbox {
   readonly #ctx: ObjectContext;
   readonly #env: Env;
   readonly #session: string;
@@ -78,7 +78,7 @@ export class Outbox {
    * Reports usage to the limits immediately, which releases reservations for which other requests may wait. Failures
    * are ignored, because `settle` follows.
    */
-  async tellLimits(records: readonly UsageRecord[]): Promise<void> {
+  async reportToLimits(records: readonly UsageRecord[]): Promise<void> {
     const secret = await installationSecret(this.#env);
     const subjects = new Map<string, AttemptUse[]>();
     for (const record of records) {
@@ -122,8 +122,8 @@ export class Outbox {
   #logWaiting(): void {
     const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;
-    const told = this.#env.OBSERVE.getByName(OBSERVE_NAME).outbox(this.#session, waiting);
-    this.#ctx.waitUntil(Promise.resolve(told).catch(() => {}));
+    const reported = this.#env.OBSERVE.getByName(OBSERVE_NAME).outbox(this.#session, waiting);
+    this.#ctx.waitUntil(Promise.resolve(reported).catch(() => {}));
   }
 
   async #forward(): Promise<boolean> {

@@ -3,7 +3,7 @@ import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
 import { OPENING_LIFE_MS } from '../../accounts/opening-proof.ts';
 import type { Sql } from '../../platform/object-context.ts';
-import { loseRecords, WAITING_MAX } from './lost-records.ts';
+import { countLostRecords, WAITING_MAX } from './lost-records.ts';
 
 /** Minimum number of records that a session's object keeps. When it has twice as many, the oldest are deleted. */
 const RECORDS_MIN = 20_000;
@@ -61,8 +61,8 @@ function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly Usa
 }
 
 /** Stores all records with three statements, because one statement costs about as much as a hundred records. */
-function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
-  const known = new Map<number, Stored>();
+function storeTogether(sql: Sql, fresh: readonly NewUsage[], provider: string): void {
+  const known = new Map<number, StoredUsage>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
   for (const row of sql.exec<StoredKind>(STORED_KINDS, streams)) known.set(row.stream, storedOf(row));
   const written: UsageRecord[] = [];
@@ -98,21 +98,21 @@ function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): voi
  * replaces an estimate: the agent's late report does not contain it, and with another time the record could be in
  * another hour than the estimate.
  */
-type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
+type ObservedUsage = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
 type StoredKind = { stream: number; estimated: number; seen: string; prompt: number; completion: number };
 
 /** The stored part of an attempt. */
-interface Stored {
+interface StoredUsage {
   stream: number;
   estimated: boolean;
-  seen: Seen;
+  seen: ObservedUsage;
   used: UsedTokens;
 }
 
 type Pending = [stream: number, replaces: number | null, estimate: UsageRecord | null, settled: UsedTokens | null];
 
-function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): Stored {
+function storedOf({ stream, estimated, seen, prompt, completion }: StoredKind): StoredUsage {
   return { stream, estimated: estimated === 1, seen: JSON.parse(seen), used: { prompt, completion } };
 }
 
@@ -141,7 +141,7 @@ function prune(sql: Sql, newest: number): void {
   sql.exec('DELETE FROM usage_expired');
   sql.exec('INSERT INTO usage_expired (expires_at) VALUES (?)', made.at + OPENING_LIFE_MS);
   const lost = 'FROM pending WHERE estimate IS NULL AND stream <= ?';
-  loseRecords(sql.exec<{ n: number }>(`SELECT count(*) AS n ${lost}`, last.stream).one().n);
+  countLostRecords(sql.exec<{ n: number }>(`SELECT count(*) AS n ${lost}`, last.stream).one().n);
   sql.exec(`DELETE ${lost}`, last.stream);
   sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
 }
@@ -202,14 +202,14 @@ export function markDelivered(sql: Sql, position: number): void {
  * Reduces `records` to one per attempt, even if it was reported under several streams: exact before estimated, then the
  * first. Reads all stored records once, however many records are repeated, because repetitions are rare.
  */
-function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
+function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly NewUsage[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
   const best = new Map<string, UsageRecord>();
   for (const record of records) {
     const other = best.get(attemptName(record));
     if (other === undefined || (other.estimated && !record.estimated)) best.set(attemptName(record), record);
   }
-  const replaced = new Map<string, Stored>();
+  const replaced = new Map<string, StoredUsage>();
   for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
     const record = best.get(attemptName(row));
     if (record === undefined || record.stream === row.stream) continue;
@@ -221,10 +221,10 @@ function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fre
   return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
 }
 
-interface Fresh {
+interface NewUsage {
   record: UsageRecord;
   /** The estimate under another stream that this record replaces. */
-  replaces: Stored | undefined;
+  replaces: StoredUsage | undefined;
 }
 
 type StoredName = StoredKind & { requestId: string; attempt: number };

@@ -27,7 +27,7 @@ interface UsageStoreOptions {
  * Writes one node's records to its storage, or keeps them in memory while the storage cannot be written. The agent gets
  * no acknowledgment meanwhile, so it keeps its reports too, and repeats them if the gateway was killed.
  */
-export class UsageStore {
+export class UsageWriteBuffer {
   readonly #options: UsageStoreOptions;
   /** Waiting batches, oldest first. Bounded by StorageHealth over all nodes. */
   #batches: UsageBatch[] = [];

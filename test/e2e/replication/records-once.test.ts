@@ -20,7 +20,7 @@ import {
   recordsSchema,
   subjectCountsSchema,
 } from '../../../gateway/hosts/node/replication/messages.ts';
-import { Budgets } from '../../../gateway/hosts/node/replication/month-counts.ts';
+import { MonthCounts } from '../../../gateway/hosts/node/replication/month-counts.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';
 import { REPLICATION_FILE } from '../../../gateway/hosts/node/replication/role-file.ts';
@@ -61,7 +61,7 @@ async function first(counts: MonthCount[] = [], stallMs?: number) {
       hearCounts: async (_month: string, told: MonthCount[]) => void heard.push(...told),
     }),
   } as unknown as ObjectNamespace<LimitsObject>;
-  const budgets = new Budgets(database, 'first');
+  const budgets = new MonthCounts(database, 'first');
   const primary = new PrimaryServer({
     identity: identity(2),
     role: () => ({ role: 'first', epoch: 0 }) as ReturnType<ConstructorParameters<typeof PrimaryServer>[0]['role']>,
@@ -101,7 +101,7 @@ it('records that a follower sends again under a new key, since it crashed before
   ] as const) {
     const own = identity(key);
     // As at its start: its own name is on disk from its first start on.
-    const { own: origin } = new Budgets(openReplicationFile(directory), own.certificate.keyName);
+    const { own: origin } = new MonthCounts(openReplicationFile(directory), own.certificate.keyName);
     const link = new GatewayLink(own);
     atEnd(() => link.close());
     const { answer } = await link.ask(url, '/gateway/records', { origin, items: sent }, recordsAnswerSchema, WITHIN_MS);
@@ -270,7 +270,7 @@ it('months of a subject with more keys than one item may have are handed over wh
   const { url, limits, heard } = await first(counts);
   const link = new GatewayLink(identity(3));
   atEnd(() => link.close());
-  const former = new Budgets(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
+  const former = new MonthCounts(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
   former.note('project:a');
   former.depose();
   const queue = new RecordQueue(openReplicationFile(await temporaryDirectory('otela-queue')));
@@ -291,7 +291,7 @@ it('months of a subject with more keys than one item may have are handed over wh
 it('the primary takes each item of months, even if every character of each id is escaped in JSON', async () => {
   const id = '\u0001'.repeat(512);
   const counts = Array.from({ length: 5_001 }, () => ({ origin: 'o'.repeat(64), id, tokens: 2 ** 53 - 1 }));
-  const former = new Budgets(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
+  const former = new MonthCounts(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
   former.note('project:a');
   former.depose();
   const bodies: string[] = [];

@@ -24,7 +24,7 @@ function follower(
   const heard: string[] = [];
   const told: string[] = [];
   const made = new Replicator({
-    first: new URL('http://first.example'),
+    primary: new URL('http://first.example'),
     url: 'http://follower.example',
     version: '0.0.0',
     link: {

@@ -5,7 +5,7 @@
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { OPENING_LIFE_MS, signOpening, verifyOpening } from '../../../gateway/accounts/opening-proof.ts';
+import { OPENING_LIFE_MS, signOpeningProof, verifyOpeningProof } from '../../../gateway/accounts/opening-proof.ts';
 import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/node/usage-record-table.ts';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { buildOpenFrame } from '../../../shared/attempts/open-frame.ts';
@@ -49,7 +49,7 @@ class Books {
 
   #begin(): UsageSettlement {
     return new UsageSettlement(SESSION, {
-      opening: (name) => verifyOpening(SECRET, SESSION, name, this.#now),
+      opening: (name) => verifyOpeningProof(SECRET, SESSION, name, this.#now),
       nextStream: () => this.#stream++,
       running: (name) => [...this.#open.values()].find((upstream) => isNamed(upstream, name)),
     });
@@ -59,7 +59,7 @@ class Books {
     const receipt = `${key}\n+\nm`;
     const [requestId, attempt, endpoint] = [`r${this.#stream}`, 1, 1];
     const proven = { session, requestId, attempt, receipt, endpoint, streamed: true, bound };
-    const proof = signOpening(SECRET, proven, this.#now);
+    const proof = signOpeningProof(SECRET, proven, this.#now);
     const limits = { firstByteMs: 0, stallMs: 0, acceptMs: 1_000 };
     const how = { resume: false, answerOffset: 0, headers: [], edits: [], streaming: true, dropUsage: false };
     const request = { requestId, attempt, receipt, proof, bound, endpoint, ...how, ...limits, bodyLength: 0 };
@@ -300,7 +300,7 @@ test.each([
 ])('the proof of an opening is written as ever: %j', (receipt, mac) => {
   const bound = { prompt: 5, completion: 6 };
   const opening = { session: 's', requestId: 'r', attempt: 2, receipt, endpoint: 1, streamed: true, bound };
-  expect(signOpening('a secret', opening, 1_000)).toBe(`1.1ffvfs.1.1.5.6.${mac}`);
+  expect(signOpeningProof('a secret', opening, 1_000)).toBe(`1.1ffvfs.1.1.5.6.${mac}`);
 });
 
 test('a proof is good for a day', () => {
@@ -313,14 +313,14 @@ test('a proof is good for a day', () => {
     streamed: false,
     bound: BOUND,
   };
-  const name = { requestId: 'r', attempt: 1, receipt: `${signOpening(SECRET, opening, START)}\nk\n+\nm` };
+  const name = { requestId: 'r', attempt: 1, receipt: `${signOpeningProof(SECRET, opening, START)}\nk\n+\nm` };
   const { session: _, requestId: __, attempt: ___, ...facts } = opening;
   const times = { openedAt: START, expiresAt: START + OPENING_LIFE_MS };
-  expect(verifyOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, ...times });
-  expect(verifyOpening(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
-  expect(verifyOpening('another', SESSION, name, START)).toBeUndefined();
+  expect(verifyOpeningProof(SECRET, SESSION, name, START)).toEqual({ ...facts, ...times });
+  expect(verifyOpeningProof(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
+  expect(verifyOpeningProof('another', SESSION, name, START)).toBeUndefined();
   for (const receipt of ['', '\n', '1.\n', '.'.repeat(40), 'ü'.repeat(30), `1.${'ü'.repeat(22)}\nx`])
-    expect(verifyOpening(SECRET, SESSION, { ...name, receipt }, START)).toBeUndefined();
+    expect(verifyOpeningProof(SECRET, SESSION, { ...name, receipt }, START)).toBeUndefined();
 });
 
 test('where a record is no longer kept, nothing that it may be of is counted again', async () => {

@@ -52,14 +52,14 @@ async function backupCommand(args: readonly string[]): Promise<number> {
   const out = resolve(values.out);
   const manifest = await backUp(values.data, out);
   const { size } = await stat(out);
-  const said = {
+  const summary = {
     file: out,
     bytes: size,
     files: manifest.files.length,
     version: manifest.version,
     made_at: manifest.made_at,
   };
-  console.log(values.json ? JSON.stringify(said) : `${out}: ${said.files} files, ${Math.ceil(size / 1024)} KiB`);
+  console.log(values.json ? JSON.stringify(summary) : `${out}: ${summary.files} files, ${Math.ceil(size / 1024)} KiB`);
   return EXIT_DONE;
 }
 

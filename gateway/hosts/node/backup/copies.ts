@@ -39,8 +39,8 @@ const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'object
 
 /** Returns how many databases may be held together. Node.js has already raised the soft limit to the hard one. */
 export function concurrentCopiesMax(): number {
-  const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
-  const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
+  const openMax = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
+  const open = openMax === 'unlimited' ? Number.POSITIVE_INFINITY : Number(openMax);
   return Math.max(1, Math.min(SNAPSHOTS_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
 }
 

@@ -98,9 +98,9 @@ async function restoreCommand(args: readonly string[]): Promise<number> {
     file,
     migrations.map(({ name }) => name),
   );
-  const said = { data: values.data, files: files.length, version, made_at };
+  const summary = { data: values.data, files: files.length, version, made_at };
   const words = `${values.data}: ${files.length} files of ${made_at}, otela-gateway ${version}. Next: otela-gateway serve --data ${values.data}`;
-  console.log(values.json ? JSON.stringify(said) : words);
+  console.log(values.json ? JSON.stringify(summary) : words);
   return EXIT_DONE;
 }
 

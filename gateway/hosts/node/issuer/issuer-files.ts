@@ -119,7 +119,7 @@ export async function revoke(files: IssuerFiles, name: string, nowS: number): Pr
   return openIssuer(files.dir, nowS);
 }
 
-interface Stored {
+interface StoredKeys {
   root: string | undefined;
   key: string;
   stored: string | undefined;
@@ -129,7 +129,7 @@ interface Stored {
  * Returns the current certificate: the stored one if it belongs to this key and has not expired, otherwise a new one if
  * the root key is available.
  */
-async function current(dir: string, { root, key, stored }: Stored, nowS: number): Promise<Certificate> {
+async function current(dir: string, { root, key, stored }: StoredKeys, nowS: number): Promise<Certificate> {
   const known = stored === undefined ? undefined : decode({ key, certificate: stored });
   const fits = known?.keyName === nameOf(key);
   if (root === undefined) {

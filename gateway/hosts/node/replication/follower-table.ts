@@ -17,7 +17,7 @@ export interface FollowerEntry {
   waiting: number;
 }
 
-interface Known {
+interface KnownFollower {
   url: string;
   version: string;
   /** Last contact as stored in the row; milliseconds since the epoch. */
@@ -32,7 +32,7 @@ interface Known {
 export class FollowerTable {
   readonly #database: Database;
   readonly #now: () => number;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, KnownFollower>();
 
   constructor(database: Database, monotonicNow: () => number) {
     this.#database = database;

@@ -32,7 +32,7 @@ export interface SubjectCounts {
   counts: MonthCount[];
 }
 
-export interface BudgetsPage {
+export interface MonthCountsPage {
   items: SubjectCounts[];
   /** Number after which the next page begins. */
   seq: number;
@@ -47,7 +47,7 @@ export interface CountPosition {
   id: string;
 }
 
-export class Budgets {
+export class MonthCounts {
   readonly #database: Database;
   /** Identifies this gateway's counts. Unlike the gateway's key it never changes. */
   readonly own: string;
@@ -83,12 +83,12 @@ export class Budgets {
    * Returns the subjects that changed after `seq`, with their current counts. If `after.subject` is the next subject,
    * only its counts after that position.
    */
-  async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPosition): Promise<BudgetsPage> {
+  async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPosition): Promise<MonthCountsPage> {
     const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
       seq,
       PAGE + 1,
     ]);
-    const page: BudgetsPage = { items: [], seq, more: false };
+    const page: MonthCountsPage = { items: [], seq, more: false };
     let room = PAGE_BYTES;
     for (const row of rows) {
       if (page.items.length === PAGE) return { ...page, more: true };

@@ -42,13 +42,13 @@ export class PastRecords {
    * Call this before this gateway follows `first` (name of the primary's key). Marks the hours to hand over. Rows that
    * the new primary recorded itself are not handed over.
    */
-  note(first: string): void {
+  note(primary: string): void {
     const { directory } = this.#options;
     const files = existsSync(directory) ? readdirSync(directory) : [];
     for (const name of files.flatMap((file) => objectName(file) ?? []))
       this.#options.database.rows('INSERT OR REPLACE INTO past_hours (name, except_of) VALUES (?, ?)', [
         name,
-        first.slice(0, 8),
+        primary.slice(0, 8),
       ]);
   }
 

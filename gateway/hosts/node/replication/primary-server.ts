@@ -24,7 +24,7 @@ import {
   recordsSchema,
   subjectCountsSchema,
 } from './messages.ts';
-import type { Budgets, BudgetsPage } from './month-counts.ts';
+import type { MonthCounts, MonthCountsPage } from './month-counts.ts';
 import type { GatewayRole } from './role-file.ts';
 import {
   CLOCK_SKEW_S,
@@ -68,7 +68,7 @@ interface PrimaryServerOptions {
   members: FollowerTable;
   /** The limits objects without shares: followers' requests count against the whole limit. */
   limits: ObjectNamespace<LimitsObject>;
-  budgets: Budgets;
+  budgets: MonthCounts;
   usage: ObjectNamespace<UsageObject>;
   /** Called with a promoted gateway's statement. @returns the epoch that is now valid here */
   hear(statement: string): number;
@@ -76,7 +76,7 @@ interface PrimaryServerOptions {
 }
 
 /** The gateway that sent a request: the name of its key, and how many seconds its clock is ahead. */
-interface Asker {
+interface VerifiedSender {
   from: string;
   aheadS: number;
 }
@@ -169,7 +169,7 @@ export class PrimaryServer {
     }
   }
 
-  async #answer(path: string, { from, aheadS }: Asker, body: Buffer): Promise<object> {
+  async #answer(path: string, { from, aheadS }: VerifiedSender, body: Buffer): Promise<object> {
     const { limits, role } = this.#options;
     if (path === '/gateway/epoch') {
       const epoch = this.#options.hear(parse(epochSchema, body).statement);
@@ -203,13 +203,13 @@ export class PrimaryServer {
     }
   }
 
-  #answerBudgets(body: Buffer): Promise<BudgetsPage> {
+  #answerBudgets(body: Buffer): Promise<MonthCountsPage> {
     const { budgets, limits } = this.#options;
     const { seq, after } = parse(budgetsSchema, body);
     return budgets.since(seq, limits, after);
   }
 
-  #follow({ from, aheadS }: Asker, body: Buffer): FollowAnswer {
+  #follow({ from, aheadS }: VerifiedSender, body: Buffer): FollowAnswer {
     const { feed, members, role } = this.#options;
     const { url, version, cursor, waiting, silence_ms } = parse(followSchema, body);
     if (!members.heard(from, url, version, waiting, silence_ms))

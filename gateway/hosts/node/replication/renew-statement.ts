@@ -16,8 +16,8 @@ export function renewStatement(
   const role = readRole(data);
   const seed = root === undefined ? undefined : fromBase64url(root, 32);
   if (role.role !== 'first' || role.statement === undefined || seed === undefined) return;
-  const said = readEpoch(role.statement, certificate.root);
-  if (said === undefined || said.first === certificate.keyName) return;
-  const statement = signEpoch({ ...said, first: certificate.keyName }, workerdSigner(seed));
+  const previous = readEpoch(role.statement, certificate.root);
+  if (previous === undefined || previous.first === certificate.keyName) return;
+  const statement = signEpoch({ ...previous, first: certificate.keyName }, workerdSigner(seed));
   writeRole(data, { ...role, statement });
 }

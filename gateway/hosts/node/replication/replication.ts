@@ -20,7 +20,7 @@ import { ChangeFeed } from './change-feed.ts';
 import { FollowerTable, type FollowerEntry as KnownFollower } from './follower-table.ts';
 import { GatewayLink } from './gateway-link.ts';
 import { type LimitCall, limitAnswerSchema } from './messages.ts';
-import { Budgets } from './month-counts.ts';
+import { MonthCounts } from './month-counts.ts';
 import { PastRecords } from './past-usage-records.ts';
 import { PrimaryServer } from './primary-server.ts';
 import type { QuotaShare } from './quota-shares.ts';
@@ -53,7 +53,7 @@ interface ReplicationOptions {
 }
 
 /** The gateway's own objects, which a gateway without others uses directly. */
-interface Own {
+interface OwnObjects {
   limits: ObjectNamespace<LimitsObject>;
   usage: ObjectNamespace<UsageObject>;
   registry: ObjectNamespace<RegistryObject>;
@@ -64,24 +64,24 @@ export class Replication {
   readonly #database: Database;
   readonly #members: FollowerTable;
   readonly #records: RecordQueue;
-  readonly #budgets: Budgets;
+  readonly #budgets: MonthCounts;
   /** Resolves when the usage that a former primary recorded is queued. */
   #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
   readonly #link: GatewayLink;
   readonly #limitAnswers = new AdaptiveTimeout(LIMIT_ANSWER);
   readonly #keeper: RoleKeeper;
-  #own: Own | undefined;
+  #own: OwnObjects | undefined;
   #past: PastRecords | undefined;
   #follower: Replicator | undefined;
-  leader: PrimaryServer | undefined;
+  primaryServer: PrimaryServer | undefined;
 
   constructor(options: ReplicationOptions) {
     this.#options = options;
     this.#database = openReplicationFile(options.data);
     this.#members = new FollowerTable(this.#database, () => performance.now());
     this.#records = new RecordQueue(this.#database);
-    this.#budgets = new Budgets(this.#database, options.identity.certificate.keyName);
+    this.#budgets = new MonthCounts(this.#database, options.identity.certificate.keyName);
     // The file is closed until something is written, because a file that was opened while the disk was full stays
     // exclusive to this process.
     if (this.#database.path !== ':memory:') this.#database.close();
@@ -113,10 +113,10 @@ export class Replication {
   }
 
   /** Starts to follow the primary, or to answer followers. */
-  start(own: Own): void {
+  start(own: OwnObjects): void {
     this.#own = own;
     const { identity, log } = this.#options;
-    this.leader = new PrimaryServer({
+    this.primaryServer = new PrimaryServer({
       identity,
       role: () => this.#role,
       feed: this.#feed,
@@ -147,7 +147,7 @@ export class Replication {
   }
 
   /** URL of the primary; undefined: this gateway is the primary. */
-  get first(): string | undefined {
+  get primary(): string | undefined {
     return this.#role.role === 'follower' ? this.#role.follow : undefined;
   }
 
@@ -157,13 +157,13 @@ export class Replication {
     const syncedAt = this.#follower?.syncedAt ?? 0;
     if (this.#follower !== undefined && this.#follower.staleMs <= this.#options.maxStaleMs) return undefined;
     return syncedAt === 0
-      ? `This gateway has not received any data from ${this.first} yet.`
-      : `This gateway has received no data from ${this.first} since ${new Date(syncedAt).toISOString()}: its copy is too old.`;
+      ? `This gateway has not received any data from ${this.primary} yet.`
+      : `This gateway has received no data from ${this.primary} since ${new Date(syncedAt).toISOString()}: its copy is too old.`;
   }
 
   /** URLs of other gateways of the institution to which agents may connect. */
   gateways(): string[] {
-    return this.first === undefined ? this.#others() : [this.first, ...this.#others()];
+    return this.primary === undefined ? this.#others() : [this.primary, ...this.#others()];
   }
 
   /** URLs of followers other than this gateway. */
@@ -187,10 +187,10 @@ export class Replication {
     return {
       role,
       epoch,
-      ...(this.first === undefined
+      ...(this.primary === undefined
         ? { followers: this.#members.list().map(followerView) }
         : {
-            first: this.first,
+            first: this.primary,
             connected: this.#follower?.connected ?? false,
             synced_at: this.#follower?.syncedAt ? new Date(this.#follower.syncedAt).toISOString() : null,
             waiting_records: this.#records.waiting,
@@ -211,7 +211,7 @@ export class Replication {
       if (this.#follower?.cursor !== place) until = waitClock.now() + FIRST_COPY_MS;
       place = this.#follower?.cursor;
       if (waitClock.now() > until)
-        throw new Error(`cannot copy the accounts from ${this.first}: ${this.#follower?.lastError ?? 'no answer'}`);
+        throw new Error(`cannot copy the accounts from ${this.primary}: ${this.#follower?.lastError ?? 'no answer'}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   }
@@ -259,10 +259,10 @@ export class Replication {
   }
 
   async #askPrimary(call: LimitCall): Promise<unknown> {
-    const { first } = this;
-    if (first === undefined) throw new Error('this gateway is the primary');
+    const { primary } = this;
+    if (primary === undefined) throw new Error('this gateway is the primary');
     const { answer } = await this.#link.ask(
-      new URL(first),
+      new URL(primary),
       '/gateway/limits',
       call,
       limitAnswerSchema,
@@ -280,7 +280,7 @@ export class Replication {
     neverRejects(this.#past?.run());
     if (this.#own !== undefined) this.#budgetsTold = this.#budgets.handOver(this.#own.limits, this.#records, log);
     this.#follower = new Replicator({
-      first: new URL(follow),
+      primary: new URL(follow),
       url: url ?? '',
       version: manifest.version,
       link: this.#link,

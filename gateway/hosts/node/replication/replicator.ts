@@ -34,7 +34,7 @@ export interface ReplicationState {
 }
 
 interface ReplicatorOptions {
-  first: URL;
+  primary: URL;
   /** URL of this gateway. */
   url: string;
   version: string;
@@ -138,9 +138,9 @@ export class Replicator {
 
   #setState(state: LinkState): void {
     if (this.#link === state) return;
-    const { log, first } = this.#options;
-    if (state === 'linked') log(`following ${first.host}`);
-    if (state === 'lost') log(`the primary ${first.host} does not answer: ${this.lastError ?? ''}`);
+    const { log, primary } = this.#options;
+    if (state === 'linked') log(`following ${primary.host}`);
+    if (state === 'lost') log(`the primary ${primary.host} does not answer: ${this.lastError ?? ''}`);
     this.#link = state;
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
@@ -222,14 +222,14 @@ export class Replicator {
    * limits.
    */
   async #probe(): Promise<void> {
-    const { link, first, hear } = this.#options;
-    const { answer } = await link.ask(first, '/gateway/epoch', { statement: '' }, epochAnswerSchema, this.#answers);
+    const { link, primary, hear } = this.#options;
+    const { answer } = await link.ask(primary, '/gateway/epoch', { statement: '' }, epochAnswerSchema, this.#answers);
     // The answering gateway is no longer the primary, and knows which gateway is.
     if (answer.statement !== undefined) hear(answer.statement);
   }
 
   async #follow(): Promise<FollowAnswer> {
-    const { link, first, url, version, records, believe } = this.#options;
+    const { link, primary, url, version, records, believe } = this.#options;
     // Time of two answers and the pause between them: with less, a slow primary would count this gateway as
     // disconnected.
     const silenceMs = this.connected
@@ -239,7 +239,7 @@ export class Replicator {
     const { cursor } = this.#state;
     const asked = { url, version, cursor, waiting: records.waiting, silence_ms: silenceMs };
     const wait = cursor === null ? this.#longAnswers : this.#answers;
-    const { answer, by } = await link.ask(first, '/gateway/follow', asked, followAnswerSchema, wait);
+    const { answer, by } = await link.ask(primary, '/gateway/follow', asked, followAnswerSchema, wait);
     this.#silenceMs = silenceMs;
     if (!believe(answer, by)) throw new Error('it is not the primary of this institution');
     this.others = answer.followers;
@@ -286,12 +286,12 @@ export class Replicator {
 
   /** Fetches monthly counts up to the primary's change `last`. */
   async #fetchBudgets(last: number): Promise<void> {
-    const { link, first, heard } = this.#options;
+    const { link, primary, heard } = this.#options;
     let after: CountPosition | undefined;
     const numbers = this.#renumbered;
     for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
       const { answer } = await link.ask(
-        first,
+        primary,
         '/gateway/budgets',
         { seq, after },
         budgetsPageSchema,
@@ -307,10 +307,10 @@ export class Replicator {
 
   /** Sends the queue in order until it is empty. */
   async #deliver(): Promise<void> {
-    const { link, first, records, origin } = this.#options;
+    const { link, primary, records, origin } = this.#options;
     for (let items = records.oldest(); items.length > 0 && !this.#stopped; items = records.oldest()) {
       const { answer } = await link.ask(
-        first,
+        primary,
         '/gateway/records',
         { origin, items },
         recordsAnswerSchema,

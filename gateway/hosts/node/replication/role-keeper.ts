@@ -77,8 +77,8 @@ export class RoleKeeper {
   believe({ epoch, statement }: FollowAnswer, by: string): boolean {
     if (epoch < this.#role.epoch) return false;
     if (epoch === 0) return true;
-    const said = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
-    if (said === undefined || said.epoch !== epoch || said.first !== by) return false;
+    const signed = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
+    if (signed === undefined || signed.epoch !== epoch || signed.first !== by) return false;
     if (epoch > this.#role.epoch)
       this.#setRole({ ...this.#role, epoch, ...(statement === undefined ? {} : { statement }) });
     return true;

@@ -10,7 +10,7 @@ const OPEN_MAX = 16;
  */
 const IDLE_MS = 2_000;
 
-interface OpenFile {
+interface OpenDatabase {
   database: Database;
   /**
    * Inode of the file. An object that ends deletes its file; the next object of that name has a file with another
@@ -20,9 +20,9 @@ interface OpenFile {
   timer: NodeJS.Timeout;
 }
 
-export class OpenFiles {
+export class OpenDatabases {
   readonly #make: (path: string) => Database;
-  readonly #open = new Map<string, OpenFile>();
+  readonly #open = new Map<string, OpenDatabase>();
 
   constructor(make: (path: string) => Database) {
     this.#make = make;

@@ -12,7 +12,7 @@ const IDLE_MS = 30_000;
 /** Maximum waiting jobs. The workload of a month asks for 744 hours at a time. */
 const WAITING_MAX = 10_000;
 
-interface Waiting {
+interface WaitingJob {
   resolve(result: unknown): void;
   reject(error: Error): void;
 }
@@ -21,7 +21,7 @@ export class ReportThread {
   #worker: Worker | undefined;
   #idle: NodeJS.Timeout | undefined;
   #nextId = 1;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, WaitingJob>();
 
   /** Resolves to the job's result. Rejects if SQLite refuses the job, or if the thread ends. */
   run(job: ReportJob): Promise<unknown> {

@@ -4,23 +4,23 @@ import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
-import { HourReader } from '../../../usage/hour/hour-records-reader.ts';
+import { HourRecordsReader } from '../../../usage/hour/hour-records-reader.ts';
 import { D1 } from '../d1.ts';
 import { ReadSql } from '../object-storage.ts';
 import { Database } from '../sqlite.ts';
-import { OpenFiles } from './open-databases.ts';
+import { OpenDatabases } from './open-databases.ts';
 import type { ReportJob, ReportReply, ReportRequest } from './thread-messages.ts';
 
 /** Nice value of the thread: if processors are busy, requests have priority over reports. */
 const NICE = 10;
 
-const files = new OpenFiles((path) => new Database(path, { readOnly: true }));
+const files = new OpenDatabases((path) => new Database(path, { readOnly: true }));
 
 async function run(job: ReportJob): Promise<unknown> {
   const database = files.open(job.file);
   if (job.kind === 'hour') {
-    const reader = new HourReader(new ReadSql(database));
-    // HOUR_READS contains names of methods of HourReader. Each takes the arguments of the usage object's method of that
+    const reader = new HourRecordsReader(new ReadSql(database));
+    // HOUR_READS contains names of methods of HourRecordsReader. Each takes the arguments of the usage object's method of that
     // name.
     return Reflect.apply(reader[job.method], reader, job.args) as unknown;
   }

@@ -27,7 +27,7 @@ const EARLY_MAX = 10_000;
 /** Maximum attempts of one request whose token counts are exported. */
 const USAGES_MAX = 32;
 
-interface Waiting {
+interface WaitingSpan {
   end: RequestEndEvent;
   usages: AttemptUsage[];
   timer: NodeJS.Timeout;
@@ -37,7 +37,7 @@ export class Otlp implements TelemetrySink {
   readonly #traces: BasicTracerProvider;
   readonly #logs: LoggerProvider;
   /** Ended requests by internal id, oldest first. */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, WaitingSpan>();
 
   /** Token counts by internal id, oldest first: a node may report before the client has the response's last byte. */
   readonly #early = new Map<string, AttemptUsage[]>();

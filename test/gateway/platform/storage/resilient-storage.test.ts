@@ -11,7 +11,7 @@ import {
   storageHealth,
 } from '../../../../gateway/platform/storage/storage-health.ts';
 import { createUsageTable, newestUsage } from '../../../../gateway/usage/node/usage-record-table.ts';
-import { type UsageBatch, UsageStore } from '../../../../gateway/usage/node/usage-write-buffer.ts';
+import { type UsageBatch, UsageWriteBuffer } from '../../../../gateway/usage/node/usage-write-buffer.ts';
 import type { UsageRecord } from '../../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../../shared/wire/reported-usage.ts';
 import { runInDurableObject } from '../../support/durable.ts';
@@ -175,7 +175,7 @@ test('usage records wait in their order, their agent is told when they are store
     createUsageTable(storage.sql);
     const told: number[] = [];
     let kept: Promise<unknown> | undefined;
-    const store = new UsageStore({
+    const store = new UsageWriteBuffer({
       sql: storage.sql,
       health,
       clock,

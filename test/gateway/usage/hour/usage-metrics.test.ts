@@ -2,7 +2,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { FAMILIES, USAGE_RECORDS } from '../../../../gateway/observe/metric-families.ts';
-import { countRow } from '../../../../gateway/usage/hour/usage-metrics.ts';
+import { countUsageRow } from '../../../../gateway/usage/hour/usage-metrics.ts';
 import { NO_SESSION } from '../../../../gateway/usage/usage-row.ts';
 import { MetricStore } from '../../../../shared/metrics/metric-store.ts';
 import { exposition } from '../../../../shared/metrics/prometheus-exposition.ts';
@@ -14,7 +14,7 @@ const ROW = usageRow(1, { at: 0, completion: 11, cached: 4, reasoning: 0, firstM
 
 test('a record of use tells the times and tokens of its attempt', () => {
   const book = new MetricStore();
-  countRow(book, ROW, 2_000);
+  countUsageRow(book, ROW, 2_000);
   const text = exposition(FAMILIES, book);
   const of = 'gen_ai_operation_name="chat",gen_ai_provider_name="eth",gen_ai_request_model="m"';
   expect(text).toContain(`gen_ai_client_operation_duration_seconds_sum{${of},error_type=""} 1.25\n`);
@@ -28,8 +28,8 @@ test('a record of use tells the times and tokens of its attempt', () => {
 
 test('unchecked names are not labels: models that an ingress claims, and models of refused requests', () => {
   const book = new MetricStore();
-  countRow(book, { ...ROW, key: 'ingress:eth', model: 'made-up' }, 0);
-  countRow(book, { ...ROW, session: NO_SESSION, model: 'made-up', times: 7 }, 0);
+  countUsageRow(book, { ...ROW, key: 'ingress:eth', model: 'made-up' }, 0);
+  countUsageRow(book, { ...ROW, session: NO_SESSION, model: 'made-up', times: 7 }, 0);
   const text = exposition(FAMILIES, book);
   expect(text).not.toContain('made-up');
   expect(text).toContain(`${USAGE_RECORDS.name}{certainty="refused"} 7\n`);
@@ -42,7 +42,7 @@ test.each([
   ['incomplete', { status: 0, complete: false }],
 ])('an attempt that went wrong is told as %s, and spoils no time per token', (error, more) => {
   const book = new MetricStore();
-  countRow(book, { ...ROW, ...more }, 0);
+  countUsageRow(book, { ...ROW, ...more }, 0);
   const text = exposition(FAMILIES, book);
   expect(text).toContain(`error_type="${error}"`);
   expect(text).not.toContain('time_per_output_token');

@@ -3,7 +3,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { Env } from '../../../../gateway/env.ts';
 import type { ObjectContext } from '../../../../gateway/platform/object-context.ts';
-import { Outbox } from '../../../../gateway/usage/node/usage-outbox.ts';
+import { UsageOutbox } from '../../../../gateway/usage/node/usage-outbox.ts';
 
 test('an alarm that the storage did not take is set again, and what comes meanwhile sets no other', async () => {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});
@@ -19,7 +19,7 @@ test('an alarm that the storage did not take is set again, and what comes meanwh
     clock: { after: (ms: number, ring: () => void) => timers.push({ ms, ring }) },
     waitUntil: (one: Promise<unknown>) => work.push(one),
   } as unknown as ObjectContext;
-  const outbox = new Outbox(ctx, env as unknown as Env, 'node');
+  const outbox = new UsageOutbox(ctx, env as unknown as Env, 'node');
   for (let i = 0; i < 10; i++) outbox.schedule();
   await Promise.all(work);
   expect([alarms, timers.map(({ ms }) => ms)]).toEqual([1, [5_000]]);
