@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
-import { helloMessage } from '../../shared/lattice/session-id.ts';
 import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
@@ -10,6 +9,7 @@ import { Link } from '../../shared/wire/link.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
+import { helloFrame } from './session-identity.ts';
 import { socketPort } from './socket-port.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
 
@@ -108,15 +108,8 @@ export class GatewayConnection {
   }
 
   #hello(nonce: Uint8Array): void {
-    const message = helloMessage(this.#identity.session, this.#generation, nonce, this.#audience);
-    const hello: Frame = {
-      type: 'hello',
-      publicKey: this.#identity.publicKey,
-      signature: this.#identity.sign(message),
-      generation: this.#generation,
-      window: SOCKET_WINDOW_BYTES,
-    };
-    this.#socket.send(encodeFrame(hello));
+    const asked = { nonce, audience: this.#audience, generation: this.#generation, window: SOCKET_WINDOW_BYTES };
+    this.#socket.send(encodeFrame(helloFrame(this.#identity, asked)));
   }
 
   #welcome(window: number, gateway: string): void {

@@ -2,8 +2,7 @@ import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { hex } from '../../shared/lattice/byte-codec.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
-import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
-import type { Frame } from '../../shared/wire/frames.ts';
+import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import {
   CIRCUIT_STEP_BYTES,
   CIRCUIT_WINDOW_BYTES,
@@ -18,9 +17,8 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectSocket } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
+import { AUDIENCE_HEADER, readHello, verifyHello } from '../registry/proven-sockets.ts';
 import { TICKET_HEADER } from '../registry/read-ticket.ts';
-import { AUDIENCE_HEADER } from '../registry/socket-headers.ts';
-import { verifyHello } from '../registry/verify-hello.ts';
 
 /** Header with the callee's session, sent by the caller. */
 export const CALLEE_HEADER = 'x-otela-callee';
@@ -147,12 +145,7 @@ export class CircuitObject extends GatewayObject {
   }
 
   #prove(end: End, message: string | ArrayBuffer): void {
-    if (typeof message === 'string') throw new WireError('bad_state', 'a text message before the hello');
-    let hello: Extract<Frame, { type: 'hello' }> | undefined;
-    readFrames(new Uint8Array(message), (frame) => {
-      if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the hello`);
-      hello = frame;
-    });
+    const hello = readHello(message);
     if (hello === undefined || !verifyHello(end.ticket, end, hello))
       throw new WireError('bad_state', 'not this session’s signature');
     end.proven = true;

@@ -16,6 +16,7 @@ import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { GossipSockets } from './gossip/gossip-sockets.ts';
 import type { GossipTuning } from './gossip-tuning.ts';
 import type { IssuerAuthority } from './issuer-authority.ts';
+import { AUDIENCE_HEADER } from './proven-sockets.ts';
 import { TICKET_HEADER } from './read-ticket.ts';
 import type { RegistryCounters } from './registry-counters.ts';
 import { createRegistryParts } from './registry-parts.ts';
@@ -24,7 +25,6 @@ import type { NewNode, PublishResult, SessionRegistry } from './session-registry
 import { type OrderReply, orderFor } from './sign-order.ts';
 import type { SnapshotSettings } from './snapshot-settings.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
-import { AUDIENCE_HEADER } from './socket-headers.ts';
 import type { LogTail, LogTails } from './views/engine-log-tails.ts';
 import { findSessions, type SessionFilter, type SessionPage } from './views/find-sessions.ts';
 import { type NodeCensus, takeCensus } from './views/node-census.ts';
@@ -76,7 +76,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   #wakeUp(): void {
-    const resumed = this.#sockets.sessions();
+    const resumed = this.#sockets.sessions;
     this.#gossip.handle({ type: 'start' });
     for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
     if (resumed.length > 0) this.#paths.wake();
@@ -238,7 +238,7 @@ export class RegistryObject extends GatewayObject {
       timers: this.#gossip.timers,
       probes: this.#probes,
       doubles: this.#doubles,
-      delegates: this.#sockets.sessions().length,
+      delegates: this.#sockets.sessions.length,
       departures: this.#history.departures,
       issuer: this.#authority.source,
       issuerId: this.#authority.issuer.issuer,

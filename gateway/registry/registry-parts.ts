@@ -82,7 +82,7 @@ function createGossipParts(
     issuer: authority.issuer.issuer,
     replica: members.replica,
     options: tunedOptions(tuning.current),
-    memory: memory.read(sockets.sessions().length > 0, members.sessions.open(), steadyNow()),
+    memory: memory.read(sockets.sessions.length > 0, members.sessions.open(), steadyNow()),
     send: (session, bytes) => sockets.send(session, bytes),
     hangUp: (session, reason, bannedUntil) => sockets.hangUp(session, reason, bannedUntil),
     changed: (sessions) => members.changed(sessions),

@@ -1,16 +1,13 @@
-import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
-import { readFrames } from '../../shared/wire/frame-codec.ts';
 import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
-import { MESSAGE_MAX_BYTES, SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/protocol-constants.ts';
+import { SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
-import { workerdCrypto } from '../issuer/ed25519.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
+import { type SocketAttachment, ticketOf } from '../registry/proven-sockets.ts';
 
 /**
  * Maximum bytes of responses that wait in all objects of an isolate. Objects of one class may share an isolate, which
@@ -48,24 +45,14 @@ class WindowBudget {
 const isolateWindowBudget = new WindowBudget();
 
 /**
- * The content of a socket's attachment, which outlives hibernation; the object's memory does not. On a host with
- * objects that stay it is only in memory. `idle` contains the link's counters while no stream is open, and is absent while a
- * stream is open. An object that wakes to a socket without them has lost its streams: it closes the socket, the agent
- * reconnects, and the streams are claimed.
+ * `idle` contains the link's counters while no stream is open, and is absent while a stream is open. An object that
+ * wakes to a socket without them has lost its streams: it closes the socket, the agent reconnects, and the streams are
+ * claimed.
  */
-export interface SocketAttachment {
-  phase: 'challenged' | 'active';
-  /** The session's ticket in base64url. */
-  ticket: string;
-  /** The host that the agent dialed. */
-  audience: string;
+export interface TunnelAttachment extends SocketAttachment {
   /** The gateway's id as a gossip peer. */
   gateway: string;
   provider: string;
-  /** The challenge in hex. */
-  nonce: string;
-  generation: number;
-  connectedAt: number;
   /** The highest frame number that the agent reads; 0: the agent did not report it. */
   reads?: number;
   idle?: LinkState;
@@ -85,14 +72,14 @@ export interface AgentSocketHost {
 export class AgentSocket {
   readonly socket: ObjectSocket;
   readonly link: Link;
-  attachment: SocketAttachment;
+  attachment: TunnelAttachment;
   readonly #host: AgentSocketHost;
   readonly #receipts = new ReadReceipts(Math.random);
   /** Payload bytes that had been sent when the last message was sent. */
   #payloadSent: number;
   #leave: (() => void) | undefined;
 
-  constructor(socket: ObjectSocket, host: AgentSocketHost, attachment: SocketAttachment, restored?: LinkState) {
+  constructor(socket: ObjectSocket, host: AgentSocketHost, attachment: TunnelAttachment, restored?: LinkState) {
     this.socket = socket;
     this.#host = host;
     this.attachment = attachment;
@@ -106,15 +93,17 @@ export class AgentSocket {
     this.link = new Link(port, { send: 0, receive: isolateWindowBudget.window }, host.meter, restored);
   }
 
-  /** The ticket, which the Worker verified before the socket reached this object. */
+  get session(): string {
+    return this.#host.session;
+  }
+
   get ticket(): Ticket {
-    const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
-    return decodeTicket(bytes, workerdCrypto);
+    return ticketOf(this.attachment);
   }
 
   /** Gives the socket a share of the isolate's memory. */
-  activate(session: string): void {
-    this.#leave ??= isolateWindowBudget.join(session);
+  activate(): void {
+    this.#leave ??= isolateWindowBudget.join(this.session);
   }
 
   /** True if the attachment's counters differ from the link's. */
@@ -139,7 +128,7 @@ export class AgentSocket {
     const payload = this.link.sent - this.#payloadSent;
     this.#payloadSent = this.link.sent;
     const nonce = this.#receipts.sent(message.length - payload);
-    if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.#host.session });
+    if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.session });
     // Deferred, because the link is in the middle of sending.
     if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
   }
@@ -149,23 +138,11 @@ export class AgentSocket {
     return this.#receipts.answered(nonce);
   }
 
-  /** Reads a message. False if the agent violated the protocol; the socket is then closed. */
-  receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
-    try {
-      if (typeof message === 'string') throw new WireError('bad_frame', 'a text message is not a frame');
-      const bytes = new Uint8Array(message);
-      if (this.attachment.phase === 'challenged') {
-        greeting(bytes, each);
-        return true;
-      }
-      this.link.resize(isolateWindowBudget.window);
-      this.link.receive(bytes, each);
-      return true;
-    } catch (error) {
-      if (!(error instanceof WireError)) throw error;
-      this.close(CLOSE_CODES.protocol, `${error.code}: ${error.message}`);
-      return false;
-    }
+  /** Reads a message. @throws WireError */
+  receive(message: string | ArrayBuffer, each: (frame: Frame) => void): void {
+    if (typeof message === 'string') throw new WireError('bad_frame', 'a text message is not a frame');
+    this.link.resize(isolateWindowBudget.window);
+    this.link.receive(new Uint8Array(message), each);
   }
 
   /** Writes the attachment for the link's current state: with counters if no stream is open. */
@@ -175,31 +152,10 @@ export class AgentSocket {
     this.#host.sockets.note(this.socket, this.attachment);
   }
 
-  close(code: number, reason: string): void {
-    this.release();
-    try {
-      this.socket.close(code, reason.slice(0, 120)); // close() throws if the reason has more than 123 bytes
-    } catch {
-      // the socket is already closed
-    }
-  }
-
   /** Removes a socket that is gone from the budget. */
   release(): void {
     this.link.close();
     this.#leave?.();
     this.#leave = undefined;
   }
-}
-
-/**
- * Reads the first message. Tickets are public: an unauthenticated peer with a ticket may send a hello, but must not use
- * up the session's own frame limits.
- */
-function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
-  if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
-  readFrames(message, (frame) => {
-    if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the welcome`);
-    each(frame);
-  });
 }

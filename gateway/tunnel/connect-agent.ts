@@ -3,8 +3,8 @@ import { FRAMES_HEADER } from '../../shared/wire/protocol-constants.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/proven-sockets.ts';
 import { readTicket, TICKET_HEADER } from '../registry/read-ticket.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/socket-headers.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
 
 /**

@@ -30,8 +30,8 @@ interface RegistryNotifierOptions {
   session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
-  /** Called if the registry refused the session's record; the socket is then closed. */
-  refused(peer: AgentSocket): void;
+  /** Closes the socket of a session whose record the registry refused. */
+  close(peer: AgentSocket, code: number, reason: string): void;
   /** Called if the registry did not answer for some seconds. */
   lost(): void;
 }
@@ -98,15 +98,11 @@ export class RegistryNotifier {
   }
 
   async #publish(registry: Registry, { peer, sequence, update }: RecordUpdate): Promise<void> {
-    const { session, refused } = this.#options;
+    const { session, close } = this.#options;
     const published = await registry.publish(session, peer.ticket.bytes, update);
     if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
-    const over = published.kind === 'over';
-    peer.close(
-      over ? CLOSE_CODES.over : CLOSE_CODES.protocol,
-      over ? published.reason : `bad record: ${published.reason}`,
-    );
-    refused(peer);
+    if (published.kind === 'over') close(peer, CLOSE_CODES.over, published.reason);
+    else close(peer, CLOSE_CODES.protocol, `bad record: ${published.reason}`);
   }
 
   /**

@@ -16,6 +16,7 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
+import { closeSocket } from '../registry/proven-sockets.ts';
 import { RECORDS_PER_STATEMENT } from '../usage/node/usage-record-table.ts';
 import type { AgentSocket } from './agent-socket.ts';
 import type { AgentSockets } from './agent-sockets.ts';
@@ -57,7 +58,7 @@ export interface TunnelStatus {
 /**
  * The tunnel object: it has one session's socket and the streams on it. The agent is the first to call the object, so
  * that the object is created near the agent. What survives hibernation: the sockets and their attachments (see
- * SocketAttachment), reserved stream numbers, usage records, and whether the engine is suspected to hang. Open attempts
+ * TunnelAttachment), reserved stream numbers, usage records, and whether the engine is suspected to hang. Open attempts
  * do not survive; the Worker claims them from the next instance.
  */
 export class TunnelObject extends GatewayObject {
@@ -92,7 +93,7 @@ export class TunnelObject extends GatewayObject {
     storageHealth.holdAtMost(environmentNumber(env, 'USAGE_HELD_RECORDS'));
     const parts = createTunnelParts(ctx, env, {
       active: (peer) => this.#onActive(peer),
-      gone: (peer) => this.#gone(peer),
+      gone: () => this.#gone(),
       lost: () => this.#onLost(),
       busy: () => this.#busy(),
       compare: () => ctx.waitUntil(this.#compare()),
@@ -197,20 +198,26 @@ export class TunnelObject extends GatewayObject {
 
   webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const peer = this.#sockets.of(socket);
-    if (peer === undefined) return socket.close(CLOSE_CODES.resync, 'unknown socket');
-    let hello: Extract<Frame, { type: 'hello' }> | undefined;
+    if (peer === undefined) return closeSocket(socket, CLOSE_CODES.resync, 'unknown socket');
+    try {
+      if (peer.attachment.phase === 'challenged') this.#sockets.greet(peer, message);
+      else this.#receive(peer, message);
+    } catch (error) {
+      this.#sockets.refuse(peer, error);
+    }
+  }
+
+  /** @throws WireError */
+  #receive(peer: AgentSocket, message: string | ArrayBuffer): void {
     const touched = new Set<OutboundAttempt>();
-    const fine = peer.receive(message, (frame) => {
-      if (frame.type === 'hello') hello = frame;
-      else if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
+    peer.receive(message, (frame) => {
+      if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
     });
-    if (!fine) return this.#gone(peer);
     this.#sockets.heard(Date.now());
     if (peer === this.#sockets.active) this.#registry.clearSuspicion();
     for (const one of touched) one.onMessageEnd();
     this.#sockets.messageRead(peer);
     if (this.#attempts.due >= RECORDS_PER_STATEMENT) this.#usage.store(steadyNow());
-    if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
   #onFrame(peer: AgentSocket, frame: Frame, touched: Set<OutboundAttempt>): void {
@@ -230,9 +237,7 @@ export class TunnelObject extends GatewayObject {
   /** Ends the session, so that its agent creates a new one. */
   end(reason: string): void {
     const { active } = this.#sockets;
-    if (active === undefined) return;
-    active.close(CLOSE_CODES.over, reason);
-    this.#gone(active);
+    if (active !== undefined) this.#sockets.close(active, CLOSE_CODES.over, reason);
   }
 
   /**
@@ -272,15 +277,14 @@ export class TunnelObject extends GatewayObject {
 
   webSocketClose(socket: ObjectSocket): void {
     const peer = this.#sockets.of(socket);
-    if (peer !== undefined) this.#gone(peer);
+    if (peer !== undefined) this.#sockets.close(peer, CLOSE_CODES.resync, 'closed');
   }
 
   webSocketError(socket: ObjectSocket): void {
     this.webSocketClose(socket);
   }
 
-  #gone(peer: AgentSocket): void {
-    if (!this.#sockets.gone(peer)) return;
+  #gone(): void {
     this.#callee?.close();
     this.#callee = undefined;
     this.#frames.abandon();
@@ -290,9 +294,8 @@ export class TunnelObject extends GatewayObject {
 
   #onLost(): void {
     const { active } = this.#sockets;
-    if (active === undefined) return;
-    active.close(CLOSE_CODES.resync, 'the registry cannot be reached'); // the agent reconnects and sends its record again
-    this.#gone(active);
+    // The agent reconnects and sends its record again.
+    if (active !== undefined) this.#sockets.close(active, CLOSE_CODES.resync, 'the registry cannot be reached');
   }
 
   // --- while an attempt is open
@@ -330,8 +333,7 @@ export class TunnelObject extends GatewayObject {
       case 'ask':
         return neverRejects(this.#frames.probe(active));
       case 'gone':
-        active.close(CLOSE_CODES.silent, 'no sign of life');
-        this.#gone(active);
+        return this.#sockets.close(active, CLOSE_CODES.silent, 'no sign of life');
     }
   }
 }

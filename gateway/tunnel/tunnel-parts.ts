@@ -1,6 +1,5 @@
 /** Creates the parts of a tunnel object and connects them. They do nothing before a socket, a call or an alarm. */
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
-import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { waitClock } from '../platform/wait-clock.ts';
@@ -17,7 +16,8 @@ import { TunnelUsage } from './tunnel-usage.ts';
 /** Events that concern several parts. */
 interface TunnelEvents {
   active(peer: AgentSocket): void;
-  gone(peer: AgentSocket): void;
+  /** Called when the session has no socket any more. */
+  gone(): void;
   /** Called if the registry cannot be reached. */
   lost(): void;
   /** Called when an attempt is open or usage must be stored. */
@@ -43,17 +43,14 @@ export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents
       frames.abandon();
       attempts.disconnect();
     },
+    gone: () => on.gone(),
     idle: () => attempts.open === 0,
-    stuck: (peer) => {
-      peer.close(CLOSE_CODES.silent, 'the agent does not read');
-      on.gone(peer);
-    },
   });
   const registry: RegistryNotifier = new RegistryNotifier({
     session,
     env,
     waitUntil,
-    refused: (peer) => on.gone(peer),
+    close: (peer, code, reason) => sockets.close(peer, code, reason),
     lost: () => on.lost(),
   });
   const suspect = () => registry.suspect(sockets.active === undefined);

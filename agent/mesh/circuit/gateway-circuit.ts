@@ -3,7 +3,6 @@
  */
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import {
   CIRCUIT_STEP_BYTES,
@@ -15,6 +14,7 @@ import {
 } from '../../../shared/wire/gateway-circuit.ts';
 import { DATA_MAX_BYTES, PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import { openWebSocket, type WebSocketOptions } from '../../tunnel/open-websocket.ts';
+import { helloFrame } from '../../tunnel/session-identity.ts';
 import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import { ChannelError } from '../channel/channel-error.ts';
 
@@ -84,11 +84,11 @@ function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSi
   });
 }
 
-function answerChallenge(socket: WebSocket, data: Uint8Array, { session, publicKey, sign }: SessionIdentity): void {
+function answerChallenge(socket: WebSocket, data: Uint8Array, identity: SessionIdentity): void {
   readFrames(data, (frame) => {
     if (frame.type !== 'challenge') throw new ChannelError('broken', `${frame.type} before the challenge`);
-    const signature = sign(helloMessage(session, 0, frame.nonce, `circuit:${new URL(socket.url).host}`));
-    socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 0, window: 0 }));
+    const audience = `circuit:${new URL(socket.url).host}`;
+    socket.send(encodeFrame(helloFrame(identity, { nonce: frame.nonce, audience, generation: 0, window: 0 })));
   });
 }
 

@@ -2,8 +2,8 @@ import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
+import { AUDIENCE_HEADER } from '../proven-sockets.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../read-ticket.ts';
-import { AUDIENCE_HEADER } from '../socket-headers.ts';
 import { issuersView } from '../views/issuers-view.ts';
 
 /**

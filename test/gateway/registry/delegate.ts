@@ -28,6 +28,9 @@ export async function openGossipSocket(agent: TestAgent): Promise<Response> {
   return exports.default.fetch(new Request('https://gateway.test/agent/gossip', { headers }));
 }
 
+/** As an agent counts its sockets. */
+let generations = 1;
+
 export class TestDelegate {
   readonly agent: TestAgent;
   readonly replica: RegistryReplica;
@@ -40,7 +43,7 @@ export class TestDelegate {
   readonly closed: Promise<{ code: number; reason: string }>;
   readonly #ready = Promise.withResolvers<void>();
 
-  private constructor(agent: TestAgent, socket: WebSocket, audience: string) {
+  private constructor(agent: TestAgent, socket: WebSocket, audience: string, generation: number) {
     this.agent = agent;
     this.#socket = socket;
     const { issuer } = agent.ticket;
@@ -60,14 +63,19 @@ export class TestDelegate {
     socket.accept();
     socket.addEventListener('message', async ({ data }) => {
       const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
-      if (typeof bytes !== 'string') readFrames(new Uint8Array(bytes), (frame) => this.#onFrame(frame, audience));
+      if (typeof bytes !== 'string')
+        readFrames(new Uint8Array(bytes), (frame) => this.#onFrame(frame, audience, generation));
     });
   }
 
-  static async open(agent: TestAgent, audience = 'gossip:gateway.test'): Promise<TestDelegate> {
+  static async open(
+    agent: TestAgent,
+    audience = 'gossip:gateway.test',
+    generation = ++generations,
+  ): Promise<TestDelegate> {
     const { webSocket } = await openGossipSocket(agent);
     if (webSocket === null) throw new Error('no upgrade');
-    return new TestDelegate(agent, webSocket, audience);
+    return new TestDelegate(agent, webSocket, audience, generation);
   }
 
   static async join(agent: TestAgent): Promise<TestDelegate> {
@@ -76,13 +84,13 @@ export class TestDelegate {
     return delegate;
   }
 
-  #onFrame(frame: Frame, audience: string): void {
+  #onFrame(frame: Frame, audience: string, generation: number): void {
     // The gateway may close it, and frames that arrived earlier are still read.
     if (this.#socket.readyState !== WebSocket.OPEN) return;
     if (frame.type === 'challenge') {
-      const message = helloMessage(this.agent.session, 1, frame.nonce, audience);
+      const message = helloMessage(this.agent.session, generation, frame.nonce, audience);
       const { signer } = this.agent;
-      const hello = { publicKey: signer.publicKey, signature: signer.sign(message), generation: 1, window: 0 };
+      const hello = { publicKey: signer.publicKey, signature: signer.sign(message), generation, window: 0 };
       this.#socket.send(messageOf({ type: 'hello', ...hello }));
     } else if (frame.type === 'welcome') {
       this.#gateway = frame.gateway;

@@ -96,6 +96,16 @@ test('a copied ticket opens no channel, nor a signature that was made for a tunn
   expect((await registry().ready()).delegates).toBe(0);
 });
 
+test('the newest socket of a session wins: an older one is closed', async () => {
+  const first = await delegate('alps');
+  const second = await TestDelegate.join(first.agent);
+  delegates.push(second);
+  expect(await first.closed).toMatchObject({ code: 4001 });
+  const late = await TestDelegate.open(first.agent, undefined, 1);
+  expect(await late.closed).toMatchObject({ code: 4001 });
+  expect((await registry().ready()).delegates).toBe(1);
+});
+
 test('a session that left opens no channel', async () => {
   const agent = await joined('alps');
   await agent.publish();

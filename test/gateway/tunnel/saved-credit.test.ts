@@ -1,7 +1,7 @@
 /** A tunnel's object sleeps whenever no stream is open, and wakes with the counters that its socket keeps. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AgentSocket, type SocketAttachment } from '../../../gateway/tunnel/agent-socket.ts';
+import { AgentSocket, type TunnelAttachment } from '../../../gateway/tunnel/agent-socket.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { InboundStream } from '../../../shared/wire/inbound-stream.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -11,7 +11,7 @@ import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts'
 /** Credit that a link may hold back until there is enough for a frame: see SocketWindow. */
 const UNTOLD_MAX = 256 * 1024;
 
-const ACTIVE: SocketAttachment = {
+const ACTIVE: TunnelAttachment = {
   phase: 'active',
   ticket: '',
   audience: '',
@@ -32,7 +32,7 @@ class Tunnel {
   readonly #schedule = (flush: () => void) => void this.#turns.push(flush);
   readonly agent: Link;
   gateway: AgentSocket;
-  #attachment: SocketAttachment = ACTIVE;
+  #attachment: TunnelAttachment = ACTIVE;
   #stream = 0;
   #incoming = new InboundStream();
 
@@ -61,7 +61,7 @@ class Tunnel {
       session: 'session',
       sockets: {
         note: (_socket: unknown, note: unknown) => {
-          this.#attachment = structuredClone(note) as SocketAttachment;
+          this.#attachment = structuredClone(note) as TunnelAttachment;
         },
         schedule: this.#schedule,
       },
