@@ -1,6 +1,7 @@
 /** One probe of an engine's `/v1/models`. */
 import { Agent, request } from 'undici';
 import { z } from 'zod';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
@@ -101,14 +102,8 @@ export class EngineProbe {
         ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
       },
     });
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of response.body) {
-      bytes += chunk.length;
-      if (bytes > ANSWER_MAX_BYTES) return undefined;
-      chunks.push(chunk);
-    }
-    return { status: response.statusCode, text: Buffer.concat(chunks).toString('utf8') };
+    const text = await readTextAtMost(response.body, ANSWER_MAX_BYTES);
+    return text === undefined ? undefined : { status: response.statusCode, text };
   }
 
   async close(): Promise<void> {

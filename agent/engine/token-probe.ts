@@ -1,5 +1,6 @@
 /** Asks an engine for one token. It is the shortest request that the engine's scheduler must run. */
 import { Agent, request } from 'undici';
+import { readAtMost } from '../../shared/collections/read-at-most.ts';
 import type { EngineTarget } from './engine-address.ts';
 import type { TokenProbeResult } from './hang-check.ts';
 
@@ -23,13 +24,9 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
       },
       body: JSON.stringify({ model, prompt: '1', max_tokens: 1, stream: false }),
     });
-    let bytes = 0;
-    for await (const chunk of body) {
-      bytes += (chunk as Buffer).length;
-      if (bytes > ANSWER_MAX_BYTES) return 'unknown';
-    }
+    const answer = await readAtMost(body, ANSWER_MAX_BYTES);
     // An engine without /v1/completions gives another status even if its scheduler does not run.
-    return statusCode === 200 ? 'token' : 'unknown';
+    return answer !== undefined && statusCode === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';
   } finally {

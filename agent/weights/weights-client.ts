@@ -2,6 +2,7 @@
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import {
   type CoordinatorAnswer,
   type CoordinatorQuestion,
@@ -88,20 +89,16 @@ export class WeightsClient {
   async #text(session: string, method: string, path: string, signal: AbortSignal, body?: string): Promise<string> {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
     const answer = await this.#request(session, method, path, limited, limited, body);
-    const parts: Buffer[] = [];
-    let bytes = 0;
+    let text: string | undefined;
     try {
-      for await (const part of answer) {
-        bytes += part.length;
-        if (bytes > 2 * MANIFEST_MAX_BYTES) throw new WeightsError('wrong', `the response of ${session} does not end`);
-        parts.push(part);
-      }
+      text = await readTextAtMost(answer, 2 * MANIFEST_MAX_BYTES);
     } catch (error) {
       // A stall after the head is the other node's fault, too.
       if (limited.aborted && !signal.aborted) throw new WeightsError('unavailable', `${session} does not answer`);
       throw asWeightsError(error);
     }
-    return Buffer.concat(parts).toString('utf8');
+    if (text === undefined) throw new WeightsError('wrong', `the response of ${session} does not end`);
+    return text;
   }
 
   /** @param head ends the wait for the response's head @param signal ends the whole request */

@@ -10,6 +10,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import * as z from 'zod';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import {
   type CoordinatorAnswer,
@@ -126,14 +127,9 @@ export class WeightsServer {
 
   async #coordinate(peer: PeerName, own: boolean, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (own && !this.#options.access.isOwn(peer)) return refuse(response, 403, 'only for nodes of the same provider');
-    const parts: Buffer[] = [];
-    let bytes = 0;
-    for await (const part of request) {
-      bytes += part.length;
-      if (bytes > BODY_MAX_BYTES) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
-      parts.push(part);
-    }
-    const rows = rowsSchema.safeParse(tryParseJson(Buffer.concat(parts).toString('utf8')));
+    const text = await readTextAtMost(request, BODY_MAX_BYTES);
+    if (text === undefined) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
+    const rows = rowsSchema.safeParse(tryParseJson(text));
     if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
     json(response, this.#options.coordinate(peer.session, rows.data, own));
   }

@@ -3,6 +3,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { causeText } from '../../node/gateway-client.ts';
+import { readAtMost } from '../../shared/collections/read-at-most.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
@@ -97,7 +99,7 @@ async function serve(
     if (!isLoopback(host) || (origin !== undefined && origin !== `http://${host}`))
       return refuse(response, 403, 'pages of other sites may not use this address');
     if (request.method === 'GET' && request.url === '/') return void response.writeHead(200, PAGE_HEADERS).end(html);
-    const body = await bodyOf(request);
+    const body = await readAtMost(request, BODY_MAX_BYTES);
     if (body === undefined) return refuse(response, 413, `the body is larger than ${BODY_MAX_BYTES} bytes`);
     const answer = await fetch(gateway + (request.url ?? '/'), {
       method: request.method ?? 'GET',
@@ -124,8 +126,7 @@ async function serve(
 /** If no server answers, `fetch` only reports "fetch failed". The cause is more useful. */
 function why(error: unknown, gateway: string): string {
   if (!(error instanceof TypeError)) return errorText(error);
-  const { cause } = error;
-  return `${gateway} cannot be reached: ${cause instanceof Error ? cause.message : error.message}`;
+  return `${gateway} cannot be reached: ${causeText(error)}`;
 }
 
 function isLoopback(host: string | undefined): boolean {
@@ -136,18 +137,6 @@ function headersOf({ headers }: IncomingMessage): [string, string][] {
   return Object.entries(headers).flatMap(([name, value]): [string, string][] =>
     typeof value === 'string' && !HOP_BY_HOP.test(name) ? [[name, value]] : [],
   );
-}
-
-async function bodyOf(request: IncomingMessage): Promise<Buffer<ArrayBuffer> | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request) {
-    if (!Buffer.isBuffer(chunk)) continue;
-    bytes += chunk.length;
-    if (bytes > BODY_MAX_BYTES) return undefined;
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }
 
 function refuse(response: ServerResponse, status: number, message: string): void {

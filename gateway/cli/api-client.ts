@@ -2,7 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
+import { causeText } from '../../node/gateway-client.ts';
 import { EXIT_UNAVAILABLE, type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
+import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
@@ -135,8 +137,6 @@ export function listOrGet(
  */
 const KEY = /^[\x21-\x7e]+$/;
 
-const errorSchema = z.object({ error: z.object({ message: z.string() }) });
-
 /** @throws ClientError with the gateway's message */
 export async function askGateway(
   target: ApiTarget,
@@ -193,11 +193,7 @@ async function send(
     ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
   };
   return fetch(url, init).catch((cause: unknown) => {
-    const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-    const plain = reason.includes('wrong version number')
-      ? 'it does not use TLS; is the URL http://, or the port wrong?'
-      : reason;
-    throw new Unreachable(`no gateway answers at ${url.origin}: ${plain}`, { cause });
+    throw new Unreachable(`no gateway answers at ${url.origin}: ${causeText(cause)}`, { cause });
   });
 }
 
@@ -209,9 +205,8 @@ function textOf(response: Response): Promise<string> {
 }
 
 function refusal(status: number, text: string): ClientError {
-  const parsed = errorSchema.safeParse(tryParseJson(text));
   const Kind = status >= 500 || status < 300 ? Failing : ClientError;
-  return new Kind(printable(parsed.success ? parsed.data.error.message : `${status} ${text.slice(0, 500)}`));
+  return new Kind(printable(openAiErrorMessage(text) ?? `${status} ${text.slice(0, 500)}`));
 }
 
 /** @throws UsageError if the verb would ignore a flag that was given */

@@ -2,6 +2,7 @@
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
 import { isRecent } from '../../../shared/collections/is-recent.ts';
+import { readAtMost } from '../../../shared/collections/read-at-most.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { parseJson } from '../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
@@ -205,7 +206,8 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   try {
     [response, text] = await waitClock.call(answers, async (signal) => {
       const answer = await fetch(url, { ...init, redirect: 'manual', signal });
-      return [answer, await boundedText(answer)] as const;
+      const body = await readAtMost(answer.body, ANSWER_MAX_BYTES);
+      return [answer, body && new TextDecoder().decode(body)] as const;
     });
   } catch (cause) {
     throw unavailable('it does not answer', cause);
@@ -219,19 +221,6 @@ async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>
   } catch (cause) {
     throw unavailable('its response does not conform to OpenID Connect', cause);
   }
-}
-
-/** Reads the body; undefined if it is longer than ANSWER_MAX_BYTES. The rest is then not read. */
-async function boundedText(response: Response): Promise<string | undefined> {
-  const decoder = new TextDecoder();
-  let text = '';
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > ANSWER_MAX_BYTES) return undefined;
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 function unavailable(why: string, cause?: unknown): ApiError {

@@ -4,7 +4,9 @@
  */
 
 import { Agent, type Dispatcher, request } from 'undici';
-import * as z from 'zod';
+import type * as z from 'zod';
+import { readAtMost } from '../../../../shared/collections/read-at-most.ts';
+import { openAiErrorMessage } from '../../../../shared/openai/error-message.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { parseJson } from '../../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
@@ -14,7 +16,6 @@ import { type GatewayIdentity, SIGNED_HEADER, signRequest, verifyRequest } from 
 
 /** Maximum bytes of an answer. */
 export const LINK_ANSWER_MAX_BYTES = 8 * 1024 * 1024;
-const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
 class LinkError extends Error {}
 
@@ -51,12 +52,17 @@ export class GatewayLink {
           signal,
         });
         const { statusCode, headers, body } = response;
-        return { status: statusCode, proof: headers[SIGNED_HEADER], text: await bounded(body) };
+        const read = await readAtMost(body, LINK_ANSWER_MAX_BYTES);
+        if (read === undefined) throw new Error(`more than ${LINK_ANSWER_MAX_BYTES} bytes`);
+        return { status: statusCode, proof: headers[SIGNED_HEADER], text: Buffer.from(read.buffer) };
       }));
     } catch (cause) {
       throw new LinkError(`${base.host}: ${errorText(cause)}`, { cause });
     }
-    if (status !== 200) throw new LinkError(`${base.host}: ${status} ${messageOf(text)}`);
+    if (status !== 200)
+      throw new LinkError(
+        `${base.host}: ${status} ${openAiErrorMessage(text.toString()) ?? text.toString('utf8', 0, 200)}`,
+      );
     try {
       const { certificate } = verifyRequest(this.#identity, String(proof), { about: nonce, body: text }, nowS());
       return { answer: schema.parse(parseJson(text.toString())), by: certificate.keyName };
@@ -69,24 +75,5 @@ export class GatewayLink {
 
   close(): Promise<void> {
     return this.#dispatcher.destroy();
-  }
-}
-
-async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > LINK_ANSWER_MAX_BYTES) throw new Error(`more than ${LINK_ANSWER_MAX_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
-}
-
-function messageOf(text: Buffer): string {
-  try {
-    return errorSchema.parse(parseJson(text.toString())).error.message;
-  } catch {
-    return text.toString('utf8', 0, 200);
   }
 }

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AwsClient } from 'aws4fetch';
+import { readTextAtMost } from '../../../../shared/collections/read-at-most.ts';
 import { xmlTag } from '../../../../shared/text/xml-tags.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { FileStoreError } from '../../../files/file-store.ts';
@@ -134,13 +135,9 @@ export class S3Client {
 
 /** @throws Error above TEXT_MAX_BYTES, or if no piece arrives for `stallMs` */
 async function textOf(response: Response, stallMs: number): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = '';
-  for await (const piece of withStallTimeout(response, stallMs)) {
-    text += decoder.decode(piece, { stream: true });
-    if (text.length > TEXT_MAX_BYTES) throw new Error('the response is too long');
-  }
-  return text + decoder.decode();
+  const text = await readTextAtMost(withStallTimeout(response, stallMs), TEXT_MAX_BYTES);
+  if (text === undefined) throw new Error('the response is too long');
+  return text;
 }
 
 /** Yields the body of a response. @throws Error if no piece arrives for `stallMs` */
