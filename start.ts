@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { pageIsStale } from './gateway/hosts/node/serve/program-files.ts';
 import { LiveLine } from './packaging/install/live-line.ts';
+import { errorText } from './shared/text/error-text.ts';
 import { neverRejects } from './shared/timing/in-background.ts';
 import { engineCommand, startAgent } from './test/support/agent.ts';
 import { Gateway } from './test/support/gateway.ts';
@@ -106,7 +107,7 @@ try {
 } catch (error) {
   line.end();
   // Programs that the shutdown ends fail because of it.
-  if (!ending) console.error(error instanceof Error ? error.message : error);
+  if (!ending) console.error(errorText(error));
   await endAll();
   process.exitCode = 1;
 }

@@ -1,5 +1,6 @@
 import { EXIT_DONE, type Flags, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import { DemandFollower, type FollowOptions, type FollowOutput } from '../follow/follower.ts';
 import { parsePin } from '../follow/pins.ts';
@@ -54,9 +55,7 @@ export async function follow(
       if (!options.publish) return;
       // An older gateway has no timeline. The history file and the log contain the same.
       await context.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
-        io.log(
-          `cannot send this slot to the dashboard's timeline: ${error instanceof Error ? error.message : String(error)}`,
-        );
+        io.log(`cannot send this slot to the dashboard's timeline: ${errorText(error)}`);
       });
     },
   };

@@ -1,6 +1,7 @@
 /** The options of a model on the nodes of the network, and the rate of each option for each kind. */
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
+import { errorText } from '../../shared/text/error-text.ts';
 import type { Calibration } from '../catalogue/calibration.ts';
 import { parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
@@ -38,9 +39,7 @@ export function readRates(path: string): MeasuredRates {
     return parseAs(ratesSchema, JSON.parse(readFileSync(path, 'utf8')), path).rates;
   } catch (cause) {
     if (cause instanceof SchedulerError) throw cause;
-    throw new SchedulerError('bad_input', `cannot read ${path}: ${cause instanceof Error ? cause.message : ''}`, {
-      cause,
-    });
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
 }
 

@@ -5,6 +5,7 @@
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import { KINDS_MAX } from '../../shared/routing/kinds/request-kind.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** A larger file is renamed to FILE.1, which replaces the previous FILE.1. */
@@ -53,9 +54,7 @@ export function appendRecords(path: string, records: readonly SlotRecord[]): voi
     if (size > FILE_MAX_BYTES) renameSync(path, `${path}.1`);
     appendFileSync(path, records.map((one) => `${JSON.stringify(one)}\n`).join(''), { mode: 0o600 });
   } catch (cause) {
-    throw new SchedulerError('gateway', `cannot write ${path}: ${cause instanceof Error ? cause.message : ''}`, {
-      cause,
-    });
+    throw new SchedulerError('gateway', `cannot write ${path}: ${errorText(cause)}`, { cause });
   }
 }
 
@@ -103,9 +102,7 @@ export function readRecords(path: string, log: (line: string) => void): CountedL
     text = readFileSync(path, 'utf8');
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return [];
-    throw new SchedulerError('bad_input', `cannot read ${path}: ${cause instanceof Error ? cause.message : ''}`, {
-      cause,
-    });
+    throw new SchedulerError('bad_input', `cannot read ${path}: ${errorText(cause)}`, { cause });
   }
   const lines = text.split('\n').filter((line) => line !== '');
   const found = lines.flatMap((line) => parsed(line) ?? []);

@@ -1,6 +1,7 @@
 /** The plan that is handed over to a factory: factory/demand/plan-file.ts reads it. */
-import { renameSync, writeFileSync } from 'node:fs';
+import { writePrivateFile } from '../../node/private-file.ts';
 import { FACTORY_LABEL } from '../../shared/factory/factory-exchange.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/planning-problem.ts';
@@ -35,12 +36,9 @@ export function planFor({ pools, others }: Observation, wanted: readonly Placeme
  * @throws SchedulerError `bad_input`
  */
 export function writePlan(path: string, placements: readonly PlanFilePlacement[], wave = 1): void {
-  const unfinished = `${path}.${process.pid}`;
   try {
-    writeFileSync(unfinished, `${JSON.stringify({ wave, placements }, null, 2)}\n`, { mode: 0o600 });
-    renameSync(unfinished, path);
+    writePrivateFile(path, `${JSON.stringify({ wave, placements }, null, 2)}\n`);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new SchedulerError('bad_input', `cannot write the plan ${path}: ${why}`, { cause });
+    throw new SchedulerError('bad_input', `cannot write the plan ${path}: ${errorText(cause)}`, { cause });
   }
 }

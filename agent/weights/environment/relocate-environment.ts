@@ -7,6 +7,7 @@ import { constants } from 'node:fs';
 import { access, type FileHandle, lstat, open, readdir, stat } from 'node:fs/promises';
 import { basename, delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { childEnvironment } from '../../host/child-environment.ts';
 import { WeightsError } from '../weights-error.ts';
 
@@ -49,7 +50,7 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
   const own = { ...childEnvironment(env), ...(await activation(prefix, env)) };
   const options = { env: own, signal, timeout: CONDA_UNPACK_MS, maxBuffer: OUTPUT_MAX_BYTES };
   await promisify(execFile)(file, [], options).catch((cause: unknown) => {
-    const said = cause instanceof Error ? cause.message.slice(0, 500) : String(cause);
+    const said = errorText(cause).slice(0, 500);
     throw new WeightsError('wrong', `conda-unpack of the environment failed: ${said}`, { cause });
   });
 }

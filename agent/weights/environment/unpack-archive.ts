@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import * as zlib from 'node:zlib';
+import { errorText } from '../../../shared/text/error-text.ts';
 import { asWeightsError, WeightsError } from '../weights-error.ts';
 import { TarReader } from './tar-reader.ts';
 import { TreeWriter, type WrittenTree } from './tree-writer.ts';
@@ -128,6 +129,5 @@ function asArchiveError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (!/^(TAR_|Z_|ERR_ZSTD|ZSTD_|ERR_.*ZLIB)/.test(code)) return asWeightsError(error);
-  const message = error instanceof Error ? error.message : code;
-  return new WeightsError('wrong', `the environment's archive is damaged: ${message}`, { cause: error });
+  return new WeightsError('wrong', `the environment's archive is damaged: ${errorText(error)}`, { cause: error });
 }

@@ -2,6 +2,7 @@
  * Policies from an operator's file: what the file must export, and how requests are still served if a policy throws or
  * is slow.
  */
+import { errorText } from '../../text/error-text.ts';
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
@@ -161,7 +162,7 @@ export function readPolicyFile(file: string, load: (file: string) => unknown): P
     exported = load(file);
   } catch (cause) {
     const text = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
-    const message = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
+    const message = errorText(cause).split('\n')[0];
     throw new PolicyFileError(`${placeIn(text, file)}: ${message}`, { cause });
   }
   try {
