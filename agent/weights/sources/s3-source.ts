@@ -1,6 +1,6 @@
 import { posix } from 'node:path';
-import { AwsClient } from 'aws4fetch';
-import { xmlTag } from '../../../shared/text/xml-tags.ts';
+import { type ListedObject, parseListPage, readS3Account, type SignS3Request, s3Signer } from '../../../node/s3.ts';
+import { errorText } from '../../../shared/text/error-text.ts';
 import {
   FILES_MAX,
   type ManifestFile,
@@ -18,36 +18,20 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** Maximum length of a page of 1,000 names. */
 const PAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-/**
- * A bucket of S3 or a compatible server. AWS_ENDPOINT_URL_S3, AWS_REGION and AWS_ACCESS_KEY_ID have the same meaning as
- * in AWS' programs.
- */
+/** A bucket of S3 or a compatible server. */
 export class S3Source implements BlobSource {
   readonly #source: Source & { kind: 's3' };
   readonly #env: Env;
-  readonly #aws: AwsClient;
-  readonly #bucket: string;
+  readonly #sign: SignS3Request;
 
   constructor(source: Source & { kind: 's3' }, env: Env) {
-    const {
-      AWS_ACCESS_KEY_ID: accessKeyId,
-      AWS_SECRET_ACCESS_KEY: secretAccessKey,
-      AWS_SESSION_TOKEN: sessionToken,
-    } = env;
-    if (!accessKeyId || !secretAccessKey)
-      throw new WeightsError('wrong', 's3://… needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment');
-    const region = env.AWS_REGION ?? env.AWS_DEFAULT_REGION ?? 'us-east-1';
     this.#source = source;
     this.#env = env;
-    this.#aws = new AwsClient({
-      accessKeyId,
-      secretAccessKey,
-      region,
-      service: 's3',
-      ...(sessionToken ? { sessionToken } : {}),
-    });
-    const endpoint = env.AWS_ENDPOINT_URL_S3 ?? env.AWS_ENDPOINT_URL ?? `https://s3.${region}.amazonaws.com`;
-    this.#bucket = `${endpoint.replace(/\/+$/, '')}/${source.bucket}`;
+    try {
+      this.#sign = s3Signer(readS3Account(env), source.bucket);
+    } catch (cause) {
+      throw new WeightsError('wrong', errorText(cause), { cause });
+    }
   }
 
   async list(signal: AbortSignal): Promise<WeightsManifest> {
@@ -74,8 +58,8 @@ export class S3Source implements BlobSource {
         { prefix: folder, ...(token === undefined ? {} : { 'continuation-token': token }) },
         signal,
       );
-      rows.push(...rowsOf(page).filter(({ key }) => !key.endsWith('/')));
-      token = xmlTag(page, 'IsTruncated') === 'true' ? xmlTag(page, 'NextContinuationToken') : undefined;
+      rows.push(...page.objects.map(rowOf).filter(({ key }) => !key.endsWith('/')));
+      token = page.next;
     } while (token !== undefined && rows.length <= FILES_MAX);
     return rows;
   }
@@ -83,12 +67,13 @@ export class S3Source implements BlobSource {
   /** The object whose key equals the prefix. It comes first among those with that prefix. */
   async #alone(signal: AbortSignal): Promise<Row[]> {
     const { prefix } = this.#source;
-    const rows = prefix === '' ? [] : rowsOf(await this.#page({ prefix, 'max-keys': '1' }, signal));
-    return rows.filter(({ key }) => key === prefix);
+    const objects = prefix === '' ? [] : (await this.#page({ prefix, 'max-keys': '1' }, signal)).objects;
+    return objects.map(rowOf).filter(({ key }) => key === prefix);
   }
 
-  async #page(query: Record<string, string>, signal: AbortSignal): Promise<string> {
-    return responseText(await this.#get('', { 'list-type': '2', ...query }, signal), PAGE_MAX_BYTES);
+  async #page(query: Record<string, string>, signal: AbortSignal) {
+    const answer = await this.#get('', { 'list-type': '2', ...query }, signal);
+    return parseListPage(await responseText(answer, PAGE_MAX_BYTES));
   }
 
   async *read(file: ManifestFile, { offset }: ReadFrom, signal: AbortSignal): AsyncGenerator<Uint8Array> {
@@ -113,9 +98,7 @@ export class S3Source implements BlobSource {
   }
 
   async #get(key: string, query: Record<string, string>, signal: AbortSignal, headers: Record<string, string> = {}) {
-    const url = new URL(`${this.#bucket}${key === '' ? '' : `/${key.split('/').map(encodeURIComponent).join('/')}`}`);
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    const signed = await this.#aws.sign(url, { method: 'GET', headers });
+    const signed = await this.#sign({ method: 'GET', key, query, headers });
     const secret = Object.fromEntries(signed.headers);
     return httpGet({ url: new URL(signed.url), secret, env: this.#env, signal });
   }
@@ -127,16 +110,8 @@ interface Row {
   stamp: string;
 }
 
-/** Parsed object by object, because a server may omit the tags of some. */
-function rowsOf(page: string): Row[] {
-  return page
-    .split('<Contents>')
-    .slice(1)
-    .map((row) => ({
-      key: xmlTag(row, 'Key') ?? '',
-      size: Number(xmlTag(row, 'Size')),
-      stamp: xmlTag(row, 'ETag') || modifiedAt(xmlTag(row, 'LastModified') ?? ''),
-    }));
+function rowOf({ key, size, etag, modified }: ListedObject): Row {
+  return { key, size, stamp: etag || modifiedAt(modified) };
 }
 
 /** In seconds: lists have milliseconds, responses have seconds. */

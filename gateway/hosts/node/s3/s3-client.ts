@@ -2,9 +2,8 @@
  * Sends signed requests to one bucket, and retries them while the store is unavailable.
  * https://docs.aws.amazon.com/AmazonS3/latest/API/
  */
-import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { AwsClient } from 'aws4fetch';
+import { type S3Request, type SignS3Request, s3Signer } from '../../../../node/s3.ts';
 import { readTextAtMost } from '../../../../shared/collections/read-at-most.ts';
 import { xmlTag } from '../../../../shared/text/xml-tags.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
@@ -32,33 +31,17 @@ const FULL: ReadonlySet<string> = new Set([
   'XMinioStorageFull',
 ]);
 
-interface S3Request {
-  method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
-  /** Key of the object; empty: the request is for the bucket. */
-  key: string;
-  query?: Record<string, string>;
-  headers?: Record<string, string>;
-  body?: Uint8Array<ArrayBuffer>;
-}
-
 export class S3Client {
   readonly #config: S3Config;
-  readonly #aws: AwsClient;
+  readonly #sign: SignS3Request;
   readonly #answerMs: number;
   readonly #answers: AdaptiveTimeout;
 
   constructor(config: S3Config, answerMs = ANSWER_MS) {
-    const { accessKeyId, secretAccessKey, sessionToken, region } = config;
     this.#config = config;
     this.#answerMs = answerMs;
     this.#answers = new AdaptiveTimeout({ leastMs: answerMs, mostMs: SLOWER * answerMs });
-    this.#aws = new AwsClient({
-      accessKeyId,
-      secretAccessKey,
-      region,
-      service: 's3',
-      ...(sessionToken === undefined ? {} : { sessionToken }),
-    });
+    this.#sign = s3Signer(config, config.bucket);
   }
 
   /** Prefix of each object's name, also in lists. */
@@ -106,29 +89,11 @@ export class S3Client {
     return { again, error: storeUnavailable(`the bucket answered ${response.status} ${code}`) };
   }
 
-  async #fetch({ method, key, query = {}, headers = {}, body }: S3Request): Promise<Response> {
-    const { endpoint, bucket, prefix } = this.#config;
-    const url = new URL(`${endpoint}/${bucket}${key === '' ? '' : `/${prefix}${key}`}`);
-    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    // With the digest, the store refuses a part that was modified on the way.
-    const sha256 = createHash('sha256')
-      .update(body ?? '')
-      .digest('hex');
-    const signed = await this.#aws.sign(url, {
-      method,
-      headers: { ...headers, 'x-amz-content-sha256': sha256 },
-      ...(body === undefined ? {} : { body }),
-    });
-    // The body is set after signing: `sign` would make it a stream, which a retry could not read and which has no
-    // length.
+  async #fetch(request: S3Request): Promise<Response> {
+    const { method, key, body } = request;
+    const { url, headers } = await this.#sign({ ...request, key: key === '' ? '' : `${this.prefix}${key}` });
     return waitClock.call(this.#answers, (signal) =>
-      fetch(signed.url, {
-        method,
-        headers: signed.headers,
-        redirect: 'error',
-        signal,
-        ...(body === undefined ? {} : { body }),
-      }),
+      fetch(url, { method, headers, redirect: 'error', signal, ...(body === undefined ? {} : { body }) }),
     );
   }
 }

@@ -1,5 +1,5 @@
 /** A file store that uses the objects of a bucket. */
-
+import { parseListPage } from '../../../../node/s3.ts';
 import { xmlTag, xmlTags } from '../../../../shared/text/xml-tags.ts';
 import { type FileStore, FileStoreError, type StoredFile } from '../../../files/file-store.ts';
 import { splitIntoParts } from '../../../files/split-into-parts.ts';
@@ -129,11 +129,9 @@ export class S3Files implements FileStore {
       };
       if (token !== '') query['continuation-token'] = token;
       const page = (await this.#client.text({ method: 'GET', key: '', query })) ?? '';
-      const times = xmlTags(page, 'LastModified').map((time) => Date.parse(time));
-      // `Key` and `LastModified` occur once in each `Contents`.
-      for (const [at, name] of xmlTags(page, 'Key').entries())
-        yield { id: name.slice(prefix.length), modifiedMs: times[at] ?? Number.NaN };
-      token = xmlTag(page, 'IsTruncated') === 'true' ? xmlTag(page, 'NextContinuationToken') : undefined;
+      const { objects, next } = parseListPage(page);
+      for (const { key, modified } of objects) yield { id: key.slice(prefix.length), modifiedMs: Date.parse(modified) };
+      token = next;
     }
   }
 
