@@ -3,9 +3,9 @@ import { createReadStream } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import * as zlib from 'node:zlib';
+import { TarError, TarReader } from '../../../node/tar-reader.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { asWeightsError, WeightsError } from '../weights-error.ts';
-import { TarReader } from './tar-reader.ts';
 import { TreeWriter, type WrittenTree } from './tree-writer.ts';
 
 /** `image`: one file that a container runtime opens itself (SIF, SquashFS). */
@@ -127,7 +127,8 @@ async function* chunksOf(stream: Readable): AsyncGenerator<Buffer> {
 /** Converts errors. The parser and zlib report invalid bytes, the file system disk errors. */
 function asArchiveError(error: unknown): WeightsError {
   if (error instanceof WeightsError) return error;
+  if (error instanceof TarError) return new WeightsError('wrong', error.message, { cause: error });
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  if (!/^(TAR_|Z_|ERR_ZSTD|ZSTD_|ERR_.*ZLIB)/.test(code)) return asWeightsError(error);
+  if (!/^(Z_|ERR_ZSTD|ZSTD_|ERR_.*ZLIB)/.test(code)) return asWeightsError(error);
   return new WeightsError('wrong', `the environment's archive is damaged: ${errorText(error)}`, { cause: error });
 }

@@ -1,10 +1,7 @@
 /** `otela-gateway backup`: copies all data of a running gateway into one file. */
-import { createWriteStream } from 'node:fs';
-import { open, realpath, rename, stat } from 'node:fs/promises';
+import { open, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
+import { create, type TarOptionsWithAliasesAsyncFile } from 'tar';
 import program from '../../../../package.json' with { type: 'json' };
 import {
   type Command,
@@ -21,7 +18,6 @@ import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './cop
 import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';
 import { exists, withStaging } from './staging.ts';
 import { linkFiles } from './stored-files.ts';
-import { packTar } from './tar.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
@@ -43,6 +39,10 @@ The backup does not have environment variables, TLS files, or a root key that is
   flags: FLAGS,
   run: backupCommand,
 };
+
+/** Size of one read. */
+const PIECE_BYTES = 1024 * 1024;
+const PRIVATE_MODE = 0o600;
 
 async function backupCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
@@ -92,20 +92,31 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       // The manifest is parsed as restore will parse it, so that errors are found now.
       const manifest = backupManifestSchema.parse(form);
       const whole = join(staging, 'whole');
-      await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
+      await pack(manifest, copies, whole);
       await rename(whole, out);
       return manifest;
     },
   );
 }
 
-async function write(manifest: BackupManifest, copies: string, target: string, mtimeS: number): Promise<void> {
-  const text = Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`);
-  const files = [
-    { path: MANIFEST, bytes: text.length, content: text },
-    ...manifest.files.map(({ path, bytes }) => ({ path, bytes, content: join(copies, path) })),
-  ];
-  await pipeline(Readable.from(packTar(files, mtimeS)), createGzip(), createWriteStream(target, { mode: 0o600 }));
+/** The manifest comes first. All entries are plain files without extended headers, which earlier versions refuse. */
+async function pack(manifest: BackupManifest, copies: string, target: string): Promise<void> {
+  await writeFile(join(copies, MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`);
+  const options: TarOptionsWithAliasesAsyncFile = {
+    file: target,
+    cwd: copies,
+    gzip: true,
+    portable: true,
+    noPax: true,
+    mtime: new Date(Math.floor(Date.parse(manifest.made_at) / 1000) * 1000),
+    // One file at a time, in pieces: a file may have gigabytes.
+    jobs: 1,
+    maxReadSize: PIECE_BYTES,
+    onWriteEntry: ({ stat }) => {
+      if (stat !== undefined) stat.mode = PRIVATE_MODE;
+    },
+  };
+  await create(options, [MANIFEST, ...manifest.files.map(({ path }) => path)]);
   const handle = await open(target, 'r');
   await handle.sync();
   await handle.close();

@@ -1,11 +1,14 @@
 /** `otela-gateway restore`: creates a data directory from a backup. */
 
 import { createReadStream, createWriteStream, existsSync, readdirSync } from 'node:fs';
-import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
+import type { ReadEntry } from 'tar';
+import { TarReader } from '../../../../node/tar-reader.ts';
+import { readTextAtMost } from '../../../../shared/collections/read-at-most.ts';
 import {
   type Command,
   EXIT_DONE,
@@ -35,7 +38,6 @@ import {
   sha256Of,
   WORKERD_FORM,
 } from './manifest.ts';
-import { ArchiveError, type TarEntry, unpackTar } from './tar.ts';
 
 /**
  * Gives every object without an alarm one that fires immediately. Alarms are in a separate file, so a backup may miss
@@ -83,6 +85,11 @@ keys are unknown, and keys that were revoked since then work again. Agents recon
  * Files are unpacked here until all are verified. If this directory exists without a lock, a restore was interrupted.
  */
 const UNFINISHED = 'restoring';
+/** Not one of our archives, or incomplete. */
+class ArchiveError extends CommandError {}
+
+type Stated = BackupManifest['files'][number];
+
 const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, REPLICATION_FILE, 'objects', 'files'];
 
 async function restoreCommand(args: readonly string[]): Promise<number> {
@@ -146,22 +153,25 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
   const plain = source.pipe(createGunzip());
   // pipe() does not forward errors, so they are forwarded here.
   source.once('error', (error) => plain.destroy(error));
-  try {
-    let manifest: BackupManifest | undefined;
-    const missing = new Map<string, BackupManifest['files'][number]>();
-    for await (const entry of unpackTar(plain)) {
-      if (manifest === undefined) {
-        manifest = await readManifest(entry);
-        refuseNewerLayout(file, manifest.layout);
-        refuseNewerSchema(file, known, manifest.migrations);
-        for (const one of manifest.files) missing.set(one.path, one);
-        continue;
-      }
-      const expected = missing.get(entry.path);
-      if (expected === undefined) throw new ArchiveError(`${entry.path} is not in the manifest`);
-      await writeVerified(entry, expected, to);
-      missing.delete(entry.path);
+  let manifest: BackupManifest | undefined;
+  const missing = new Map<string, Stated>();
+  const reader = new TarReader(async (entry, body) => {
+    if (entry.type !== 'File' && entry.type !== 'OldFile') throw new ArchiveError(`${entry.path} is not a plain file`);
+    if (manifest === undefined) {
+      manifest = await readManifest(entry, body);
+      refuseNewerLayout(file, manifest.layout);
+      refuseNewerSchema(file, known, manifest.migrations);
+      for (const one of manifest.files) missing.set(one.path, one);
+      return;
     }
+    const expected = missing.get(entry.path);
+    if (expected === undefined) throw new ArchiveError(`${entry.path} is not in the manifest`);
+    await writeVerified(body, expected, to);
+    missing.delete(entry.path);
+  });
+  try {
+    for await (const chunk of plain) await reader.push(chunk);
+    await reader.end();
     if (manifest === undefined) throw new ArchiveError('it has no manifest');
     const [lost] = missing.keys();
     if (lost !== undefined) throw new ArchiveError(`${lost} is missing`);
@@ -171,17 +181,16 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
     const reason = errorText(error);
     throw new CommandError(`${file} cannot be restored: ${reason}. Nothing was changed.`, { cause: error });
   } finally {
+    await reader.close();
     source.destroy();
     plain.destroy();
   }
 }
 
-async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupManifest> {
-  if (path !== MANIFEST || bytes > BACKUP_MANIFEST_MAX_BYTES)
-    throw new ArchiveError('it is not a backup of otela-gateway');
-  const pieces: Buffer[] = [];
-  for await (const piece of content) pieces.push(piece);
-  const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
+async function readManifest({ path }: ReadEntry, body: Readable): Promise<BackupManifest> {
+  const text = path === MANIFEST ? await readTextAtMost(body, BACKUP_MANIFEST_MAX_BYTES) : undefined;
+  if (text === undefined) throw new ArchiveError('it is not a backup of otela-gateway');
+  const stated: unknown = JSON.parse(text);
   if (manifestForm(stated) === WORKERD_FORM)
     throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, and this version cannot read its data');
   const parsed = backupManifestSchema.safeParse(stated);
@@ -189,10 +198,10 @@ async function readManifest({ path, bytes, content }: TarEntry): Promise<BackupM
   throw new ArchiveError('its manifest has an unknown format: a newer otela-gateway may have created it');
 }
 
-async function writeVerified(entry: TarEntry, expected: BackupManifest['files'][number], to: string): Promise<void> {
-  const target = join(to, entry.path);
+async function writeVerified(body: Readable, { path, bytes, sha256 }: Stated, to: string): Promise<void> {
+  const target = join(to, path);
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
-  await pipeline(Readable.from(entry.content), createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }));
-  if (entry.bytes === expected.bytes && (await sha256Of(target)) === expected.sha256) return;
-  throw new ArchiveError(`${entry.path} differs from the manifest`);
+  await pipeline(body, createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }));
+  if ((await stat(target)).size === bytes && (await sha256Of(target)) === sha256) return;
+  throw new ArchiveError(`${path} differs from the manifest`);
 }

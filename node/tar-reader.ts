@@ -1,7 +1,12 @@
-/** node-tar's parser, with one entry after the other. */
+/** Reads tar archives with the parser of the `tar` package, one entry after the other. */
 import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
-import { WeightsError } from '../weights-error.ts';
+import { errorText } from '../shared/text/error-text.ts';
+
+/** The archive cannot be read: not a fault of the disk or of the caller. */
+export class TarError extends Error {
+  override readonly name = 'TarError';
+}
 
 const BLOCK_BYTES = 512;
 /** First bytes of gzip and zstd. The parser would decompress such input without a limit. */
@@ -28,9 +33,11 @@ export class TarReader {
 
   /** @param take must read the body to its end */
   constructor(take: (entry: ReadEntry, body: Readable) => Promise<void>) {
-    this.#parser.on('error', (error: unknown) => this.#fail(error));
+    this.#parser.on('error', (cause: unknown) =>
+      this.#fail(new TarError(`the archive is damaged or cut off: ${errorText(cause)}`, { cause })),
+    );
     this.#parser.on('ignoredEntry', ({ type }: ReadEntry) =>
-      this.#fail(new WeightsError('wrong', `the archive has an entry of the unsupported type ${type}`)),
+      this.#fail(new TarError(`the archive has an entry of the unsupported type ${type}`)),
     );
     this.#parser.on('drain', () => this.#wake());
     this.#parser.on('eof', () => {
@@ -77,12 +84,12 @@ export class TarReader {
     this.#head = head.length < BLOCK_BYTES ? head : undefined;
     if (this.#head !== undefined) return;
     if (PACKED.some((magic) => head.subarray(0, magic.length).equals(magic)))
-      throw new WeightsError('wrong', 'the environment is compressed twice: pack it once, as .tar.zst or .tar.gz');
+      throw new TarError('the archive is compressed twice: pack it once, as .tar.zst or .tar.gz');
     await this.#write(head);
   }
 
   async #write(chunk: Buffer): Promise<void> {
-    // The parser would keep whatever follows the end of the archive in memory.
+    // The parser would keep everything after the end of the archive in memory.
     if (this.#eof) return;
     // After a failure inside `write`, no drain event follows.
     if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();
