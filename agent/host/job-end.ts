@@ -1,6 +1,6 @@
 /** Watches when the job ends, and reports when it is time to drain. */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { BatchJob } from './jobs/batch-job.ts';
+import type { BatchJob } from '../../node/batch-systems/batch-job.ts';
 import type { RunTool } from './run-tool.ts';
 
 interface JobEndOptions {

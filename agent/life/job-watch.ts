@@ -1,12 +1,12 @@
 /** The batch job of this agent, if there is one: its part of the registry record, and the time that is left. */
 
+import type { BatchJob, JobFate } from '../../node/batch-systems/batch-job.ts';
+import { detectBatchJob } from '../../node/batch-systems/detect.ts';
 import type { NodePayload } from '../../shared/lattice/node-payload.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../config/setting.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
-import type { BatchJob, JobFate } from '../host/jobs/batch-job.ts';
-import { detectBatchJob } from '../host/jobs/detect.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
 import type { SignalWarning } from './ending/ending-state.ts';

@@ -1,10 +1,11 @@
 /** Finds requirements of a well-formed file that cannot be met. Each problem names the nearest possible value. */
+import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { nearestName } from '../../shared/text/nearest-name.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
 import { placementsOf, runsOn } from './model-placements.ts';
 import type { ClusterConfig, FactoryConfig, ModelConfig, RecipeConfig } from './schema.ts';
-import { formatMs, timeLimitMs } from './value-schemas.ts';
+import { formatMs } from './value-schemas.ts';
 
 interface ConfigProblem {
   /** Path of the invalid value in the file. */

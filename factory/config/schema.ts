@@ -1,9 +1,10 @@
 /** Schema of factory.toml. docs/factory.md has every key with an example. */
 import * as z from 'zod';
+import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/template-parameters.ts';
 import { LAUNCHERS } from '../../shared/factory/factory-exchange.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
-import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema, timeLimitMs } from './value-schemas.ts';
+import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema } from './value-schemas.ts';
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];

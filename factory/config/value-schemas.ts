@@ -18,19 +18,6 @@ export function formatMs(ms: number): string {
   return `${s}s`;
 }
 
-/** Parses a time limit of a batch system: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS` or minutes. */
-export function timeLimitMs(text: string): number | undefined {
-  const [, days, rest = ''] = /^(?:(\d{1,4})-)?(\d{1,6}(?::\d{1,2}){0,2})$/.exec(text) ?? [];
-  if (rest === '') return undefined;
-  const parts = rest.split(':').map(Number);
-  const [a = 0, b = 0, c = 0] = parts;
-  // See sbatch(1): after days, the first number is hours. Without days, one number is minutes, and two numbers are
-  // minutes and seconds.
-  const seconds =
-    days !== undefined || parts.length === 3 ? a * 3_600 + b * 60 + c : parts.length === 2 ? a * 60 + b : a * 60;
-  return (Number(days ?? 0) * 86_400 + seconds) * 1_000;
-}
-
 /** A value of one word. A value that Slurm, PBS or a shell would read as several words is refused, not cleaned. */
 export const oneWordSchema = z
   .string()

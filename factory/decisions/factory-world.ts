@@ -1,9 +1,9 @@
 /** The input of one round of decisions. */
+import type { Capacity, ListedJob } from '../../node/batch-systems/batch-system.ts';
 import type { ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { furtherPlacements, type ModelPlacement, placementsOf } from '../config/model-placements.ts';
 import type { FactoryConfig, ModelConfig } from '../config/schema.ts';
 import type { PlannedShapes } from '../demand/demand-source.ts';
-import type { Capacity, ListedJob } from '../launchers/launcher.ts';
 import { jobContext, jobContextId } from '../recipes/job-context.ts';
 
 /** A cluster's answer in this round: its jobs and capacity, or the reason why it did not answer. */

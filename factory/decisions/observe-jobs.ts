@@ -1,8 +1,8 @@
 /** Updates the state of each job from the lists of schedulers and the nodes at the gateway. */
+import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { formatMs } from '../config/value-schemas.ts';
-import type { ListedJob } from '../launchers/launcher.ts';
 import { allPlaces, type DecisionNote, type FactoryWorld } from './factory-world.ts';
 import { type FailureKind, recordFailure, recordRecovery } from './launch-back-off.ts';
 import {

@@ -2,7 +2,9 @@
  * Launches jobs on idle agents, which are a cluster without a queue. A job is a deployment that a gateway orders. An
  * agent runs one deployment on all its GPUs.
  */
+
 import * as z from 'zod';
+import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
 import { type GatewayClient, GatewayRefusalError } from '../../node/gateway-client.ts';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/deployment-labels.ts';
 import { offerSchema } from '../../shared/deployment/order-reply.ts';
@@ -10,7 +12,7 @@ import { bindParameters } from '../../shared/deployment/template-parameters.ts';
 import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import { errorLine } from '../factory-error.ts';
-import { type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
+import { type Launcher, LauncherError, type Submission } from './launcher.ts';
 
 /** Maximum nodes that are tried for one job: another operator may just have given the first ones a deployment. */
 const TRIES_MAX = 3;

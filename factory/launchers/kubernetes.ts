@@ -3,16 +3,18 @@
  * packages for them; the types here are generated from the API's published schema. Its tests run against a mock server;
  * it was not tested with a cluster.
  */
+
 import { readFileSync } from 'node:fs';
 import type { Job } from 'kubernetes-types/batch/v1.d.ts';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
+import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
+import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
-import { timeLimitMs } from '../config/value-schemas.ts';
 import { errorLine } from '../factory-error.ts';
-import { type CheckFinding, type Launcher, LauncherError, type ListedJob, type Submission } from './launcher.ts';
+import { type CheckFinding, type Launcher, LauncherError, type Submission } from './launcher.ts';
 
 const ANSWER = { leastMs: 30_000, mostMs: 120_000 };
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;

@@ -1,4 +1,5 @@
 /** The interface of a batch system: five calls that each launcher implements. */
+import type { Capacity, JobSubmission, ListedJob } from '../../node/batch-systems/batch-system.ts';
 import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import type { Deployment } from '../recipes/job-context.ts';
 
@@ -18,47 +19,12 @@ export class LauncherError extends Error {
   }
 }
 
-export interface Submission {
-  /** Name that identifies the job in `list`: `otela-FACTORY-CONTEXT-NUMBER`. */
-  name: string;
-  /** Number of identical jobs. */
-  count: number;
+export interface Submission extends JobSubmission {
   pool: PoolConfig;
-  gpus: number;
-  /** The part of the script below the batch system's directives. It contains this launcher's `jobId`. */
-  body: string;
   /** The deployment for idle agents, which do not run a script. */
   deployment?: Deployment;
   /** Image of the container, for launchers that start containers themselves (Kubernetes). */
   image?: string;
-  /** Path of the output file of each job; `%j` is the job's id. */
-  log: string;
-}
-
-/**
- * State of a listed job. `ended`: the scheduler reports its end, for any reason. A job that is not listed has not
- * necessarily ended.
- */
-type ListedState = 'pending' | 'running' | 'ended';
-
-export interface ListedJob {
-  id: string;
-  name: string;
-  state: ListedState;
-  /** The scheduler's text about why the job waits, or how it ended. */
-  reason?: string;
-  /**
-   * Why the job ended: it finished, failed, was preempted by other jobs, lost its node, reached its time limit, or was
-   * cancelled. Absent: unknown.
-   */
-  ended?: 'done' | 'failed' | 'preempted' | 'node' | 'time' | 'cancelled';
-}
-
-export interface Capacity {
-  /** Name of the pool. */
-  pool: string;
-  /** GPUs of the pool's kind that no job uses. */
-  idle: number;
 }
 
 export interface CheckFinding {

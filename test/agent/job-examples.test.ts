@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { detectBatchJob } from '../../agent/host/jobs/detect.ts';
+import { detectBatchJob } from '../../node/batch-systems/detect.ts';
 import { ROOT } from '../support/where.ts';
 import { fakeTool, scratch, userEnv } from './support/harness.ts';
 

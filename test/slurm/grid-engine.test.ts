@@ -2,9 +2,9 @@
 import { chmod, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { gridEngineJob } from '../../agent/host/jobs/grid-engine.ts';
 import type { RunTool } from '../../agent/host/run-tool.ts';
 import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
+import { gridEngineJob } from '../../node/batch-systems/grid-engine.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { GPUS, GridEngine, noGridEngine } from './grid-engine.ts';
 import { launcherCase, PREFIX } from './launcher-case.ts';

@@ -1,5 +1,6 @@
 /** Checks this machine for an agent's needs: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
+import { detectBatchJob } from '../../../node/batch-systems/detect.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { Env } from '../../config/setting.ts';
@@ -8,7 +9,6 @@ import type { EngineTarget } from '../../engine/engine-address.ts';
 import { EngineProbe } from '../../engine/engine-probe.ts';
 import { missingCommand } from '../../engine/prepare-exec.ts';
 import { inventory } from '../../host/hardware-inventory.ts';
-import { detectBatchJob } from '../../host/jobs/detect.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { StateDir } from '../../host/state-directory.ts';
 

@@ -1,7 +1,7 @@
 /** States, events and actions of the state machine of an agent's end; ending-transitions.ts connects them. */
+import type { JobFate } from '../../../node/batch-systems/batch-job.ts';
 import type { TerminationSignal } from '../../../shared/lattice/departure-cause.ts';
 import type { EngineExit } from '../../engine/engine-process.ts';
-import type { JobFate } from '../../host/jobs/batch-job.ts';
 import type { TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import type { DrainCause, DrainPlan } from '../drain-plan.ts';
 

@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
 import { placementsOf } from '../../../factory/config/model-placements.ts';
 import { parseConfig } from '../../../factory/config/read-config.ts';
-import { durationSchema, timeLimitMs } from '../../../factory/config/value-schemas.ts';
+import { durationSchema } from '../../../factory/config/value-schemas.ts';
+import { timeLimitMs } from '../../../node/batch-systems/time-limit.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 
 /** The faults of CONFIG with one text replaced, as LINE: TEXT. */

@@ -6,7 +6,7 @@ import { assessEnd, type EndedJob, observeJobs } from '../../../factory/decision
 import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/stored-memory.ts';
 import { computeWanted } from '../../../factory/decisions/wanted-replicas.ts';
 import { noDemand } from '../../../factory/demand/demand-source.ts';
-import type { ListedJob } from '../../../factory/launchers/launcher.ts';
+import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
 import type { ModelDemand, ServingNode } from '../../../shared/factory/factory-exchange.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 

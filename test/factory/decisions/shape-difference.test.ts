@@ -1,4 +1,5 @@
 /** A plan with shapes, on idle agents of two GPUs: replicas change their parallelism, their GPUs and their model. */
+
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read-config.ts';
 import { decideActions } from '../../../factory/decisions/decide-actions.ts';
@@ -7,7 +8,7 @@ import { recordFailure } from '../../../factory/decisions/launch-back-off.ts';
 import { observeJobs } from '../../../factory/decisions/observe-jobs.ts';
 import { emptyMemory, jobName } from '../../../factory/decisions/stored-memory.ts';
 import { noDemand, type PlannedShape } from '../../../factory/demand/demand-source.ts';
-import type { ListedJob } from '../../../factory/launchers/launcher.ts';
+import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
 import type { ServingNode } from '../../../shared/factory/factory-exchange.ts';
 
 const [A, B] = ['org/a', 'org/b'];

@@ -2,9 +2,11 @@
  * Outputs of batch systems. Slurm's and Grid Engine's were recorded from real runs; the others are the examples of
  * their manuals, with our names.
  */
+
 import { expect, it } from 'vitest';
 import type { ClusterConfig } from '../../../factory/config/schema.ts';
-import { LauncherError, type ListedJob } from '../../../factory/launchers/launcher.ts';
+import { LauncherError } from '../../../factory/launchers/launcher.ts';
+import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
 import { done, launcherWith, NAME, PREFIX, submission } from '../../support/factory/scripted-launcher.ts';
 
 interface Recorded {

@@ -1,5 +1,7 @@
 /** A mock of a batch system: the test sets the jobs, and each call is counted. */
-import { type Launcher, LauncherError, type ListedJob, type Submission } from '../../../factory/launchers/launcher.ts';
+
+import { type Launcher, LauncherError, type Submission } from '../../../factory/launchers/launcher.ts';
+import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
 
 export class MockLauncher implements Launcher {
   readonly kind = 'slurm';

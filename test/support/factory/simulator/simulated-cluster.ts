@@ -1,11 +1,6 @@
 /** A batch system in memory. It can lie, stall and lose jobs, according to a script of faults. */
-import {
-  type Capacity,
-  type Launcher,
-  LauncherError,
-  type ListedJob,
-  type Submission,
-} from '../../../../factory/launchers/launcher.ts';
+import { type Launcher, LauncherError, type Submission } from '../../../../factory/launchers/launcher.ts';
+import type { Capacity, ListedJob } from '../../../../node/batch-systems/batch-system.ts';
 
 export interface SimulatedJob {
   id: string;

@@ -1,4 +1,4 @@
-/** Finds the batch system that this agent runs under. */
+/** Finds the batch system that this process runs under. */
 import type { BatchJob, Env } from './batch-job.ts';
 import { fluxJob } from './flux.ts';
 import { gridEngineJob } from './grid-engine.ts';

@@ -1,5 +1,10 @@
 /** The batch job of an agent, for any batch system: its name, its end, and the cause of its end. */
-import type { RunTool } from '../run-tool.ts';
+/** Runs a program of the system. A failure is an answer. */
+export type AskTool = (
+  file: string,
+  args: readonly string[],
+  env?: Readonly<Record<string, string>>,
+) => Promise<{ ok: true; stdout: string } | { ok: false; reason: string }>;
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
@@ -21,16 +26,16 @@ export interface BatchJob {
   /** The end from the environment, which keeps its value from the job's start. */
   ends: Date | undefined;
   /** Absent: this system cannot be asked. */
-  askEnd?(run: RunTool): Promise<EndTime>;
+  askEnd?(run: AskTool): Promise<EndTime>;
   /** Undefined: nothing ends the job, or the system does not report it. */
-  askFate(run: RunTool): Promise<JobFate | undefined>;
+  askFate(run: AskTool): Promise<JobFate | undefined>;
   /**
    * The job's end, if the system reports that the job continues until then despite a SIGTERM. Absent: this system
    * cannot report it.
    */
-  askRunsUntil?(run: RunTool): Promise<Date | undefined>;
+  askRunsUntil?(run: AskTool): Promise<Date | undefined>;
   /** Time between SIGTERM and SIGKILL; undefined: it cannot be found out. */
-  killWaitMs(run: RunTool): Promise<number | undefined>;
+  killWaitMs(run: AskTool): Promise<number | undefined>;
 }
 
 /** A machine's name without its domain. */

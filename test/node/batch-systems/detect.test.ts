@@ -5,16 +5,16 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { detectBatchJob } from '../../../agent/host/jobs/detect.ts';
-import type { RunTool } from '../../../agent/host/run-tool.ts';
-import { scratch } from '../support/harness.ts';
+import type { AskTool } from '../../../node/batch-systems/batch-job.ts';
+import { detectBatchJob } from '../../../node/batch-systems/detect.ts';
+import { scratch } from '../../agent/support/harness.ts';
 
 /** A host with tools that print the table's texts; the first word of a key is the tool. */
-function tools(answers: Readonly<Record<string, string>>, asked: string[] = []): RunTool {
+function tools(answers: Readonly<Record<string, string>>, asked: string[] = []): AskTool {
   return async (file, args) => {
     asked.push([file, ...args].join(' '));
     const stdout = answers[file];
-    return stdout === undefined ? { ok: false, reason: `no ${file} here`, absent: true } : { ok: true, stdout };
+    return stdout === undefined ? { ok: false, reason: `no ${file} here` } : { ok: true, stdout };
   };
 }
 

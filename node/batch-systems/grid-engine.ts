@@ -1,16 +1,31 @@
 /**
- * Grid Engine: qsub(1), qstat(1), qhost(1), qdel(1). Tested with 8.1.9 of Debian; Altair's and Open Cluster Scheduler
- * accept the same flags.
+ * Grid Engine and its descendants: qsub(1), qstat(1), qhost(1), qdel(1). Run with 8.1.9 of Debian; Altair's and Open
+ * Cluster Scheduler accept the same flags.
  */
 import { dirname } from 'node:path';
-import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
-import type { Capacity, ListedJob, Submission } from './launcher.ts';
+import {
+  type AskTool,
+  type BatchJob,
+  type EndTime,
+  type Env,
+  firstLabel,
+  type JobFate,
+  secondsOf,
+} from './batch-job.ts';
+import {
+  type BatchSystem,
+  type Capacity,
+  type JobCluster,
+  type JobSubmission,
+  type ListedJob,
+  withLogRedirect,
+} from './batch-system.ts';
+import { wallTime } from './time-limit.ts';
 
 /** The resource (complex) that counts GPUs, if a pool does not name one. */
 const GPU_COMPLEX = 'gpu';
 
-function flags({ name, pool, gpus, log }: Submission): string[] {
+function flags({ name, pool, gpus, log }: JobSubmission): string[] {
   return [
     '-N',
     name,
@@ -43,7 +58,7 @@ function flags({ name, pool, gpus, log }: Submission): string[] {
 
 const JOB_ID = '$JOB_ID';
 
-export function gridEngine(cluster: ClusterConfig): BatchSystem {
+export function gridEngine(cluster: JobCluster): BatchSystem {
   return {
     kind: 'grid-engine',
     seen: 'real',
@@ -91,7 +106,7 @@ function parseJobs(out: string): ListedJob[] {
   });
 }
 
-function parseQueues(out: string, cluster: ClusterConfig): Capacity[] {
+function parseQueues(out: string, cluster: JobCluster): Capacity[] {
   return cluster.pools.map((pool) => {
     const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
     const idle = queues.reduce((sum, text) => {
@@ -112,4 +127,48 @@ function inside(text: string, name: string): string | undefined {
   // The first match is the queue's: its own elements precede those of its jobs.
   const [, value] = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text) ?? [];
   return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
+}
+
+/** Larger values are milliseconds, which some descendants report. */
+const SECONDS_MAX = 100_000_000_000;
+
+/** The default `notify` of a queue: time from SIGUSR2 to SIGKILL if the job was submitted with -notify. */
+const KILL_WAIT_MS = 60_000;
+
+/** Needs SGE_ROOT too, because `JOB_ID` is a common name. */
+export function gridEngineJob(env: Env): BatchJob | undefined {
+  const { JOB_ID: id, SGE_ROOT: root, SGE_TASK_ID: task } = env;
+  if (id === undefined || root === undefined || !/^\d{1,20}$/.test(id)) return undefined;
+  return {
+    system: 'Grid Engine',
+    id: task !== undefined && /^\d{1,10}$/.test(task) ? `${id}.${task}` : id,
+    node: firstLabel(env.HOSTNAME),
+    partition: env.QUEUE?.slice(0, 64),
+    ends: undefined,
+    askEnd: (run) => askEnd(id, task, run),
+    askFate: (run) => askFate(id, run),
+    killWaitMs: async () => KILL_WAIT_MS,
+  };
+}
+
+async function askEnd(id: string, task: string | undefined, run: AskTool): Promise<EndTime> {
+  const answer = await run('qstat', ['-xml', '-j', id]);
+  if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
+  const limit = /<CE_name>h_rt<\/CE_name>[\s\S]*?<CE_stringval>([^<]*)</.exec(answer.stdout)?.[1];
+  if (limit === undefined) return { kind: 'known', ends: undefined };
+  const tasks = [...answer.stdout.matchAll(/<(ulong_sublist|element)>[\s\S]*?<JAT_start_time>(\d+)<[\s\S]*?<\/\1>/g)];
+  const own = tasks.find(([text]) => text.includes(`<JAT_task_number>${task ?? ''}<`)) ?? tasks[0];
+  const seconds = secondsOf(limit);
+  const told = Number(own?.[2] ?? 0);
+  if (told <= 0 || seconds === undefined)
+    return { kind: 'unknown', reason: `qstat shows no start time or no h_rt of job ${id}` };
+  return { kind: 'known', ends: new Date((told > SECONDS_MAX ? told : told * 1000) + seconds * 1000) };
+}
+
+/** qstat(1): a job in state `d` is being deleted. */
+async function askFate(id: string, run: AskTool): Promise<JobFate | undefined> {
+  const answer = await run('qstat', ['-xml', '-s', 'r']);
+  if (!answer.ok) return undefined;
+  const job = elements(answer.stdout, 'job_list').find((text) => inside(text, 'JB_job_number') === id);
+  return inside(job ?? '', 'state')?.includes('d') === true ? 'cancelled' : undefined;
 }

@@ -1,11 +1,26 @@
 /**
  * PBS Professional and OpenPBS 20 and later, by the output in their reference guide: qsub(1B), qstat(1B) with -F json,
- * qdel(1B). Not tested with PBS.
+ * qdel(1B). Not run.
  */
 import * as z from 'zod';
-import type { ClusterConfig } from '../config/schema.ts';
-import { type BatchSystem, wallTime, withLogRedirect } from './batch-system.ts';
-import type { Capacity, ListedJob, Submission } from './launcher.ts';
+import {
+  type AskTool,
+  type BatchJob,
+  type EndTime,
+  type Env,
+  firstLabel,
+  type JobFate,
+  secondsOf,
+} from './batch-job.ts';
+import {
+  type BatchSystem,
+  type Capacity,
+  type JobCluster,
+  type JobSubmission,
+  type ListedJob,
+  withLogRedirect,
+} from './batch-system.ts';
+import { wallTime } from './time-limit.ts';
 
 // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
 const JOB_ID = '${PBS_JOBID}';
@@ -17,7 +32,7 @@ const JOB_ID = '${PBS_JOBID}';
 const LIST_OWN =
   'ids=$(qselect -x -u "$(id -un)") || exit; [ -z "$ids" ] && echo "{}" || exec qstat -x -f -F json $ids';
 
-function flags({ name, pool, gpus }: Submission): string[] {
+function flags({ name, pool, gpus }: JobSubmission): string[] {
   const chunk = [
     'select=1',
     `ngpus=${gpus}`,
@@ -45,7 +60,7 @@ function flags({ name, pool, gpus }: Submission): string[] {
   ];
 }
 
-export function pbs(_cluster: ClusterConfig): BatchSystem {
+export function pbs(): BatchSystem {
   return {
     kind: 'pbs',
     seen: 'recorded',
@@ -131,7 +146,7 @@ const nodesSchema = z.object({
 });
 
 /** Sums idle GPUs. Nodes without a queue belong to every queue, so their GPUs count only for the first pool. */
-function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
+function parseNodes(out: string, { pools }: JobCluster): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {
     if (!/^(free|job-busy)$/.test(node.state)) continue;
@@ -140,4 +155,68 @@ function parseNodes(out: string, { pools }: ClusterConfig): Capacity[] {
     if (idle.has(name)) idle.set(name, (idle.get(name) ?? 0) + Math.max(0, free));
   }
   return [...idle].map(([pool, count]) => ({ pool, idle: count }));
+}
+
+const ownJobSchema = z.object({
+  Jobs: z.record(
+    z.string(),
+    z.object({
+      job_state: z.string(),
+      stime: z.string().optional(),
+      comment: z.string().optional(),
+      Resource_List: z.object({ walltime: z.string().optional() }).optional(),
+    }),
+  ),
+});
+type OwnJob = z.infer<typeof ownJobSchema>['Jobs'][string];
+
+/** The default kill_delay of a queue. */
+const KILL_WAIT_MS = 10_000;
+
+export function pbsJob(env: Env): BatchJob | undefined {
+  const id = env.PBS_JOBID;
+  if (id === undefined || !/^\d+(\[\d+\])?\.[\w.-]{1,80}$/.test(id)) return undefined;
+  return {
+    system: 'PBS',
+    id: id.slice(0, 64),
+    node: firstLabel(env.HOSTNAME ?? env.HOST),
+    partition: env.PBS_QUEUE?.slice(0, 64),
+    ends: undefined,
+    askEnd: async (run) => {
+      const told = await ask(id, run);
+      return typeof told === 'string' ? { kind: 'unknown', reason: told } : endOf(told);
+    },
+    askFate: async (run) => {
+      const told = await ask(id, run);
+      return typeof told === 'string' ? undefined : fateOf(told);
+    },
+    killWaitMs: async () => KILL_WAIT_MS,
+  };
+}
+
+/** The output of qstat, or the reason for a failure. qstat prints local time, so the time zone is set to UTC. */
+async function ask(id: string, run: AskTool): Promise<OwnJob | string> {
+  const answer = await run('qstat', ['-x', '-f', '-F', 'json', id], { TZ: 'UTC' });
+  if (!answer.ok) return answer.reason;
+  try {
+    const [told] = Object.values(ownJobSchema.parse(JSON.parse(answer.stdout)).Jobs);
+    return told ?? `qstat shows no job ${id}`;
+  } catch {
+    return 'the output of qstat has an unknown format';
+  }
+}
+
+function endOf({ stime, Resource_List: asked }: OwnJob): EndTime {
+  if (asked?.walltime === undefined) return { kind: 'known', ends: undefined };
+  const [started, seconds] = [Date.parse(`${stime ?? ''} UTC`), secondsOf(asked.walltime)];
+  if (Number.isNaN(started) || seconds === undefined)
+    return { kind: 'unknown', reason: 'qstat shows no start time or no walltime' };
+  return { kind: 'known', ends: new Date(started + seconds * 1000) };
+}
+
+/** E: exiting, F: finished. The reason is in the comment, if the server writes one. */
+function fateOf({ job_state: state, comment = '' }: OwnJob): JobFate | undefined {
+  if (/preempt/i.test(comment)) return 'preempted';
+  if (/walltime/i.test(comment)) return 'time-limit';
+  return state === 'E' || state === 'F' ? 'cancelled' : undefined;
 }

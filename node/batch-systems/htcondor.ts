@@ -1,0 +1,195 @@
+/**
+ * HTCondor 10 and later: condor_submit(1), condor_q(1) with -json, condor_rm(1), and the job's ad in the file
+ * `_CONDOR_JOB_AD`. Run with 23.9: test/soak/htcondor.ts.
+ */
+import { closeSync, openSync, readSync } from 'node:fs';
+import * as z from 'zod';
+import { type AskTool, type BatchJob, type Env, firstLabel, type JobFate } from './batch-job.ts';
+import {
+  type BatchSystem,
+  type Capacity,
+  type JobCluster,
+  type JobSubmission,
+  type ListedJob,
+  withLogRedirect,
+} from './batch-system.ts';
+import { minutesOf } from './time-limit.ts';
+
+const JOB_ID = '$OTELA_CONDOR_ID';
+/**
+ * A job that HTCondor has held for this long needs an operator. It is removed, and the factory retries it with its
+ * back-off.
+ */
+const HELD_MAX_S = 600;
+/** `JobStatus` in a job's ad. */
+const STATUS = { idle: 1, running: 2, removed: 3, completed: 4, held: 5, transferring: 6, suspended: 7 } as const;
+/** HTCondor's HoldReasonCode of a job that exceeded allowed_execute_duration. */
+const TIME_OVER = 47;
+
+function description(submission: JobSubmission): string {
+  const { name, pool, gpus } = submission;
+  const script = withLogRedirect(submission, JOB_ID);
+  return [
+    'universe = vanilla',
+    `batch_name = ${name}`,
+    'executable = /bin/bash',
+    'transfer_executable = false',
+    // As one word of the environment, which avoids the quotes of three languages around a script. The agent replaces
+    // bash, which passes TERM to the agent.
+    `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
+    `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
+    `request_gpus = ${gpus}`,
+    ...(pool.cpus === undefined ? [] : [`request_cpus = ${pool.cpus}`]),
+    ...(pool.memory === undefined ? [] : [`request_memory = ${pool.memory}`]),
+    ...(pool.constraint === undefined ? [] : [`requirements = ${pool.constraint}`]),
+    ...(pool.account === undefined ? [] : [`accounting_group = ${pool.account}`]),
+    'kill_sig = SIGTERM',
+    'want_graceful_removal = true',
+    'job_max_vacate_time = 120',
+    // In the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove
+    // removes it.
+    `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
+    `periodic_remove = (JobStatus == ${STATUS.held} && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_MAX_S})) || (JobStatus == ${STATUS.running} && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
+    ...pool.options,
+    'queue',
+    '',
+  ].join('\n');
+}
+
+export function htcondor(): BatchSystem {
+  return {
+    kind: 'htcondor',
+    seen: 'real',
+    jobId: JOB_ID,
+    away: /failed to connect|can't find address|failed to fetch ads|unable to locate|communication error|timed out/i,
+    submit: (submission) => ({ file: 'condor_submit', args: ['-terse', '-'], input: description(submission) }),
+    idIn: (out) => /^(\d+\.\d+) - \d+\.\d+$/m.exec(out.trim())?.[1],
+    list: {
+      file: 'condor_q',
+      args: ['-json', '-attributes', 'ClusterId,ProcId,JobBatchName,JobStatus,HoldReasonCode,HoldReason'],
+    },
+    parse: parseJobs,
+    capacity: {
+      file: 'condor_status',
+      args: ['-constraint', 'State == "Unclaimed" && GPUs > 0', '-autoformat', 'GPUs'],
+      parse: parseSlots,
+    },
+    cancel: { file: 'condor_rm', args: (ids) => [...ids], gone: /not found|couldn't find/i },
+    check: (submission) => ({
+      file: 'condor_submit',
+      args: ['-dry-run', '/dev/null', '-'],
+      input: description(submission),
+    }),
+  };
+}
+
+const jobsSchema = z.array(
+  z.object({
+    ClusterId: z.number(),
+    ProcId: z.number(),
+    JobBatchName: z.string().optional(),
+    JobStatus: z.number(),
+    HoldReasonCode: z.number().optional(),
+    HoldReason: z.string().optional(),
+  }),
+);
+
+/** The queue does not list ended jobs; an evicted job waits in it again. */
+function parseJobs(out: string): ListedJob[] {
+  // HTCondor prints nothing for an empty queue.
+  if (out.trim() === '') return [];
+  return jobsSchema
+    .parse(JSON.parse(out))
+    .map(({ ClusterId, ProcId, JobBatchName = '', JobStatus, HoldReasonCode, HoldReason }): ListedJob => {
+      const named = { id: `${ClusterId}.${ProcId}`, name: JobBatchName };
+      if (JobStatus === STATUS.held && HoldReasonCode === TIME_OVER)
+        return { ...named, state: 'ended', ended: 'time', ...(HoldReason === undefined ? {} : { reason: HoldReason }) };
+      switch (JobStatus) {
+        case STATUS.running:
+        case STATUS.transferring:
+        case STATUS.suspended:
+          return { ...named, state: 'running' };
+        case STATUS.removed:
+          return { ...named, state: 'ended', ended: 'cancelled' };
+        case STATUS.completed:
+          return { ...named, state: 'ended', ended: 'done' };
+        default:
+          return { ...named, state: 'pending', reason: HoldReason ?? (JobStatus === STATUS.held ? 'held' : 'idle') };
+      }
+    });
+}
+
+/** Sums idle GPUs. Slots do not name their pool, since requirements select it, so all GPUs count for the first pool. */
+function parseSlots(out: string, { pools }: JobCluster): Capacity[] {
+  const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
+  return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));
+}
+
+/** An ad is about ten KiB. */
+const AD_MAX_BYTES = 256 * 1024;
+
+export function htcondorJob(env: Env): BatchJob | undefined {
+  const path = env._CONDOR_JOB_AD;
+  const ad = path === undefined ? undefined : readAd(path);
+  const [cluster, proc] = [ad?.get('clusterid'), ad?.get('procid')];
+  if (ad === undefined || cluster === undefined || proc === undefined) return undefined;
+  if (!/^\d{1,12}$/.test(cluster) || !/^\d{1,12}$/.test(proc)) return undefined;
+  const id = `${cluster}.${proc}`;
+  return {
+    system: 'HTCondor',
+    id,
+    node: firstLabel(env.HOSTNAME),
+    partition: undefined,
+    ends: endOf(ad),
+    askFate: (run) => askFate(id, run),
+    killWaitMs: async () => {
+      const seconds = Number(ad.get('jobmaxvacatetime'));
+      return seconds > 0 ? seconds * 1000 : undefined;
+    },
+  };
+}
+
+/** Names in lower case, because HTCondor ignores case. Undefined if the file cannot be read. */
+function readAd(path: string): Map<string, string> | undefined {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const buffer = Buffer.alloc(AD_MAX_BYTES);
+      const text = buffer.toString('utf8', 0, readSync(file, buffer));
+      const pairs = text.split('\n').flatMap((line): [string, string][] => {
+        const [, name = '', value = ''] = /^(\w+)\s*=\s*(.*)$/.exec(line.trim()) ?? [];
+        return name === '' ? [] : [[name.toLowerCase(), value]];
+      });
+      return new Map(pairs);
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+/** The earlier of the two limits of a submit file: allowed_execute_duration and allowed_job_duration. */
+function endOf(ad: ReadonlyMap<string, string>): Date | undefined {
+  const after = (since: string, duration: string) => Number(ad.get(since)) + Number(ad.get(duration));
+  const ends = [
+    after('jobcurrentstartexecutingdate', 'allowedexecuteduration'),
+    after('jobcurrentstartdate', 'allowedexecuteduration'),
+    after('jobcurrentstartdate', 'allowedjobduration'),
+  ].filter((seconds) => seconds > 0);
+  return ends.length === 0 ? undefined : new Date(Math.min(...ends) * 1000);
+}
+
+const statusSchema = z.array(z.object({ JobStatus: z.number() }));
+
+async function askFate(id: string, run: AskTool): Promise<JobFate | undefined> {
+  const answer = await run('condor_q', [id, '-json', '-attributes', 'JobStatus']);
+  if (!answer.ok || answer.stdout.trim() === '') return undefined;
+  try {
+    const status = statusSchema.parse(JSON.parse(answer.stdout))[0]?.JobStatus;
+    // An evicted job waits in the queue again.
+    return status === STATUS.removed ? 'cancelled' : status === STATUS.idle ? 'preempted' : undefined;
+  } catch {
+    return undefined;
+  }
+}
