@@ -5,11 +5,11 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { commandRunner, type RunCommand } from '../../node/command-runner.ts';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { ENGINES, type EngineKind } from '../config/schema.ts';
-import { commandRunner, type RunCommand } from '../launchers/command-runner.ts';
 
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
 /** Default context length of a replica in tokens. A longer one leaves less memory for concurrent requests. */

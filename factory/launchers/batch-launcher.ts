@@ -1,7 +1,7 @@
 /** The launcher for batch systems that are controlled by command-line programs. */
 import type { BatchSystem } from '../../node/batch-systems/batch-system.ts';
+import type { CommandResult, RunCommand } from '../../node/command-runner.ts';
 import type { ClusterConfig } from '../config/schema.ts';
-import type { CommandResult, RunCommand } from './command-runner.ts';
 import { type CheckFinding, type Launcher, LauncherError } from './launcher.ts';
 
 /** Maximum ids of one command: a command line has a maximum length. */

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { commandRunner, type RunCommand } from '../../factory/launchers/command-runner.ts';
+import { commandRunner, type RunCommand } from '../../node/command-runner.ts';
 import { patience } from '../support/patience.ts';
 import { atEnd, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { USER } from './cluster.ts';

@@ -1,8 +1,8 @@
 /** The launcher of a real batch system with one pool of two GPUs per node, and a job for it. */
 import { parseConfig } from '../../factory/config/read-config.ts';
-import type { RunCommand } from '../../factory/launchers/command-runner.ts';
 import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
 import { makeLauncher } from '../../factory/launchers/make-launcher.ts';
+import type { RunCommand } from '../../node/command-runner.ts';
 
 export const PREFIX = 'otela-pool--';
 

@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { commandRunner } from '../../factory/launchers/command-runner.ts';
+import { commandRunner } from '../../node/command-runner.ts';
 import { USER } from '../slurm/cluster.ts';
 import { launcherCase, PREFIX } from '../slurm/launcher-case.ts';
 import { installPrograms } from '../slurm/programs.ts';

@@ -1,9 +1,9 @@
 /** A launcher whose commands are answered by the test. */
 import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { ClusterConfig } from '../../../factory/config/schema.ts';
-import type { CommandResult, RunCommand } from '../../../factory/launchers/command-runner.ts';
 import type { Launcher, Submission } from '../../../factory/launchers/launcher.ts';
 import { makeLauncher } from '../../../factory/launchers/make-launcher.ts';
+import type { CommandResult, RunCommand } from '../../../node/command-runner.ts';
 import { CONFIG } from './config-text.ts';
 
 export const NAME = 'otela-pool--0123456789ab-1';

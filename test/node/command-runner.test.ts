@@ -1,6 +1,6 @@
 /** What a command of a batch system that ends badly is reported as. */
 import { expect, it } from 'vitest';
-import { commandRunner } from '../../../factory/launchers/command-runner.ts';
+import { commandRunner } from '../../node/command-runner.ts';
 
 const MANY_BYTES = 'head -c 9000000 /dev/zero';
 

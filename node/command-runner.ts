@@ -1,6 +1,6 @@
-/** Runs the programs of batch systems with limits on time and output. */
+/** Runs programs, such as those of batch systems, with limits on time and output. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 
 /** Maximum time for a scheduler's command to finish; longer if the scheduler was slow before. */
 const COMMAND_TIMEOUT_MS = 30_000;
