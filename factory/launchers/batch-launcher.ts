@@ -9,7 +9,7 @@ const IDS_PER_CALL = 200;
 
 export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: RunCommand): Launcher {
   const ask = async (call: { file: string; args: readonly string[]; input?: string }, submits: boolean) =>
-    told(await run(call.file, call.args, call.input), system, submits);
+    outputOf(await run(call.file, call.args, call.input), system, submits);
   return {
     kind: system.kind,
     seen: system.seen,
@@ -53,7 +53,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       for (let n = 0; n < ids.length; n += IDS_PER_CALL) {
         const result = await run(file, args(ids.slice(n, n + IDS_PER_CALL)));
         if (result.kind === 'done' && result.code !== 0 && gone?.test(`${result.errors} ${result.out}`)) continue;
-        told(result, system, false);
+        outputOf(result, system, false);
       }
     },
     async check(submission): Promise<CheckFinding> {
@@ -67,7 +67,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
 }
 
 /** @throws LauncherError */
-function told(result: CommandResult, system: BatchSystem, submits: boolean): string {
+function outputOf(result: CommandResult, system: BatchSystem, submits: boolean): string {
   if (result.kind === 'missing')
     throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
   if (result.kind === 'killed') throw new LauncherError(submits ? 'unclear' : 'unreachable', result.errors);
