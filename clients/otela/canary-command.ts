@@ -79,7 +79,7 @@ export async function canaryCommand(options: CanaryOptions, out: Output): Promis
     completion: after.completion - before.completion,
   };
   const text = ({ requests, prompt, completion }: Sum) => `${requests} requests, ${prompt} + ${completion} tokens`;
-  out.print(`${nodes.length} nodes said ${text(sum)}; booked ${text(got)}`);
+  out.print(`${nodes.length} nodes reported ${text(sum)}; recorded ${text(got)}`);
   const differs = complaints.length > 0 || text(got) !== text(sum);
   if (differs) out.complain('the reported and the recorded usage differ, or the nodes differ');
   return differs || nodes.length === 0 ? EXIT_DIFFERS : 0;

@@ -267,7 +267,7 @@ export class BatchObject extends GatewayObject {
       return this.#giveUp(id, stepGivenUp(why));
     }
     this.#obstacle.meet(ownerMessage(error), this.#now);
-    console.error(`batch ${id}: ${why}; tried again in ${RETRY_MS} ms`);
+    console.error(`batch ${id}: ${why}; trying again in ${RETRY_MS} ms`);
   }
 
   /**

@@ -40,7 +40,7 @@ test('a gateway’s own policy chooses, also by its name in settings', async () 
   for (let n = 0; n < 5; n++) expect(await served()).toBe(sessions.at(-1));
   await cluster.gateway.admin('PATCH', 'settings', { routing: { policy: 'last' } });
   await expect(cluster.gateway.admin('PATCH', 'settings', { routing: { policy: 'lost' } })).rejects.toThrow(
-    /there are .*last/,
+    /must be one of .*last/,
   );
 });
 
