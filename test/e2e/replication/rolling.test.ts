@@ -77,7 +77,9 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
     // Which nodes are below the minimum; connected ones stay and continue to serve.
     await first.admin('PATCH', 'settings', { minimum_agent_version: '0.8.0' });
     const behind =
-      version === '0.7.0' ? `0.7.0  ${AGENTS} nodes  below 0.8.0: not admitted again\n` : `0.8.0  ${AGENTS} nodes\n`;
+      version === '0.7.0'
+        ? `0.7.0  ${AGENTS} nodes  below 0.8.0: will not be admitted again\n`
+        : `0.8.0  ${AGENTS} nodes\n`;
     expect(await rollout('status', '--to', version)).toBe(behind);
     await first.admin('PATCH', 'settings', { minimum_agent_version: null });
     await flows();
