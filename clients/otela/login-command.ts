@@ -28,12 +28,15 @@ const NAME_MS = 20_000;
 /** RFC 8628 §3.5: added to the poll interval each time the gateway answers `slow_down`. */
 const SLOWER_S = 5;
 
+/** Longest poll interval that a gateway may ask for. A timer of more than 24 days would fire immediately. */
+const INTERVAL_MAX_S = 3_600;
+
 const startedSchema = z.object({
   device_code: z.string(),
   user_code: z.string(),
   verification_uri: z.string(),
   expires_in: z.number().positive(),
-  interval: z.number().positive().default(5),
+  interval: z.number().positive().max(INTERVAL_MAX_S).default(5),
 });
 const grantedSchema = z.object({ access_token: z.string(), expires_in: z.number().optional() });
 const refusedSchema = z.object({ error: z.string() });

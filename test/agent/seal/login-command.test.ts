@@ -89,6 +89,12 @@ it.each(['http://gw.test', 'http://10.0.0.1:8080/v1', 'http://127.0.0.1.gw.test'
 it.each([
   [404, '<!doctype html>', 2, /is not a gateway: HTTP 404/],
   [200, '{"ok":true}', 2, /is not a gateway: its response/],
+  [
+    200,
+    '{"device_code":"d","user_code":"u","verification_uri":"https://gw.test","expires_in":60,"interval":1e9}',
+    2,
+    /is not a gateway: its response/,
+  ],
   [502, '<html>', 69, /no gateway answers: HTTP 502/],
 ])('says of what answers %i %s that it is none', async (status, text, code, reason) => {
   const server = createServer((_, response) => {
