@@ -39,7 +39,10 @@ export interface Env extends IssuerEnvironment {
   REPORTS?: D1Database;
   TUNNEL: ObjectNamespace<TunnelObject>;
   REGISTRY: ObjectNamespace<RegistryObject>;
-  /** Snapshot caches, one object per Cloudflare location. Absent: isolates call the registry object. */
+  /**
+   * Snapshot caches, one object per Cloudflare location; the name of the binding cannot change. Absent: isolates call
+   * the registry object.
+   */
   RELAY?: ObjectNamespace<SnapshotCacheObject>;
   /** Limits: one object per project, or per user or key without a project. */
   LIMITS: ObjectNamespace<LimitsObject>;
@@ -58,7 +61,7 @@ export interface Env extends IssuerEnvironment {
    * MESH_RELAY is `off`.
    */
   CIRCUIT?: ObjectNamespace<CircuitObject>;
-  /** `off`: this gateway joins no agents that cannot reach each other. */
+  /** `off`: this gateway connects no agents that cannot reach each other. */
   MESH_RELAY?: string;
   /** Deletes expired files: a single object. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
@@ -91,8 +94,8 @@ export interface Env extends IssuerEnvironment {
    */
   BODY_LIMIT_BYTES?: string;
   /**
-   * `marked`: if neither key, project nor request names providers, only marked ones are trusted; any other value: all
-   * admitted ones. A setting overrides it.
+   * Which providers are trusted if neither key, project nor request names any. `admitted` or empty: all admitted ones;
+   * any other value: only marked ones. A setting overrides it.
    */
   DEFAULT_TRUST?: string;
   /**
@@ -102,7 +105,10 @@ export interface Env extends IssuerEnvironment {
   REQUIRE_SIGNED_AGENT?: string;
   /** Public keys of releases, base64url, comma-separated. */
   RELEASE_KEYS?: string;
-  /** Oldest agent version that is admitted. Default: OLDEST_VERSION of shared/release. */
+  /**
+   * Oldest agent version that is admitted if REQUIRE_SIGNED_AGENT is on. Default: OLDEST_VERSION of shared/release. The
+   * setting `minimum_agent_version` holds always.
+   */
   OLDEST_AGENT?: string;
   /** Days for which raw usage records are kept. Default 400. */
   USAGE_KEPT_DAYS?: string;

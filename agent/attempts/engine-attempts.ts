@@ -129,7 +129,7 @@ export class EngineAttempts {
         for (const stream of frame.streams) this.#settle(stream);
         return;
       default:
-        throw new WireError('bad_frame', `a gateway must not send ${frame.type}`);
+        throw new WireError('bad_frame', `the caller must not send ${frame.type}`);
     }
   }
 

@@ -32,7 +32,7 @@ export interface SessionCredentials {
   key: Signer;
 }
 
-/** Maximum length of a chunk: 256 KiB, or a single line of up to 4 MiB. */
+/** Maximum length of a chunk: 256 KiB, or a single line of up to 4 MiB and its envelope. */
 const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
 /** Timeout of one request. Longer than the gateway waits for a batch. */
 const ANSWER_MS = 60_000;

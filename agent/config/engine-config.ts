@@ -66,7 +66,7 @@ export const LIMIT_SETTINGS = {
     flag: 'max-running',
     env: 'OTELA_MAX_RUNNING',
     value: 'N',
-    help: 'maximum requests that run in the engine at a time; more requests go to other nodes or wait at the gateway',
+    help: 'maximum requests at the engine, running or waiting there; more go to other nodes or wait at the gateway',
     otherwise: 'no limit',
     parse: (text) => atLeast(1, 'max-running', text),
   }),

@@ -134,7 +134,7 @@ class GatewayTunnel implements Tunnel {
       const message = errorMessageOf(answer);
       why = `${status} ${message}`;
       if (isRefusal(answer)) refusal = { status, message };
-      if (isSessionOver(answer)) this.#disconnected(message);
+      if (isSessionOver(answer)) this.#sessionOver(message);
       socket.terminate(); // the close event leads to another dial, unless the refusal is final
     };
     socket.on('unexpected-response', (_request, response) => neverRejects(onResponse(response)));
@@ -157,7 +157,7 @@ class GatewayTunnel implements Tunnel {
     this.#retry = setTimeout(() => neverRejects(this.#dial()), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
-  #disconnected(why: string): void {
+  #sessionOver(why: string): void {
     if (this.#closed) return;
     this.#closed = true; // no claim can arrive any more, so unclaimed attempts end at their time limit
     clearTimeout(this.#retry);
@@ -219,7 +219,7 @@ class GatewayTunnel implements Tunnel {
     if (code === CLOSE_CODES.refused) return this.#refused({ status: FORBIDDEN, message: reason });
     if (code === CLOSE_CODES.replaced)
       return this.#refused({ status: 409, message: `another agent uses this session: ${reason}` });
-    if (code === CLOSE_CODES.over) return this.#disconnected(reason);
+    if (code === CLOSE_CODES.over) return this.#sessionOver(reason);
     this.#reconnect(`${reason || 'closed'} (${code})`, code === CLOSE_CODES.resync || code === CLOSE_CODES.silent);
   }
 

@@ -175,9 +175,9 @@ export class BlobPull {
     // A coordinator may name a node again although it was told to avoid it.
     const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
-    // With the same limit for all, all nodes would start to read a source that stalls for a while.
-    const waitClock = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
-    if (silentMs <= waitClock) return answer;
+    // Otherwise, while a source stalls, all nodes would start to read it at the same time.
+    const patienceMs = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
+    if (silentMs <= patienceMs) return answer;
     if (answer.kind === 'wait') inVain();
     await ask({ role: 'reads' });
     return { kind: 'read' };

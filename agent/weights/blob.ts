@@ -30,7 +30,10 @@ export class Blob {
   #complete: boolean;
   #closed = false;
   #users = 1;
-  /** Called at each new piece, at the end, and at the close. One per upload, so bounded like uploads. */
+  /**
+   * Called when a piece was verified, when the blob is complete, and when it is closed. Each upload has one, so the
+   * bound of uploads holds.
+   */
   readonly #watchers = new Set<() => void>();
 
   private constructor(

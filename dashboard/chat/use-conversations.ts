@@ -34,7 +34,7 @@ export function useOpenConversation(store: ConversationStore, id: string | undef
   const [open, setOpen] = useState<OpenConversation>({ model: undefined, missing: false, fromLink: false });
   const current = useRef<ConversationModel>(undefined);
   useEffect(() => {
-    // Its first question gave it this address.
+    // The open conversation got this id when its first question was sent.
     if (current.current !== undefined && current.current.conversation.id === id) return;
     current.current?.close();
     current.current = undefined;

@@ -141,7 +141,7 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Up
     if (still.length === 0 && isBack(there, before, chosen)) return;
     if (Date.now() > until)
       throw new ClientError(
-        `stopped: of ${chosen.length} nodes ${Math.max(0, there.here - before.here)} are back and ${Math.max(0, there.serving - before.serving)} serve as ${rollout.to} after ${rollout.withinMs / 1000} s; ${still.length} have not left yet. The others were not touched`,
+        `stopped after ${rollout.withinMs / 1000} s: of ${chosen.length} restarted nodes, ${Math.max(0, there.here - before.here)} are back and ${Math.max(0, there.serving - before.serving)} of them serve version ${rollout.to}; ${still.length} have not left yet. Nodes after this cohort were not restarted`,
       );
     await delay(POLL_MS);
   }

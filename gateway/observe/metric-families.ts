@@ -143,8 +143,7 @@ export const QUEUE_WAITING = gauge(
   'gen_ai_request_model',
 );
 
-// --- counted when usage records arrive
-// ---------------------------------------------------------------------------------
+// --- counted when usage records arrive ---
 
 export const CLIENT_DURATION = histogram(
   'gen_ai_client_operation_duration_seconds',
@@ -208,8 +207,7 @@ export const USAGE_OUTBOX_WAITING = gauge(
   'Usage records that nodes could not deliver at their last try.',
 );
 
-// --- read from the registry object at each scrape
-// ----------------------------------------------------------------------
+// --- read from the registry object at each scrape ---
 
 export const REGISTRY_NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
 export const SUSPECTED_NODES = gauge(

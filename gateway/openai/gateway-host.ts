@@ -60,7 +60,7 @@ const breakers = new CircuitBreakers(snapshotCache.view.nodes.live);
 
 /** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
-  // If the registry is moving, it does not get the state, and other isolates detect the failure themselves.
+  // If the registry object is restarting on another machine, it does not get the state, and other isolates detect the failure themselves.
   const published = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
   ctx.waitUntil(Promise.resolve(published).catch(() => {}));
 }

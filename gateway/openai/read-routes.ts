@@ -32,7 +32,7 @@ export const readRoutes = new Hono<{ Bindings: Env }>();
 
 readRoutes.use('*', async (c, next) => {
   await next();
-  // Errors and responses of the models' handler already have a request id, which the log contains.
+  // `handleOpenAI`, which is mounted after these routes, and errors set the id themselves; their log lines have it.
   if (!c.res.headers.has('x-request-id')) c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 

@@ -89,8 +89,7 @@ export class RegistryObject extends GatewayObject {
     this.#members.sessions.sweep();
   }
 
-  // --- admission, and calls about sessions
-  // ----------------------------------------------------------------------------
+  // --- admission, and calls about sessions ---
 
   /**
    * Admits a session: returns its ticket, or the reason for a refusal. Null: our certificate is not valid now, so no
@@ -211,8 +210,7 @@ export class RegistryObject extends GatewayObject {
     this.ctx.waitUntil(telling.catch(() => {}));
   }
 
-  // --- requests of isolates
-  // -------------------------------------------------------------------------------------------
+  // --- requests of isolates ---
 
   /** Reads settings and peer institutions from D1 again. */
   reloadSettings(): Promise<void> {

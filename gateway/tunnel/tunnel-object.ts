@@ -298,8 +298,7 @@ export class TunnelObject extends GatewayObject {
     if (active !== undefined) this.#sockets.close(active, CLOSE_CODES.resync, 'the registry cannot be reached');
   }
 
-  // --- while an attempt is open
-  // ---------------------------------------------------------------------------------------
+  // --- while an attempt is open ---
 
   /** Starts the ticks, because an attempt is open or usage must be stored. */
   #busy(): void {

@@ -1,5 +1,5 @@
 /** The batch job of an agent, for any batch system: its name, its end, and the cause of its end. */
-/** Runs a program of the system. A failure is an answer. */
+/** Runs a program of the batch system, such as `squeue`. A failure is returned, not thrown. */
 export type AskTool = (
   file: string,
   args: readonly string[],

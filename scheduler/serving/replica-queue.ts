@@ -17,7 +17,7 @@ export class Queue {
   readonly #prefixHit: number;
   readonly #sent = new Line<SentRequest>();
   readonly #waiting = new Line<Sequence>();
-  /** The oldest is last and goes first. */
+  /** Preempted requests. The oldest is at the end of the array, and runs next. */
   readonly #returning: Sequence[] = [];
 
   constructor(prefixHit: number) {

@@ -243,7 +243,7 @@ interface Relaxed {
   bound: number;
   /** Value of the relaxation. */
   value: number;
-  /** By configuration. */
+  /** How many times the relaxation uses each configuration; may be a fraction. */
   values: number[];
   /** Shadow prices of the rows. */
   prices: readonly number[] | undefined;

@@ -231,8 +231,8 @@ function cellsOf(line: string): string[] {
   return plain.map((cell) => (cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell));
 }
 
-/** Returns the rows with arrivals in seconds, the first dated one at 0, in order. */
-export function placed(rows: TraceRow[], dated: boolean, what: string): TraceRow[] {
+/** Returns the rows in their order. If they are `dated`, arrivals become seconds after the earliest. */
+export function withRelativeArrivals(rows: TraceRow[], dated: boolean, what: string): TraceRow[] {
   const first = dated ? rows.reduce((least, { arrival }) => Math.min(least, arrival), Number.POSITIVE_INFINITY) : 0;
   return rows.map((row) => {
     const arrival = row.arrival - first;

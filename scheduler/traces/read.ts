@@ -3,7 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import type { TraceRow } from '../serving/request-arrivals.ts';
-import { type Format, formatOf, placed } from './formats.ts';
+import { type Format, formatOf, withRelativeArrivals } from './formats.ts';
 
 /** Most requests of one trace: 5 M rows with their prefixes take some GB. */
 const TRACE_ROWS_MAX = 5_000_000;
@@ -52,7 +52,7 @@ export function readTrace(path: string, model?: string): Trace {
     throw new SchedulerError('bad_input', `${path}: no request${of} in it`);
   }
   return {
-    rows: placed(rows, format.dated, path),
+    rows: withRelativeArrivals(rows, format.dated, path),
     format: format.name,
     prefixBlockTokens: format.prefixBlockTokens,
     leftOut,

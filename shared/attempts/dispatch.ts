@@ -1,5 +1,5 @@
 /**
- * Finds the node that answers a request (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness.
+ * Finds the node that answers a request (docs/architecture.md, "Life of a request"). No I/O, clock or randomness.
  */
 import type { ApiError } from '../openai/api-errors.ts';
 import {

@@ -29,7 +29,7 @@ interface Charge {
 }
 
 /**
- * Maximum number of concurrent examinations. An agent runs 64 indirect probes at a time, and answers `unknown` to more,
+ * Maximum number of sessions that are examined at a time. An agent runs 64 indirect probes at a time, and answers `unknown` to more,
  * which must not count against a session.
  */
 const TRIALS_MAX = 32;

@@ -16,6 +16,7 @@ export interface EntryUpdate {
   eviction?: Uint8Array;
 }
 
+/** `floor` is the name of a watermark on the wire. */
 export type Update =
   | EntryUpdate
   | { kind: 'floor'; floor: Uint8Array }

@@ -173,7 +173,7 @@ export function inBandError(endpoint: InBandErrors, error: ApiError): Uint8Array
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
     }
     case 'openai':
-      // No event name, because with one openai-python 3 does not raise.
+      // Sent without an `event:` line: openai-python 3 raises no error for an event that has a name.
       return encodeUtf8(`data: ${errorBody(error)}\n\n`);
     case 'anthropic': {
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);

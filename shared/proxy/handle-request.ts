@@ -30,9 +30,10 @@ import { respond, respondWhenReady } from './send-response.ts';
 /** Never rejects: errors are responses. */
 export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
   const { clock } = host;
-  const own = clientRequestId(request);
-  const requestId = own ?? clock.newId();
-  const name = own === undefined ? requestId : clock.newId();
+  const givenId = clientRequestId(request);
+  const requestId = givenId ?? clock.newId();
+  // The internal name: a client may send the same id twice.
+  const name = givenId === undefined ? requestId : clock.newId();
   const info: RequestInfo<C> = { clientRequestId: requestId, name, startedAt: clock.now() };
   const record = host.record(request, info);
   const held: Releasables = { parsed: undefined, reservation: undefined };

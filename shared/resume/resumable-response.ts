@@ -17,7 +17,10 @@ import { UnsealedStream } from './unsealed-stream.ts';
 /** Maximum number of continuations. After that the stream itself is the likely cause of the breaks. */
 const CONTINUED_MAX = 3;
 
-/** The part of a started response that is sent to a client, whichever node sends the rest. */
+/**
+ * What a sender needs of a started response. It is the same if one node sends all of it and if another node continues
+ * it.
+ */
 export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'

@@ -54,8 +54,7 @@ export const INGRESS_USAGE_AGE_MAX_MS = 7 * 24 * 60 * 60_000;
 
 /**
  * How many milliseconds a node's clock may be ahead of the gateway's. A record within this limit gets the gateway's
- * time;
- * a later one is refused.
+ * time; a later one is refused.
  */
 export const CLOCK_AHEAD_MAX_MS = 5 * 60_000;
 

@@ -12,8 +12,10 @@ const SLAB_BYTES = 8 * 1024;
  * The sending side of one direction of a stream. Bytes have absolute offsets. They are kept until the peer has passed
  * them on, and for `tail` bytes longer, so that a new socket or a new object can continue from the point of the break.
  *
- *     released | tail | consumed … sent | pushed, not sent
- *              base                      end
+ *     base ……… consumed ……… sent ……… end
+ *
+ * From `base` to `consumed`: the tail, kept for a claim. To `sent`: on the way. To `end`: pushed by the producer and not
+ * sent yet.
  *
  * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it checks `room` first).
  */

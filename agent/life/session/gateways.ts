@@ -95,7 +95,7 @@ export class Gateways {
         gateway: url,
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
-        onOver: (why) => this.#disconnected(url, why),
+        onOver: (why) => this.#sessionOver(url, why),
         onRecorded: () => this.#stored.settle(),
         onConnected: (id) => {
           log(`gateway ${url.host}: connected`);
@@ -229,7 +229,7 @@ export class Gateways {
   }
 
   #all(act: (tunnel: Tunnel) => Promise<void>): Promise<void> {
-    const live = this.#members.filter(({ refusal, over: disconnected }) => !refusal && disconnected === undefined);
+    const live = this.#members.filter(({ refusal, over }) => !refusal && over === undefined);
     return this.#each(live, act);
   }
 
@@ -248,7 +248,7 @@ export class Gateways {
     else this.#judge();
   }
 
-  #disconnected(url: URL, why: string): void {
+  #sessionOver(url: URL, why: string): void {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
@@ -264,8 +264,8 @@ export class Gateways {
    */
   #judge(): void {
     const own = this.#members.filter((one) => one.own);
-    const disconnected = own.find((one) => one.over !== undefined)?.over;
+    const over = own.find((one) => one.over !== undefined)?.over;
     const served = own.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
-    if (disconnected !== undefined && !served) this.#options.onOver(disconnected);
+    if (over !== undefined && !served) this.#options.onOver(over);
   }
 }

@@ -139,7 +139,7 @@ export class CircuitRelay {
     for (;;) {
       const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
       if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
-      if (said.type !== 'ping') throw new ChannelError('stranger', `${said.type} from a callee`);
+      if (said.type !== 'ping') throw new ChannelError('stranger', `unexpected message "${said.type}" from a callee`);
       // No pong is sent after `call`, because from then on the socket carries only the caller's bytes.
       if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }

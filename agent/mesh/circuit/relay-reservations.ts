@@ -127,7 +127,7 @@ export class Reservations {
       for (;;) {
         const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
         if (said.type === 'call') break;
-        if (said.type !== 'pong') throw new ChannelError('stranger', `${said.type} from a relay`);
+        if (said.type !== 'pong') throw new ChannelError('stranger', `unexpected message "${said.type}" from a relay`);
       }
     } catch (error) {
       socket.destroy();

@@ -16,7 +16,10 @@ const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() 
 /** Bounds of the gateway. */
 const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
 
-/** Sends plans to a gateway, numbered after the gateway's last number: a planner's clock does not matter. */
+/**
+ * Sends plans to a gateway. A plan's number is one more than the last that the gateway stored, so that no clock decides
+ * which plan is newer.
+ */
 export class Publisher {
   readonly #options: PublisherOptions;
   #sequence: number | undefined;

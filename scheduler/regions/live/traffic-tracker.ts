@@ -66,7 +66,7 @@ interface Memory {
   /** undefined: its count was never read. */
   answered: number | undefined;
   serviceS: number;
-  /** Since the last mean. */
+  /** Responses, and their seconds, since the last entry of `means`. */
   service: { answers: number; seconds: number };
   /** Means of at least `ANSWERS_MIN` responses, newest last. */
   means: number[];

@@ -105,7 +105,7 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 }
 
 /**
- * Revokes a key, and with it every session that it admitted. The current key is replaced. If `name` is the root's, the
+ * Revokes a key, and with it every session that it admitted. If it is the current key, `openIssuer` replaces it. If `name` is the root's, the
  * whole issuer is revoked.
  * @throws IssuerError if `name` is not a key's
  */
