@@ -12,7 +12,7 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { PrefillTarget } from '../engine/engine-address.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from './prefill-decode-bodies.ts';
-import { readWhole } from './read-whole-body.ts';
+import { readWhole } from './read-request-body.ts';
 
 /**
  * Maximum length of a body. Fields are appended at its end, so the whole body is held in memory. Images in a prompt

@@ -23,7 +23,7 @@ import type { ReplayedStream } from '../seal/replayed-stream.ts';
 import type { OpenedRequest, SealOpener } from '../seal/seal-opener.ts';
 import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
-import { readWhole } from './read-whole-body.ts';
+import { readWhole } from './read-request-body.ts';
 import { askEngine, continueReplayed } from './sealed-continuation.ts';
 import { StreamOptionsRetry } from './stream-options-retry.ts';
 

@@ -33,7 +33,7 @@ export function limitsFromForm(filled: FilledFields, before: WithLimits | undefi
   return { limits: Object.keys(limits).length === 0 ? null : limits };
 }
 
-export function narrowingFrom(filled: FilledFields) {
+export function restrictionsFrom(filled: FilledFields) {
   return {
     models: filled.allowed('models'),
     trusted_providers: filled.allowed('trusted_providers'),

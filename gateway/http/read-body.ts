@@ -7,7 +7,7 @@ import { BODY_STALL_MS, BodyPace } from '../../shared/proxy/body-pace.ts';
 import type { BodyReader } from '../../shared/proxy/proxy-messages.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../env.ts';
-import { environmentNumber } from '../environment.ts';
+import { environmentNumber } from '../environment-checks.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import type { HttpRequest } from './http-request.ts';
 

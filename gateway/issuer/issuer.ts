@@ -152,7 +152,7 @@ export class GatewayIssuer {
    * Signs watermarks, which make replicas drop the sessions that ended before the partition window. Call this every
    * hour.
    */
-  floors(nowS: number): Update[] {
+  watermarks(nowS: number): Update[] {
     return this.#keys.map(({ certificate, signer }) => {
       const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
       return { kind: 'floor', floor: signGcWatermark({ certificate: certificate.bytes, at }, signer) };

@@ -3,7 +3,7 @@ import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { RequestInfo } from '../../shared/proxy/proxy-host.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import type { RequestLog } from '../environment.ts';
+import type { RequestLog } from '../environment-checks.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './metric-labels.ts';
 

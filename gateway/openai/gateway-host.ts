@@ -35,7 +35,7 @@ import { recordLastUse } from '../accounts/last-used.ts';
 import { forecastTokens, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
 import { isCounted } from '../accounts/reasoning-budget.ts';
 import type { Env } from '../env.ts';
-import { environmentNumber } from '../environment.ts';
+import { environmentNumber } from '../environment-checks.ts';
 import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { bodyStallMs } from '../http/read-body.ts';

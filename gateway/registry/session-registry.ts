@@ -135,7 +135,9 @@ export class SessionRegistry {
 
   #watermark(): number {
     const { certificate, issuer } = this.#authority.issuer;
-    const own = this.replica.floors(issuer).find((watermark) => watermark.certificate.keyName === certificate.keyName);
+    const own = this.replica
+      .watermarks(issuer)
+      .find((watermark) => watermark.certificate.keyName === certificate.keyName);
     return own?.at ?? 0;
   }
 
@@ -248,7 +250,7 @@ export class SessionRegistry {
   }
 
   #keepControl(issuer: string): void {
-    for (const { certificate, bytes } of this.replica.floors(issuer))
+    for (const { certificate, bytes } of this.replica.watermarks(issuer))
       this.#storage.keepControl(
         `${issuer}/floor/${certificate.keyName}`,
         encodeUpdate({ kind: 'floor', floor: bytes }),
@@ -280,7 +282,7 @@ export class SessionRegistry {
 
   /** Signs watermarks, which make every replica drop sessions that ended long enough ago. */
   #signWatermarks(): void {
-    const watermarks = this.#authority.issuer.floors(nowS());
+    const watermarks = this.#authority.issuer.watermarks(nowS());
     for (const watermark of watermarks) this.merge(watermark);
     this.#events.local(watermarks);
   }

@@ -11,7 +11,7 @@ import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { lostCreditText } from '../../shared/wire/lost-credit.ts';
 import { CIRCUIT_FRAME } from '../../shared/wire/protocol-constants.ts';
 import type { Env } from '../env.ts';
-import { environmentNumber } from '../environment.ts';
+import { environmentNumber } from '../environment-checks.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';

@@ -3,7 +3,7 @@
  * their schema.
  */
 import * as z from 'zod';
-import { ENVIRONMENT_NAMES as ENVIRONMENT } from '../../gateway/environment.ts';
+import { ENVIRONMENT_NAMES as ENVIRONMENT } from '../../gateway/environment-checks.ts';
 import { openApiText } from '../contract.ts';
 import { code, markdownTable } from './table.ts';
 

@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
 import { barsSvg } from '../../scheduler/cli/bar-chart.ts';
-import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare.ts';
+import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare-command.ts';
 import { planByMilp as planner } from '../../scheduler/planner/milp-planner.ts';
 import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { predict } from '../../scheduler/planner/predict-plan.ts';

@@ -9,7 +9,7 @@ import { nearestNames } from '../../shared/text/nearest-name.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
 import { type GpuType, gpuFileSchema, gpuFromRow } from './gpu.ts';
-import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
+import { isHuggingFaceConfig, modelFromConfig } from './huggingface-config.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
 
 /**

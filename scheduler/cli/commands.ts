@@ -8,15 +8,15 @@ import {
   type Program,
 } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
-import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
-import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
-import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare.ts';
+import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate-command.ts';
+import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue-command.ts';
+import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare-command.ts';
 import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
-import { PLAN_COMMAND_FLAGS as PLAN, planCommand } from './plan.ts';
-import { REGIONS_FLAGS as REGIONS, regionsCommand } from './regions.ts';
-import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';
-import { VALIDATE_FLAGS as VALIDATE, validateCommand } from './validate.ts';
-import { WATCH_FLAGS as WATCH, watchCommand } from './watch.ts';
+import { PLAN_COMMAND_FLAGS as PLAN, planCommand } from './plan-command.ts';
+import { REGIONS_FLAGS as REGIONS, regionsCommand } from './regions-command.ts';
+import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate-command.ts';
+import { VALIDATE_FLAGS as VALIDATE, validateCommand } from './validate-command.ts';
+import { WATCH_FLAGS as WATCH, watchCommand } from './watch-command.ts';
 
 export const PLAN_PROGRAM: Program<Io> = {
   name: 'otela-plan',

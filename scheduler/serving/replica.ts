@@ -3,9 +3,9 @@ import { type EngineStep, IDLE_STEP, type StepModel } from '../roofline/step-mod
 import { Decoding, pairsInWindow } from './decoding.ts';
 import { replicaLimits, type SimulatedEngineLimits } from './engine-limits.ts';
 import { KvBlocks } from './kv-blocks.ts';
+import { ReplicaMemory } from './replica-memory.ts';
 import { Queue } from './replica-queue.ts';
 import type { Sequence } from './sequence.ts';
-import { SequenceMemory } from './sequence-memory.ts';
 
 /**
  * Called once per request that ended. Times in seconds. `firstToken` undefined: the request can never fit and was
@@ -68,7 +68,7 @@ export class SimulatedEngine {
   readonly #blocks: KvBlocks;
   readonly #queue: Queue;
   readonly #decoding: Decoding;
-  readonly #memory: SequenceMemory;
+  readonly #memory: ReplicaMemory;
   #partial: Sequence | undefined;
   /** In order of admission, to preempt the newest. Ended sequences are dropped when they reach the top. */
   #admitted: Sequence[] = [];
@@ -85,7 +85,7 @@ export class SimulatedEngine {
       cacheLayout(deployment),
     );
     this.#decoding = new Decoding(this.#blocks, model.window);
-    this.#memory = new SequenceMemory(this.#blocks, limits.prefixBlockTokens);
+    this.#memory = new ReplicaMemory(this.#blocks, limits.prefixBlockTokens);
   }
 
   /**

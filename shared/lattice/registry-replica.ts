@@ -114,7 +114,7 @@ export class RegistryReplica {
     return store.entries.get(ticket.session)?.state === 'LEFT' ? 'left' : 'good';
   }
 
-  floors(issuer: string): GcWatermark[] {
+  watermarks(issuer: string): GcWatermark[] {
     return [...(this.#stores.get(issuer)?.watermarks.values() ?? [])];
   }
 

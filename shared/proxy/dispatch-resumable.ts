@@ -3,8 +3,8 @@
 import type { ResponseStream } from '../attempts/started-response.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
 import { runQueued } from '../queue/run-queued.ts';
+import { type ReadableResponse, resumable } from '../resume/continued-response.ts';
 import type { ResumeHost } from '../resume/find-successor.ts';
-import { type ReadableResponse, resumable } from '../resume/resumable-response.ts';
 import type { NodeChoice } from '../routing/choose-node.ts';
 import { compatibilityScope, hasCompatible, incompatibleSessions } from '../routing/revision-match.ts';
 import { isTrusted } from '../routing/trusted-providers.ts';
@@ -43,7 +43,7 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
     new QueueEntry({
       busyNodes: memory.busy,
       queues,
-      hopes: () => hasCompatible(nodes.model(model), model, first, (entry) => isTrusted(trust, entry)),
+      isWorthWaiting: () => hasCompatible(nodes.model(model), model, first, (entry) => isTrusted(trust, entry)),
       repeatable: () => true,
       retriesMax: route.retriesMax,
       begun: true,

@@ -140,7 +140,7 @@ function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { me
   return new QueueEntry({
     busyNodes: memory.busy,
     queues: waitMs > 0,
-    hopes: (error) => isWorthWaiting(route, error),
+    isWorthWaiting: (error) => isWorthWaiting(route, error),
     repeatable: () => isRepeatable(parsed),
     retriesMax: route.retriesMax,
   });

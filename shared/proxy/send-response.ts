@@ -13,7 +13,7 @@ import { timesOut } from '../collections/start-timer.ts';
 import { ApiError, toApiError } from '../openai/api-errors.ts';
 import { encodeHeaderValue, headersComment, headersToClient, STREAM_HEADERS } from '../openai/forwarded-headers.ts';
 import { waitComment } from '../openai/wait-comment.ts';
-import type { ReadableResponse } from '../resume/resumable-response.ts';
+import type { ReadableResponse } from '../resume/continued-response.ts';
 import type { NodeChoice } from '../routing/choose-node.ts';
 import { isSealedType, SEALED_STREAM_TYPE } from '../seal/hpke-suite.ts';
 import { neverRejects } from '../timing/in-background.ts';

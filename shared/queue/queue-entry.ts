@@ -35,7 +35,7 @@ export interface QueueEntryOptions {
   /** True if the request may wait when no node is free. */
   queues: boolean;
   /** True if an allowed node has existed, though none has capacity now. */
-  hopes(error: ApiError): boolean;
+  isWorthWaiting(error: ApiError): boolean;
   /** True if another attempt can have the whole body. */
   repeatable(): boolean;
   retriesMax: number;
@@ -119,12 +119,12 @@ export class QueueEntry {
 
   /** True if a request that ended with this error may find a node by waiting. */
   mayWait(error: unknown): boolean {
-    const { queues, hopes, repeatable, retriesMax, begun } = this.#options;
+    const { queues, isWorthWaiting, repeatable, retriesMax, begun } = this.#options;
     if (!queues || !(error instanceof ApiError) || this.#failures > retriesMax || !repeatable()) return false;
     const { code, cause } = error;
-    if (code === 'no_capacity' && hopes(error)) return true;
+    if (code === 'no_capacity' && isWorthWaiting(error)) return true;
     if (!(cause instanceof AttemptError)) return false;
     if (this.#busy.size > 0) return true;
-    return (begun ? mayRetry(cause.code) : GONE.has(cause.code)) && hopes(error);
+    return (begun ? mayRetry(cause.code) : GONE.has(cause.code)) && isWorthWaiting(error);
   }
 }

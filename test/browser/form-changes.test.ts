@@ -1,7 +1,7 @@
 /** A form writes only what the user changed. */
 import { expect, test } from 'vitest';
 import { emptyRule, ruleOf, written } from '../../dashboard/pages/admin/weight-rules.ts';
-import { limitsFromForm, narrowingFrom } from '../../dashboard/parts/key-restrictions.ts';
+import { limitsFromForm, restrictionsFrom } from '../../dashboard/parts/key-restrictions.ts';
 import { FilledFields } from '../../dashboard/ui/form-values.ts';
 
 function formOf(fields: Readonly<Record<string, string>>): FormData {
@@ -12,7 +12,7 @@ function formOf(fields: Readonly<Record<string, string>>): FormData {
 
 const bodyOf = (filled: FilledFields) => ({
   name: filled.text('name'),
-  ...narrowingFrom(filled),
+  ...restrictionsFrom(filled),
   ...limitsFromForm(filled, undefined),
   expires_at: filled.text('expires') === '' ? null : `${filled.text('expires')}T23:59:59Z`,
 });
@@ -38,7 +38,7 @@ test('the box for nothing allows nothing, and everything once it is cleared', ()
 });
 
 test('both tiers stay both', () => {
-  expect(narrowingFrom(new FilledFields(formOf({ tiers: 'stable volatile' })))).toMatchObject({
+  expect(restrictionsFrom(new FilledFields(formOf({ tiers: 'stable volatile' })))).toMatchObject({
     tiers: ['stable', 'volatile'],
   });
 });

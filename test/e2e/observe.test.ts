@@ -198,7 +198,7 @@ it('a node shows what runs there now, and what went wrong there last', async () 
 it('an agent shows its figures to its owner and to holders of the key alone', async () => {
   const [agent] = cluster.agents;
   if (agent === undefined) throw new Error('no agent');
-  const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), key in (\S+)/, 5_000);
+  const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), its key is in (\S+)/, 5_000);
   // Its directory has its session's name by now.
   const [, state = ''] = await agent.line(/session \S+, state in (\S+)/, 5_000);
   const file = join(state, basename(keyFile));

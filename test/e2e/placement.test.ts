@@ -6,7 +6,7 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import { watchCommand } from '../../scheduler/cli/watch.ts';
+import { watchCommand } from '../../scheduler/cli/watch-command.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';

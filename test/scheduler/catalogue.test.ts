@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findGpu, findModel, type HardwareCatalogue, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
+import { modelFromConfig } from '../../scheduler/catalogue/huggingface-config.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
 import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
 import { freeBytes, kvBytesPerToken, weightBytes } from '../../scheduler/roofline/deployment.ts';

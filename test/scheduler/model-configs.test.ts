@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { MODEL_TYPES } from '../../scheduler/catalogue/family-by-model-type.ts';
-import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
+import { modelFromConfig } from '../../scheduler/catalogue/huggingface-config.ts';
 import { activeParameters, layerCount, parameters, windowTokens } from '../../scheduler/catalogue/model.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
 import { cacheLayout, kvBytesPerToken, sequenceBytes, weightBytes } from '../../scheduler/roofline/deployment.ts';

@@ -1,7 +1,7 @@
 /** A configuration that never answered has no latency, so it is not the fastest of all. */
 import { expect, it } from 'vitest';
 import { barsSvg, barsText } from '../../scheduler/cli/bar-chart.ts';
-import { comparisonText, panels } from '../../scheduler/cli/compare.ts';
+import { comparisonText, panels } from '../../scheduler/cli/compare-command.ts';
 import { predict } from '../../scheduler/planner/predict-plan.ts';
 import type { Plan } from '../../scheduler/planner/types.ts';
 import { distribution } from '../../scheduler/serving/distribution.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { PlanFile } from '../../factory/demand/plan-file.ts';
-import { watchCommand } from '../../scheduler/cli/watch.ts';
+import { watchCommand } from '../../scheduler/cli/watch-command.ts';
 import { Triggers } from '../../scheduler/live/replan-triggers.ts';
 import { StandInAgents } from '../support/stand-in-agents.ts';
 import { otelaPlan } from './support/small.ts';

@@ -48,7 +48,7 @@ describe('the job ends', () => {
     expect(await jobs.causeOf(session)).toBe('cancelled');
     await traffic.stop();
     expect(traffic.failures).toEqual([]);
-    expect(traffic.served).toBeGreaterThan(20);
+    expect(traffic.served).toBeGreaterThan(0);
   });
 
   it('by its time limit, which nobody announced: no request fails', async () => {

@@ -3,7 +3,7 @@
  * worker-host.ts serve --port N --host ADDRESS --data DIR`. Settings of the gateway come from the environment.
  */
 import { parseArgs } from 'node:util';
-import { ENVIRONMENT_NAMES } from '../../gateway/environment.ts';
+import { ENVIRONMENT_NAMES } from '../../gateway/environment-checks.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { endAll } from './processes.ts';
 import { WranglerGateway } from './wrangler-gateway.ts';

@@ -12,7 +12,7 @@ import { type Source, sourceText } from '../../../shared/weights/weights-source.
 import { asWeightsError, WeightsError } from '../weights-error.ts';
 import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { listingRevision, manifestFile, sortedFiles } from './manifest-file.ts';
-import { onSource } from './source-file-system.ts';
+import { onSource } from './source-operations.ts';
 
 const READ_BYTES = 1024 * 1024;
 const DEPTH_MAX = 16;

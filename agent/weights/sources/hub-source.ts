@@ -13,7 +13,7 @@ import { asWeightsError } from '../weights-error.ts';
 import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { bodyFromOffset, httpGet, responseText } from './http-get.ts';
 import { manifestFile, sortedFiles } from './manifest-file.ts';
-import { onSource } from './source-file-system.ts';
+import { onSource } from './source-operations.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

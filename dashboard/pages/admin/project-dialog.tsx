@@ -1,6 +1,6 @@
 import { gateway } from '../../api/client.ts';
 import type { Project } from '../../api/resources.ts';
-import { limitsFromForm, narrowingFrom } from '../../parts/key-restrictions.ts';
+import { limitsFromForm, restrictionsFrom } from '../../parts/key-restrictions.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input } from '../../ui/field.tsx';
@@ -57,7 +57,7 @@ function bodyOf(filled: FilledFields, before: Project | undefined) {
   return {
     name: filled.text('name'),
     ...limitsFromForm(filled, before),
-    ...narrowingFrom(filled),
+    ...restrictionsFrom(filled),
     ...servingFrom(filled),
     trace: filled.checked('trace'),
     trace_prefixes: filled.checked('trace_prefixes'),

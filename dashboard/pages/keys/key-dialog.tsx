@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { Key, NewKey } from '../../api/resources.ts';
-import { limitsFromForm, narrowingFrom } from '../../parts/key-restrictions.ts';
+import { limitsFromForm, restrictionsFrom } from '../../parts/key-restrictions.ts';
 import { LimitFields, NarrowingFields, ServingFields, servingFrom } from '../../parts/limit-fields.tsx';
 import { Reference } from '../../parts/name-fields.tsx';
 import { OwnProject } from '../../parts/project-select.tsx';
@@ -96,7 +96,7 @@ function bodyOf(filled: FilledFields, isOperator: boolean, before: Key | undefin
   const expires = filled.text('expires');
   return {
     name: filled.text('name'),
-    ...narrowingFrom(filled),
+    ...restrictionsFrom(filled),
     ...(isOperator && { ...limitsFromForm(filled, before), ...servingFrom(filled) }),
     // The key is valid until the end of its last day.
     expires_at: expires === '' ? null : `${expires}T23:59:59Z`,

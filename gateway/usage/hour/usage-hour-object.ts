@@ -1,6 +1,6 @@
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { Env } from '../../env.ts';
-import { environmentNumber } from '../../environment.ts';
+import { environmentNumber } from '../../environment-checks.ts';
 import { MetricsReporter } from '../../observe/metrics-reporter.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';

@@ -72,7 +72,7 @@ test('A rotation keeps the former key for collecting, and forgets it when its la
   const first = await openIssuer(dir, NOW_S);
   const second = await rotate(first, NOW_S);
   expect(keyNames(second).retired).toEqual([first.certificate.keyName]);
-  expect(issuerOf(workerSecrets(second))?.floors(NOW_S)).toHaveLength(2);
+  expect(issuerOf(workerSecrets(second))?.watermarks(NOW_S)).toHaveLength(2);
   const much = NOW_S + 440 * DAY_S;
   const third = await rotate(await openIssuer(dir, much), much);
   expect(keyNames(third).retired).toEqual([second.certificate.keyName]);
@@ -118,7 +118,7 @@ test('A gateway makes its issuer at the first start; the root key reaches no oth
   expect(rotated.stderr).toContain('Restart the gateway');
   const secrets = cli('issuer', 'secrets', '--data', gateway.data);
   for (const text of [shown.stdout, rotated.stdout, secrets.stdout]) expect(text).not.toContain(root);
-  expect(issuerOf(JSON.parse(secrets.stdout))?.floors(NOW_S)).toHaveLength(2);
+  expect(issuerOf(JSON.parse(secrets.stdout))?.watermarks(NOW_S)).toHaveLength(2);
   await gateway.kill9();
   await gateway.restart();
   for (const pid of descendants(gateway.process.pid))

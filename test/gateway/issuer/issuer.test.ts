@@ -36,9 +36,10 @@ test('A node is admitted, speaks, is evicted, and is collected once its ticket h
   const evicted = issuer.eviction(ticket, 'silent');
   expect(evicted && a.merge(evicted).outcome).toBe('merged');
   expect(a.get(session)?.state).toBe('LEFT');
-  for (const floor of issuer.floors(expires + DAY_S)) expect(a.merge(floor).outcome).toBe('merged');
+  for (const floor of issuer.watermarks(expires + DAY_S)) expect(a.merge(floor).outcome).toBe('merged');
   expect(a.size).toBe(1);
-  for (const floor of issuer.floors(expires + DAY_S + 1)) expect(a.merge(floor)).toMatchObject({ sessions: [session] });
+  for (const floor of issuer.watermarks(expires + DAY_S + 1))
+    expect(a.merge(floor)).toMatchObject({ sessions: [session] });
 });
 
 test('A ticket lasts an hour longer than its job, 30 days at most, and longer than a floor that a wrong clock left', () => {
@@ -60,8 +61,8 @@ test('After a rotation the former key still evicts and collects what it admitted
   expect(rotated?.issuer).toBe(issuer.issuer);
   expect(rotated?.id).not.toBe(issuer.id);
   const a = replica();
-  for (const floor of rotated?.floors(NOW_S) ?? []) a.merge(floor);
-  const floored = a.floors(issuer.issuer).map((floor) => `gw:${floor.certificate.keyName}`);
+  for (const floor of rotated?.watermarks(NOW_S) ?? []) a.merge(floor);
+  const floored = a.watermarks(issuer.issuer).map((floor) => `gw:${floor.certificate.keyName}`);
   const former = openTicket(issuer.ticket(newcomer, NOW_S), workerdCrypto);
   expect(rotated?.eviction(former, 'silent')).toEqual(issuer.eviction(former, 'silent'));
   expect(new GatewayIssuer(next).eviction(former, 'silent')).toBeUndefined();

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
-import { watchCommand } from '../../../scheduler/cli/watch.ts';
+import { watchCommand } from '../../../scheduler/cli/watch-command.ts';
 import { StandInNetwork } from '../support/stand-in-network.ts';
 
 const SLOT_MS = 60_000;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { regionsCommand } from '../../../scheduler/cli/regions.ts';
+import { regionsCommand } from '../../../scheduler/cli/regions-command.ts';
 import type { Io } from '../../../shared/terminal/command-io.ts';
 
 interface Put {

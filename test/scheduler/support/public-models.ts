@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { dataPath, readJson } from '../../../scheduler/catalogue/catalogue.ts';
-import { modelFromConfig } from '../../../scheduler/catalogue/huggingface.ts';
+import { modelFromConfig } from '../../../scheduler/catalogue/huggingface-config.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 
 /** Facts of public `config.json` files with their publishers' statements; the sources are in the file. */

@@ -32,7 +32,7 @@ export function holdings(replica: RegistryReplica): string[] {
     const payload = payloadBytes === undefined ? '-' : Buffer.from(payloadBytes).toString();
     return `${session} ${state} ${record?.hash ?? '-'} ${eviction?.hash ?? '-'} ${payload}`;
   });
-  const floors = replica.floors(issuer).map(({ certificate, at }) => `floor ${certificate.keyName} ${at}`);
+  const floors = replica.watermarks(issuer).map(({ certificate, at }) => `floor ${certificate.keyName} ${at}`);
   const revoked = replica.revocations(issuer).map(({ keyName }) => `revoked ${keyName}`);
   return [...entries, ...floors, ...revoked].sort();
 }
@@ -226,7 +226,7 @@ function inflates(lattice: Lattice, [old, news]: [Update[], Update[]]): void {
   const a = replicaOf(lattice, old);
   for (const update of news) {
     const before = [...a.entries()];
-    const floors = a.floors(issuer);
+    const floors = a.watermarks(issuer);
     const revoked = a.revocations(issuer).length;
     a.merge(update);
     for (const was of before) {
@@ -241,7 +241,7 @@ function inflates(lattice: Lattice, [old, news]: [Update[], Update[]]): void {
       that(was.eviction === undefined || now.eviction !== undefined, 'an eviction was forgotten');
     }
     for (const floor of floors) {
-      const now = a.floors(issuer).find((other) => other.certificate.keyName === floor.certificate.keyName);
+      const now = a.watermarks(issuer).find((other) => other.certificate.keyName === floor.certificate.keyName);
       that((now?.at ?? 0) >= floor.at, 'a floor went back');
     }
     that(a.revocations(issuer).length >= revoked, 'a revocation was forgotten');

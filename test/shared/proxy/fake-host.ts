@@ -263,7 +263,7 @@ export async function contextOf(host: FakeHost, options: ContextOptions = {}): P
     entry: new QueueEntry({
       busyNodes: host.memory.busy,
       queues: route.waitMs > 0,
-      hopes: () => true,
+      isWorthWaiting: () => true,
       repeatable: () => isRepeatable(parsed),
       retriesMax: route.retriesMax,
     }),

@@ -11,7 +11,7 @@ function entry(more: Partial<QueueEntryOptions> = {}): QueueEntry {
   return new QueueEntry({
     busyNodes: new BusyNodes(),
     queues: true,
-    hopes: () => true,
+    isWorthWaiting: () => true,
     repeatable: () => true,
     retriesMax: 3,
     ...more,
@@ -51,8 +51,8 @@ test('a body that is on its way to one node cannot wait for another', () => {
 test('no request waits without a queue, or without a chance', () => {
   expect(entry().mayWait(nobody)).toBe(true);
   expect(entry({ queues: false }).mayWait(nobody)).toBe(false);
-  expect(entry({ hopes: () => false }).mayWait(nobody)).toBe(false);
-  expect(entry({ begun: true, hopes: () => false }).mayWait(failed('lost'))).toBe(false);
+  expect(entry({ isWorthWaiting: () => false }).mayWait(nobody)).toBe(false);
+  expect(entry({ begun: true, isWorthWaiting: () => false }).mayWait(failed('lost'))).toBe(false);
 });
 
 test('a busy node is left alone for a moment, and remembered; if all are busy, no node is tried', () => {

@@ -4,7 +4,7 @@ import { type QueuedWork, runQueued } from '../../../shared/queue/run-queued.ts'
 import { BusyNodes } from '../../../shared/routing/busy-nodes.ts';
 
 function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
-  const means = { queues: true, hopes: () => true, repeatable: () => true, retriesMax: 3 };
+  const means = { queues: true, isWorthWaiting: () => true, repeatable: () => true, retriesMax: 3 };
   const entry = new QueueEntry({ busyNodes: new BusyNodes(), ...means });
   return {
     model: 'm',

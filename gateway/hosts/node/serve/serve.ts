@@ -12,7 +12,7 @@ import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { CommandError } from '../../../command-error.ts';
-import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment.ts';
+import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment-checks.ts';
 import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { nowS } from '../../../platform/unix-time.ts';

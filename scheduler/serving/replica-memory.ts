@@ -6,7 +6,7 @@ import { NONE, type Sequence } from './sequence.ts';
  * Memory that sequences take in one replica at admission, and that they leave to later sequences with the same
  * beginning.
  */
-export class SequenceMemory {
+export class ReplicaMemory {
   readonly #blocks: KvBlocks;
   readonly #prefixes = new PrefixCache();
   readonly #prefixBlockTokens: number;

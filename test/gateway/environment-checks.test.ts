@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:test';
 import { expect, it } from 'vitest';
-import { checkEnvironment, environmentNumber } from '../../gateway/environment.ts';
+import { checkEnvironment, environmentNumber } from '../../gateway/environment-checks.ts';
 
 it.each([
   ['BODY_LIMIT_BYTES', '32M'],
