@@ -69,7 +69,7 @@ it('the planner plans, the factory gives the orders, and moves a node when the p
   const io = { out: (text: string) => void lines.push(text), log: (text: string) => void lines.push(text) };
   const over = new AbortController();
   await watchCommand(argv, io, { signal: over.signal, wait: async () => over.abort() });
-  expect(lines.join('\n')).toMatch(/would have 2 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
+  expect(lines.join('\n')).toMatch(/run 2 replicas of Qwen\/Qwen3-8B on agents instead of 0/);
   expect((await live()).every(({ labels }) => labels?.['otela.deployment'] === undefined)).toBe(true);
 
   const config = `factory = "pool"

@@ -145,7 +145,7 @@ it('a rollout stops at the cohort that stays away, and touches no other', async 
   const [code, stderr] = await new Promise<[unknown, string]>((resolve) => {
     execFile(NODE, [GATEWAY_MAIN, ...rollout], (error, _, text) => resolve([error?.code ?? 0, text]));
   });
-  expect([code, stderr]).toEqual([1, expect.stringContaining('stopped: of 2 nodes 0 are back and 0 serve')]);
+  expect([code, stderr]).toEqual([1, expect.stringContaining('of 2 restarted nodes, 0 are back and 0 of them serve')]);
   expect(restarted).toHaveLength(2);
 });
 

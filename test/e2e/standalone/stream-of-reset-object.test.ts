@@ -52,7 +52,7 @@ it('its client sees the transfer break off when the agent is back, and the next 
   const poison = vi.spyOn(TunnelObject.prototype, 'webSocketMessage').mockImplementationOnce(() => {
     throw new Error('a fault of this test');
   });
-  await eventually('the reset', 10_000, () => log.some((line) => line.includes('is reset')) || undefined);
+  await eventually('the reset', 10_000, () => log.some((line) => line.includes('resetting ')) || undefined);
   poison.mockRestore();
   const late = new Promise((resolve) => setTimeout(() => resolve('it stays open'), TOLD_MS));
   expect(await Promise.race([end, late])).toBe('broken off');

@@ -168,7 +168,7 @@ export const EVENTS: readonly GameEvent[] = [
       delete day.followerEnv.CLOCK_OFFSET_MS;
       await day.follower.stop();
       await day.follower.restart();
-      await day.first.process.line(/the clock of gateway \S+ is again that of this one's/, BACK_MS);
+      await day.first.process.line(/the clock of gateway \S+ is again equal to this one's/, BACK_MS);
       await allServe(day);
     },
   },
