@@ -5,7 +5,7 @@ import type { Attachment } from './conversation.ts';
 
 interface AttachmentListProps {
   attachments: readonly Attachment[];
-  /** Absent: they cannot be removed. */
+  /** Removes the attachment with this index; absent: attachments cannot be removed. */
   remove?: (at: number) => void;
 }
 

@@ -6,10 +6,10 @@ import { t } from '../texts/index.ts';
 import type { Attachment } from './conversation.ts';
 
 const MIB = 1024 * 1024;
-/** Larger pictures are refused here, before the browser stalls on them. */
+/** Maximum size of a picture. A larger one is refused here, before the browser stalls on it. */
 const IMAGE_MAX_BYTES = 8 * MIB;
 const FILE_MAX_BYTES = 32 * MIB;
-/** About 100,000 tokens, more than most models read. */
+/** Maximum length of a file's text: about 100,000 tokens, more than most models read. */
 const TEXT_MAX_CHARS = 400_000;
 export const ATTACHMENTS_MAX = 10;
 /** Bytes of a file that are examined to see if it is text. */

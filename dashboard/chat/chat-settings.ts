@@ -39,7 +39,7 @@ const IN_LINK: Readonly<Record<keyof ChatSettings, string>> = {
   sealed: 'seal',
 };
 
-/** Longer links are cut off by mail programs and proxies. */
+/** Maximum length of a value in a link. Mail programs and proxies cut off longer links. */
 const SYSTEM_MAX_CHARS = 8_000;
 
 /** `model=…&system=…`: the settings in a shared link. */

@@ -12,7 +12,7 @@ const texts = t.chat;
 interface ConversationHeadProps {
   model: ConversationModel;
   title: string;
-  /** The requested model; of two, the first. */
+  /** The requested model; if two models are compared, the first one. */
   asked: string;
   /** True if two models are compared; each has a picker above its own answers. */
   two: boolean;

@@ -17,10 +17,10 @@ import { asJson, asMarkdown, exportFileName } from './export-conversation.ts';
 
 const texts = t.chat.list;
 
-/** Pixels. */
+/** Height of a row, in pixels. */
 const ROW_HEIGHT = 36;
 const HEAD_HEIGHT = 32;
-/** Pause in typing after which the store is searched, so that it is not searched for each letter. */
+/** Pause in typing, in milliseconds, after which the store is searched. Without it each letter would cause a search. */
 const SEARCH_AFTER_MS = 120;
 
 interface ConversationListProps {

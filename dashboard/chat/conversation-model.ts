@@ -24,9 +24,9 @@ import {
 import type { ConversationStore } from './conversation-store.ts';
 import { merged } from './merge-conversations.ts';
 
-/** Received text is on disk at most this much later, in case the tab is closed. */
+/** Received text is saved after at most this time, in case the tab is closed. */
 const SAVE_EVERY_MS = 1_000;
-/** Users read no faster than this is painted. */
+/** Bounds on the pause between two paints. Users do not read faster than the minimum. */
 const REST_MIN_MS = 30;
 const REST_MAX_MS = 250;
 /** Pause after a paint, as a multiple of the time that the paint took. */
@@ -51,7 +51,7 @@ type Change = (turn: Turn) => Turn;
 export class ConversationModel {
   readonly #store: ConversationStore;
   readonly #listeners = new Set<() => void>();
-  /** By turn. At most one per thread. */
+  /** Controllers that abort running answers, by the id of the answer's turn. At most one per thread. */
   readonly #running = new Map<string, AbortController>();
   #pending = new Map<string, Change[]>();
   #painting = false;
@@ -233,7 +233,7 @@ export class ConversationModel {
     });
     const from = performance.now();
     this.#set({ threads });
-    // React renders in a separate task, directly after this one.
+    // React renders in a task directly after this one, so this timer measures the rendering too.
     setTimeout(() => {
       this.#restMs = Math.min(REST_MAX_MS, Math.max(REST_MIN_MS, REST_TIMES * (performance.now() - from)));
     });
@@ -264,7 +264,7 @@ export class ConversationModel {
     });
   }
 
-  /** Called if another tab changed the conversation. */
+  /** Call if another tab changed the conversation. */
   reload(): void {
     if (this.#isForgotten) return;
     this.#inTurn(async () => {
@@ -282,7 +282,10 @@ export class ConversationModel {
     );
   }
 
-  /** `known`: this tab's state from which `stored` was merged. */
+  /**
+   * Merges what the store has into this conversation; `stored` undefined: another tab deleted it. `known`: the last
+   * state of this conversation that `stored` contains.
+   */
   #found(known: Conversation, stored: Conversation | undefined): void {
     if (this.#isForgotten) return;
     if (stored === undefined) {

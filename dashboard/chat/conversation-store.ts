@@ -9,7 +9,9 @@ export interface Summary {
   id: string;
   title: string;
   updatedAt: number;
-  /** The requested model; of two, the first. Absent: an earlier version saved it. */
+  /**
+   * The requested model; if two models are compared, the first one. Absent: an earlier version saved the conversation.
+   */
   model?: string;
 }
 
@@ -27,7 +29,7 @@ interface Schema extends DBSchema {
   presets: { key: string; value: Preset };
 }
 
-/** Characters of one conversation that are searched. */
+/** Maximum number of characters of one conversation that are searched. */
 const SEARCHED_MAX_CHARS = 100_000;
 /** The channel on which tabs notify each other of changes. */
 const CHANNEL = 'otela-conversations';
@@ -55,7 +57,7 @@ export class ConversationStore {
     return () => this.#channel.removeEventListener('message', listener);
   }
 
-  /** The newest first. */
+  /** Returns the summaries of all conversations, newest first. */
   async list(): Promise<Summary[]> {
     const all = await (await this.#opening).getAll('summaries');
     return all.sort((a, b) => b.updatedAt - a.updatedAt);

@@ -27,9 +27,9 @@ export interface Turn {
   parent: string | null;
   role: 'user' | 'assistant';
   text: string;
-  /** Only for the user. */
+  /** Files and pictures that the user attached. An answer has none. */
   attachments?: Attachment[];
-  /** Only for a model that sends it. */
+  /** The model's reasoning, if the model sends it. */
   reasoning?: string;
   reasoningMs?: number;
   toolCalls?: ToolCall[];
@@ -37,8 +37,7 @@ export interface Turn {
   model?: string;
   facts?: AnswerFacts;
   /**
-   * The answer has not begun, and this is the reason. If it is set in a saved conversation, the page was closed
-   * meanwhile.
+   * Why the answer has not begun. A saved conversation has this if its page was closed while the answer was awaited.
    */
   waiting?: Waiting;
   state: 'done' | 'streaming' | 'stopped' | 'failed';

@@ -29,7 +29,7 @@ export function merged<Turn, Settings>(
   stored: Told<Turn, Settings>,
 ): Told<Turn, Settings> {
   const { title, titled } = ours.title === base.title && ours.titled === base.titled ? stored : ours;
-  // This tab added a thread, or kept one of two.
+  // If this tab added a thread, or kept one of two, its threads are used.
   const { threads } = ours.threads.length === base.threads.length ? stored : ours;
   const counterpart = (list: readonly Side<Turn>[], { model }: Side<Turn>, n: number): Side<Turn> =>
     (list.length === threads.length ? list[n] : list.find((one) => one.model === model)) ?? {

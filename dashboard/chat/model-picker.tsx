@@ -70,8 +70,8 @@ interface ModelState {
 }
 
 /**
- * In a word or two, what a request to the model would meet now. `load` undefined: its engines report none, because they
- * are idle.
+ * Describes in a word or two how a request to the model would be served now. `load` undefined: the model's engines
+ * report no load, because they are idle.
  */
 function modelState(model: CatalogueModel | undefined, load: ModelLoad | undefined): ModelState {
   if (model === undefined) return { kind: 'bad', text: t.modelStates.notServed };

@@ -12,12 +12,12 @@ import type { Turn } from './conversation.ts';
 import { Reasoning, ToolCalls } from './reasoning.tsx';
 import { WaitingLine } from './waiting-line.tsx';
 
-/** As large as the rest of the page, so it is loaded with the first answer. */
+/** The code for Markdown is as large as the rest of the page, so it is loaded with the first answer. */
 const Markdown = lazy(() => import('./markdown/markdown.tsx'));
 
 const texts = t.chat;
 
-/** Keep the object the same for each render, so that an unchanged turn is not rendered again. */
+/** Pass the same object at each render, so that an unchanged turn is not rendered again. */
 export interface TurnActions {
   /** Shows another branch in place of this turn. */
   show: (turn: Turn, at: number) => void;
@@ -30,7 +30,7 @@ interface TurnViewProps {
   /** Index of the turn among its `all` branches, from 0. */
   at: number;
   all: number;
-  /** An answer is streaming, so nothing may be changed. */
+  /** True while an answer streams. Then nothing may be changed. */
   busy: boolean;
   actions: TurnActions;
   model: CatalogueModel | undefined;

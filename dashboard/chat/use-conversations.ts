@@ -20,9 +20,9 @@ export function useSummaries(store: ConversationStore) {
 
 interface OpenConversation {
   model: ConversationModel | undefined;
-  /** The requested conversation is not in this browser. */
+  /** True if this browser does not have the requested conversation. */
   missing: boolean;
-  /** A link chose the settings, not the user, and the page says this. */
+  /** True if a link chose the settings, and not the user. The page then says so. */
   fromLink: boolean;
 }
 

@@ -25,7 +25,7 @@ export function useTurnActions(model: ConversationModel, composer: RefObject<Com
     composer.current?.set({ text: '', attachments: [] });
   });
   const send = useStable(({ text, attachments }: Draft) => {
-    // Puts its id into the address, so that a reload finds it.
+    // Puts the conversation's id into the address, so that a reload finds the conversation.
     if (model.isEmpty) navigate(`/chat/${conversation}`, { replace: true });
     if (editing === undefined) model.ask(text, attachments);
     else model.edit(editing, text, attachments);

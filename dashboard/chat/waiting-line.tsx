@@ -4,7 +4,7 @@ import type { ModelLoad } from '../api/schemas.ts';
 import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 
-/** Shorter waits need no clock. */
+/** A wait that is longer than this shows its duration. */
 const CLOCK_AFTER_S = 2;
 
 const texts = t.chat.waiting;

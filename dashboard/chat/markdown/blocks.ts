@@ -5,8 +5,8 @@
 import { Lexer } from 'marked';
 
 /**
- * Longer paragraphs are split: otherwise each word would cost more than the last if a model never begins a new
- * paragraph.
+ * A long paragraph is split into pieces of at least this length. Otherwise, if a model never begins a new paragraph,
+ * each further word would cost more than the one before.
  */
 const PIECE_MIN_CHARS = 600;
 
@@ -19,8 +19,8 @@ const DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){33}/m;
 const INDENTED = /^[ \t]{100,}(?:[-*+]|\d{1,9}[.)])[ \t]/m;
 const CODE = /^ {0,3}```[^`\n]*\n[\s\S]*?(?:^ {0,3}```|$(?![\s\S]))/gm;
 /**
- * Markdown parsers take quadratic time in these. A hostile answer of 20 KB would block the page for ten seconds, with
- * each word that it grows.
+ * Signs for which Markdown parsers take quadratic time, with their maximum number in a text. A hostile answer of 20 KB
+ * would block the page for ten seconds each time that it grows by a word.
  */
 const SIGNS: readonly [signs: RegExp, most: number][] = [
   [/[*_]/g, 5_000],

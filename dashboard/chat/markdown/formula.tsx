@@ -49,8 +49,8 @@ interface MathTree {
 }
 
 /**
- * The content-security policy forbids `style` as an attribute. Temml sets it, for example for bold letters. It also
- * sets properties, and those stay.
+ * Removes `style` attributes, which the content-security policy forbids. Temml sets them, for example for bold letters.
+ * Styles that Temml sets as properties are allowed, and stay.
  */
 function withoutStyles(tree: MathTree): void {
   if (tree.attributes?.style !== undefined) delete tree.attributes.style;

@@ -69,7 +69,7 @@ const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
 
 interface MarkdownProps {
   text: string;
-  /** The last block is incomplete; markup that is open in it is closed for now. */
+  /** True while more text follows: markup that is still open in the last block is then closed for now. */
   streaming?: boolean;
 }
 
@@ -108,7 +108,7 @@ const Chunk = memo(({ text, streaming = false }: MarkdownProps) => {
       return <Part key={`${n}.${at}`} text={grows ? remend(piece) : piece} inline={pieces.length > 1} />;
     });
     if (pieces.length === 1) return parts;
-    // A piece loses the space at its end.
+    // A rendered piece has lost the space at its end, so it is added again.
     // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only appended
     return <p key={n}>{parts.flatMap((part) => [part, ' '])}</p>;
   });

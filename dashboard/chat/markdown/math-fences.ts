@@ -2,7 +2,7 @@
 
 const CODE = /(```[\s\S]*?(?:```|$)|`[^`\n]*`)/;
 const DISPLAY = /\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$/g;
-/** After the last closed formula: one that is still streaming. */
+/** Matches a display formula that is still streaming. Applied only to the text after the last closed formula. */
 const OPEN_DISPLAY = /(?:\\\[|\$\$)([\s\S]*)$/;
 const INLINE = /\\\(([\s\S]+?)\\\)/g;
 /** Pandoc's rule: no space inside the dollar signs, and no digit after them. All other dollar signs are money. */
