@@ -11,7 +11,7 @@ import { Field, Input } from '../ui/field.tsx';
 
 const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string() }));
 
-/** After the login, the page that asks for a code of `otela login` is opened again. */
+/** The path that is opened after the login. A user that came to enter a code of `otela login` returns to that page. */
 function returnTo(): string {
   return location.hash === '#/keys?code=' ? '/device' : '/';
 }

@@ -35,7 +35,7 @@ export function Catalogue() {
   const [removed, setRemoved] = useState<Entry>();
   const columns = useMemo(() => {
     const served = catalogueOf(nodes.values()).flatMap(({ id, serving: n }) => (n > 0 ? [id] : []));
-    // The first list of nodes is the first move.
+    // `moves` is 0 until the first list of nodes has arrived.
     const serving = connection === 'live' && moves > 0 ? new Set(served) : undefined;
     return columnsOf({ isOperator, owners, serving, edit: setEdited, remove: setRemoved });
   }, [isOperator, owners, nodes, connection, moves]);
@@ -171,7 +171,7 @@ function bodyOf(filled: FilledFields) {
 }
 
 interface EntryDialogProps {
-  /** Undefined: a new one. */
+  /** The edited entry; undefined: a new one is created. */
   entry: Entry | undefined;
   /** Reads the currently stored entry. */
   stored: () => Promise<Entry | undefined>;

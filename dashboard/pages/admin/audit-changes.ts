@@ -3,14 +3,14 @@ import { t } from '../../texts/index.ts';
 
 export interface Change {
   field: string;
-  /** Undefined: the thing was created with it. */
+  /** The field's value before the change; undefined: the object was created with the value `after`. */
   before: string | undefined;
   after: string;
 }
 
 const VALUE_MAX_CHARS = 120;
 
-/** Fields without information: they name the thing, which the entry also names. */
+/** Fields that are not shown as changes, because the entry already has the object's name and the time. */
 const IDS: ReadonlySet<string> = new Set(['object', 'id', 'updated_at', 'created_at']);
 
 type Fields = Readonly<Record<string, unknown>>;

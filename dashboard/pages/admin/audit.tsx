@@ -13,7 +13,7 @@ import { type Column, DataTable, More } from '../../ui/table.tsx';
 import { type Change, changesOf } from './audit-changes.ts';
 
 const texts = t.audit;
-/** Fields of one entry that are shown; a new project has twenty. */
+/** Number of changed fields that are shown of one entry. The entry of a new project has twenty. */
 const CHANGES_SHOWN = 4;
 
 interface Filter {

@@ -21,7 +21,7 @@ type Roles = NonNullable<Issuer['roles']>;
 /** Identity providers; their users may log in. */
 export function LoginSettings({ settings, save }: SettingsProps) {
   const { oidc } = settings;
-  /** Null: a new one. */
+  /** The edited identity provider; null: a new one is added; undefined: none is edited. */
   const [edited, setEdited] = useState<Issuer | null>();
   const [removed, setRemoved] = useState<Issuer>();
   const columns = useMemo(() => columnsOf(setEdited, setRemoved), []);

@@ -115,7 +115,7 @@ async function reset(model: string): Promise<void> {
   await gateway.DELETE('/admin/routing/{model}', { params: { path: { model } } });
 }
 
-/** Settings may be made before a node serves the model. */
+/** Asks for the name of a model without a node: its settings may be made before a node serves it. */
 function OtherModel({ chosen, close }: { chosen: (model: string) => void; close: () => void }) {
   return (
     <Dialog title={texts.otherTitle} close={close} size="small">

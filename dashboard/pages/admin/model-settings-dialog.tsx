@@ -72,7 +72,7 @@ export function ModelSettingsDialog({ model, settings, saved, close }: ModelSett
 interface SecondsProps {
   name: string;
   label: string;
-  /** Milliseconds. */
+  /** The stored time in milliseconds. The field shows it in seconds. */
   value: number | null | undefined;
 }
 

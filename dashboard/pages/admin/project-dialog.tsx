@@ -11,7 +11,7 @@ import { type FilledFields, hasMembers } from '../../ui/form-values.ts';
 const texts = t.projects;
 
 interface ProjectDialogProps {
-  /** Undefined: a new one. */
+  /** The edited project; undefined: a new one is created. */
   project: Project | undefined;
   saved: () => unknown;
   close: () => void;

@@ -15,7 +15,7 @@ const ROLES = ['consumer', 'provider', 'operator'] as const;
 type Role = (typeof ROLES)[number];
 
 interface UserDialogProps {
-  /** Undefined: a new one. */
+  /** The edited user; undefined: a new one is created. */
   user: User | undefined;
   saved: () => unknown;
   close: () => void;

@@ -50,7 +50,7 @@ interface DeleteUserProps {
   close: () => void;
 }
 
-/** Each call removes a few days of records, so it is repeated until none is left. */
+/** Deletes a user. One request removes a few days of usage records, so it is repeated until none are left. */
 function DeleteUser({ user, done, close }: DeleteUserProps) {
   const [left, setLeft] = useState<number>();
   const erase = async () => {

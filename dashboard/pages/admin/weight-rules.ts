@@ -5,7 +5,7 @@ export const REQUEST_CLASS_OPTIONS = ['interactive', 'batch', 'short', 'long'] a
 export const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
 
 export interface Rule {
-  /** Keeps the focus in its field while other rules are removed. */
+  /** React's key of the rule, so that the focus stays in its field while other rules are removed. */
   key: number;
   cluster: string;
   gpu: string;
@@ -13,7 +13,7 @@ export interface Rule {
   session: string;
   class: string;
   weight: string;
-  /** No field shows it. */
+  /** The kind of requests to which the rule applies. No field shows it; it is written back unchanged. */
   kind: string | undefined;
 }
 

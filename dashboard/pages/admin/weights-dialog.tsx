@@ -10,7 +10,7 @@ import { Plus, X } from '../../ui/icons.ts';
 import { emptyRule, NAMES, REQUEST_CLASS_OPTIONS, type Rule, ruleOf, written } from './weight-rules.ts';
 
 const texts = t.routing.weightsForm;
-/** The gateway's limit. */
+/** Maximum number of rules that the gateway accepts. */
 const RULES_MAX = 500;
 
 const isSame = (a: Weights, b: Weights) => JSON.stringify(a) === JSON.stringify(b);

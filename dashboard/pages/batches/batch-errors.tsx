@@ -6,7 +6,7 @@ import { Section } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 
 const texts = t.batches.one;
-/** The gateway reports no more. */
+/** Maximum number of errors that the gateway reports. */
 const ERRORS_SHOWN = 1_000;
 
 type Row = NonNullable<Batch['errors']>['data'][number] & { n: number };

@@ -31,6 +31,6 @@ export function answeredWords(batch: Batch): string {
   return total === 0 ? t.common.none : texts.of(count(answeredOf(batch)), count(total));
 }
 
-/** Time at which it reached its final state. */
+/** When the batch reached its final state, in Unix seconds; null: it has not. */
 export const overSince = (batch: Batch): number | null =>
   batch.completed_at ?? batch.failed_at ?? batch.expired_at ?? batch.cancelled_at ?? null;

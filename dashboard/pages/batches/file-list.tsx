@@ -11,7 +11,7 @@ import { type Column, Nowrap } from '../../ui/table.tsx';
 
 const texts = t.batches.files;
 
-/** Requests, results and other files of the user's project. `use` begins a batch with one. */
+/** Requests, results and other files of the user's project. `use` begins a batch with a file. */
 export function FileList({ use }: { use: (file: BatchFile) => void }) {
   const files = useResources('files', readFiles);
   const queries = useQueryClient();

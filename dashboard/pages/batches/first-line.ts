@@ -5,7 +5,7 @@
 import * as z from 'zod/mini';
 import type { Batch } from '../../api/batches.ts';
 
-/** A first line is rarely longer; if it is, the form is not filled in. */
+/** Number of bytes that are read. A first line is rarely longer; if it is, the form is not filled in. */
 const READ_BYTES = 64 * 1024;
 
 export const FIRST_LINE_ENDPOINTS = [
@@ -18,7 +18,7 @@ export const FIRST_LINE_ENDPOINTS = [
 
 const lineSchema = z.object({ url: z.enum(FIRST_LINE_ENDPOINTS), body: z.object({ model: z.string() }) });
 
-/** Undefined: it does not begin with a line of a batch. */
+/** Undefined if the file does not begin with a line of a batch. */
 export async function firstLineOf(file: Blob): Promise<{ endpoint: Batch['endpoint']; model: string } | undefined> {
   const text = await file.slice(0, READ_BYTES).text();
   const line =

@@ -11,7 +11,7 @@ type Cluster = FactoryStatus['clusters'][number];
 type Decision = FactoryStatus['decisions'][number] & { n: number };
 
 const texts = t.factory;
-/** The newest are shown. */
+/** Number of decisions that are shown, the newest ones. */
 const DECISIONS_SHOWN = 20;
 
 const MODEL_KINDS = {

@@ -11,7 +11,7 @@ import { type Column, DataTable, Nowrap } from '../../ui/table.tsx';
 type Timeline = paths['/admin/timeline']['get']['responses'][200]['content']['application/json']['data'][number];
 
 const REFETCH_MS = 10_000;
-/** A plot has four line colors. */
+/** Maximum number of lines in a plot, which has four colors for lines. */
 const LINES_MAX = 4;
 const CHANGES_SHOWN = 20;
 const texts = t.timeline;

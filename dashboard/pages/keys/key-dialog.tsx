@@ -17,12 +17,12 @@ const ROLES = ['consumer', 'provider', 'operator'] as const;
 type Role = (typeof ROLES)[number];
 
 interface KeyDialogProps {
-  /** Undefined: a new one. */
+  /** The edited key; undefined: a new one is created. */
   of: Key | undefined;
-  /** For operators who create a key. */
+  /** The owner that is selected at first, if an operator creates a key. */
   owner?: string | null;
   project?: string | null;
-  /** `secret`: of a new one. */
+  /** Called when the key is stored. `secret`: the secret of a new key. */
   saved: (secret: string | undefined) => unknown;
   close: () => void;
 }
@@ -63,7 +63,7 @@ export function KeyDialog({ of, owner = null, project = null, saved, close }: Ke
   );
 }
 
-/** They cannot be changed later. */
+/** The owner, project and role of a new key. They cannot be changed later. */
 function OwnerFields({ owner, project }: { owner: string | null; project: string | null }) {
   const [role, setRole] = useState<Role>('consumer');
   const { form } = texts;

@@ -10,9 +10,9 @@ import { Segments } from '../../ui/segmented-control.tsx';
 const LANGUAGES = ['curl', 'Python', 'JavaScript'] as const;
 type Language = (typeof LANGUAGES)[number];
 
-/** `url`: the gateway's, with `/v1`. */
+/** `url`: the gateway's URL, with `/v1`. */
 function snippet(language: Language, model: string, url: string): string {
-  // Providers choose model names, and this is pasted into a shell.
+  // Single quotes are escaped: providers choose model names, and the text is pasted into a shell.
   const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }).replaceAll("'", `'\\''`);
   switch (language) {
     case 'curl':

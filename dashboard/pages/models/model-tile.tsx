@@ -24,7 +24,7 @@ import { Facts } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
 import type { ModelCard } from './use-model-cards.ts';
 
-/** Operators write Markdown; its code is loaded only if there is some. */
+/** Operators describe models in Markdown. The code for it is loaded only if a model has a description. */
 const Markdown = lazy(() => import('../../chat/markdown/markdown.tsx'));
 
 const texts = t.models;
@@ -32,12 +32,12 @@ const texts = t.models;
 interface ModelTileProps {
   model: CatalogueModel;
   card: ModelCard | undefined;
-  /** Undefined: not known. */
+  /** Current load of the model's engines; undefined: not known. */
   load: ModelLoad | undefined;
   readyInMs: number | undefined;
   now: number;
   code: () => void;
-  /** For operators. */
+  /** Opens the form for the description; undefined: the user is not an operator. */
   describe: (() => void) | undefined;
 }
 
@@ -164,7 +164,7 @@ function Ability({ icon: Icon, text }: { icon: IconType; text: string }) {
   );
 }
 
-/** An idle engine reports no load. */
+/** Shown in place of a load, because an idle engine reports none. */
 function Unknown() {
   return (
     <span className="text-muted" title={texts.unknownLoad}>

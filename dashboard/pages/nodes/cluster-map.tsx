@@ -9,7 +9,7 @@ const texts = t.nodes.map;
 /** Clusters that are shown until the user asks for more. */
 const CLUSTERS_SHOWN = { wide: 12, narrow: 3 };
 const NARROW = '(max-width: 34rem)';
-/** Squares of one cluster; further nodes are shown as a number. */
+/** Maximum number of squares of one cluster. Further nodes are shown as a number. */
 const SQUARES_MAX = 240;
 
 type Kind = 'good' | 'wait' | 'bad';
@@ -32,7 +32,7 @@ interface Cluster {
 
 interface ClusterMapProps {
   nodes: readonly Node[];
-  /** `words`: a search that finds one cluster. */
+  /** `words`: a search text that finds only this cluster. */
   choose: (words: string) => void;
 }
 
@@ -109,8 +109,9 @@ function ClusterCard({ cluster, choose }: { cluster: Cluster; choose: (words: st
   );
 }
 
-/** In units of the drawing: as many columns as a card of 13 rem holds. */
+/** Number of squares in a row: as many as fit into a card of 13 rem. */
 const COLUMNS = 20;
+/** Distance between two squares, in units of the drawing. */
 const CELL = 10;
 
 function Squares({ nodes }: { nodes: readonly Node[] }) {

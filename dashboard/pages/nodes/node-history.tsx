@@ -34,7 +34,7 @@ const { history: texts, states } = t.nodes;
 interface NodeHistoryProps {
   /** A change of this number refetches the history. */
   moves: number;
-  /** If the history is of all nodes: the number that the user sees now; the plot counts back from it. */
+  /** The current number of nodes, from which the plot counts back. Given only for the history of all nodes. */
   here?: number;
   /** Limits the history to one node. */
   session?: string;
@@ -120,7 +120,7 @@ const COLUMNS: readonly Column<NodeEvent>[] = [
   },
 ];
 
-/** The node's own page already names it. */
+/** Columns of one node's history, without those that the node's page already shows. */
 const ONE = COLUMNS.filter(({ id }) => ['when', 'what', 'machine', 'why'].includes(id));
 
 const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {

@@ -15,7 +15,7 @@ interface NodeLogProps {
   session: string;
   telemetry: Telemetry | undefined;
   error: Error | null;
-  /** The agent is reachable. */
+  /** True if the agent is reachable. */
   isLive: boolean;
 }
 
@@ -35,7 +35,7 @@ export function NodeLog({ session, telemetry, error, isLive }: NodeLogProps) {
   return isLive && error !== null ? <Failure error={error} /> : <Empty>{texts.noLog}</Empty>;
 }
 
-/** Null: there is none. */
+/** Reads the last log of a failed node; null: the gateway has none. */
 async function readLastLog(session: string, signal: AbortSignal): Promise<string | null> {
   try {
     return await (await send(`/admin/nodes/${session}/logs`, { signal })).text();

@@ -80,7 +80,7 @@ export function NodeNowFacts({ now, error, isHere }: NodeNowFactsProps) {
   );
 }
 
-/** By this machine's clock, which may be slightly off. */
+/** How long ago a time was, by this machine's clock, which may be slightly off. */
 function ago(iso: string): string {
   return texts.ago(Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000)));
 }

@@ -12,7 +12,7 @@ const PERCENT = 100;
 
 interface NodePlotsProps {
   samples: readonly Sample[];
-  /** The node can report the utilization of its GPUs. */
+  /** True if the node can report the utilization of its GPUs. */
   gpusTold: boolean;
 }
 

@@ -15,24 +15,24 @@ export type Telemetry = Json<'/admin/nodes/{session}/telemetry'>;
 
 const NOW_EVERY_MS = 2_000;
 const TELEMETRY_EVERY_MS = 3_000;
-/** Half an hour of polls. */
+/** Maximum number of samples: half an hour of polls. */
 const SAMPLES_MAX = 900;
 
 /** The gateway keeps one sample per 10 s, so a longer distance than this is a gap. */
 const GAP_S = 25;
 
-/** One moment; null: not known then. */
+/** A node's values at one moment. A value is null if it is not known. */
 export interface Sample {
   /** Seconds since 1970. */
   at: number;
   running: number | null;
   waiting: number | null;
-  /** Percent. */
+  /** Used part of the KV cache, in percent. */
   kvCache: number | null;
   tokensPerSecond: number | null;
-  /** Percent, the mean of all GPUs. */
+  /** Utilization in percent, as the mean of all GPUs. */
   gpuUse: number | null;
-  /** Percent of the memory of all GPUs. */
+  /** Used part of the memory of all GPUs, in percent. */
   gpuMemory: number | null;
 }
 

@@ -37,7 +37,7 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
   const [secret, setSecret] = useState<string>();
   const columns = useMemo(() => columnsOf(now, setRevoked), [now]);
   const queries = useQueryClient();
-  // A token for a new provider creates the provider.
+  // Reads the providers again too, because a token for a new provider creates the provider.
   const again = () =>
     Promise.all([
       tokens.refetch(),

@@ -17,7 +17,7 @@ const texts = t.providers;
 
 type Asked = { kind: 'create' } | { kind: 'edit' | 'delete'; provider: Provider };
 
-/** For operators. */
+/** The list of providers. Only operators see it. */
 export function ProviderList({ newToken }: { newToken: (provider: string) => void }) {
   const providers = useResources('providers', (query, signal) =>
     gateway.GET('/admin/providers', { params: { query }, signal }),
@@ -99,7 +99,8 @@ function columnsOf(
           actions={
             provider.deleted_at === null
               ? [
-                  // Nodes of a peer institution's providers join with tokens of that institution.
+                  // Offered only for this institution's providers: nodes of a peer institution join with tokens of that
+                  // institution.
                   !provider.id.includes('@') && { label: texts.token, act: () => newToken(provider.id) },
                   { label: t.admin.edit, act: () => ask('edit', provider) },
                   { label: texts.delete, act: () => ask('delete', provider), danger: true },
@@ -113,7 +114,7 @@ function columnsOf(
 }
 
 interface ProviderDialogProps {
-  /** Undefined: a new one. */
+  /** The edited provider; undefined: a new one is created. */
   provider: Provider | undefined;
   saved: () => unknown;
   close: () => void;

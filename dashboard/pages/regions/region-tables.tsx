@@ -70,7 +70,10 @@ interface Row {
 }
 
 interface Cell {
-  /** Percent; undefined: no plan applies to this model, or there were no responses. */
+  /**
+   * Planned share of the model's responses, in percent; undefined: no plan applies to the model, or there were no
+   * responses.
+   */
   planned: number | undefined;
   went: number | undefined;
   serving: number;

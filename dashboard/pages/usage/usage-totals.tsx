@@ -121,7 +121,10 @@ const COLUMNS = [
   'mean_total_ms',
 ] as const;
 
-/** RFC 4180. A mean of nothing is an empty cell. A cell that a spreadsheet would read as a formula is escaped. */
+/**
+ * Usage as CSV (RFC 4180). A mean over no requests is an empty cell. A cell that a spreadsheet would read as a formula
+ * is escaped.
+ */
 function usageCsv(data: readonly Usage[], group: UsageGroup): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? ''))]);
