@@ -105,7 +105,7 @@ function Part({ title, children }: { title: string; children: React.ReactNode })
   );
 }
 
-/** `shown`: also with an example. */
+/** The schema of each media type of a body; if `shown`, each also has an example. */
 function ContentView({ of, shown = false }: { of: Content; shown?: boolean }) {
   return Object.entries(of).map(([type, { schema }]) => (
     <div key={type} className="flex flex-col gap-2">

@@ -59,7 +59,7 @@ function plain(schema: Schema): Schema {
   return choice !== undefined && others.length === 0 ? { ...choice, default: schema.default } : schema;
 }
 
-/** The schema that has the members: inside “or null”, or inside the values of a record. */
+/** The schema that contains the members: of “this or null” it is “this”, of a record it is the schema of the values. */
 function memberful(schema: Schema): Schema {
   const one = plain(schema);
   const values = one.additionalProperties;
@@ -72,7 +72,7 @@ function hasMembers(schema: Schema): boolean {
   return properties !== undefined || (items !== undefined && hasMembers(items));
 }
 
-/** For example `list of strings or null`. */
+/** A type in words, for example `list of strings or null`. */
 export function typeWords(schema: Schema): string {
   const { anyOf, oneOf, type, format, additionalProperties, const: value } = schema;
   const choices = anyOf ?? oneOf;

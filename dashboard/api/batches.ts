@@ -48,7 +48,7 @@ export function isOver({ status }: Batch): boolean {
   return status === 'completed' || status === 'failed' || status === 'expired' || status === 'cancelled';
 }
 
-/** An error status was thrown earlier. */
+/** Returns the body of a success. It is always there, because `gateway` throws if the status is an error. */
 function known<T>(data: T | undefined): T {
   if (data === undefined) throw new TypeError('a success has a body');
   return data;

@@ -25,14 +25,14 @@ export interface AnswerFacts {
   node?: string;
   provider?: string;
   servedModel?: string;
-  /** The node sent it sealed. */
+  /** True if the node sealed the answer. */
   sealed?: true;
   firstTokenMs?: number;
   totalMs?: number;
   promptTokens?: number;
-  /** As the engine counted. */
+  /** Tokens of the answer, as the engine counted them. */
   completionTokens?: number;
-  /** From the engine's count if there is one, otherwise from the number of events. */
+  /** Computed from the engine's count if there is one, otherwise from the number of events. */
   tokensPerSecond?: number;
   /** `length`: the answer was cut off. */
   finish?: string;
@@ -100,11 +100,14 @@ const RATE_MIN_S = 0.1;
 interface ChatWay {
   /** Provider ids, separated by commas; empty: the key's setting. */
   trusted: string;
-  /** The request is sealed to the node that answers it. */
+  /** True if the request is sealed to the node that answers it. */
   sealed: boolean;
 }
 
-/** @throws Problem if the gateway or the engine refuses, also mid-stream; AbortError if it was stopped. */
+/**
+ * Streams one answer.
+ * @throws Problem if the gateway or the engine refuses, even after a part of the answer; AbortError if it was aborted
+ */
 export async function streamChat(
   request: ChatRequest,
   { trusted, sealed }: ChatWay,
@@ -215,7 +218,10 @@ class Answer {
       this.#events.onToolCall({ index: index ?? n, name: called?.name ?? '', arguments: called?.arguments ?? '' });
   }
 
-  /** @throws Problem if it broke off */
+  /**
+   * Call when the stream has ended.
+   * @throws Problem if the answer is not complete
+   */
   end(): void {
     if (!this.#isOver) throw new Problem(502, 'upstream_error', t.chat.brokeOff);
     const now = performance.now();

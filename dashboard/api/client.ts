@@ -8,7 +8,7 @@ import { Creations } from './creations.ts';
 const envelope = z.object({
   error: z.object({
     message: z.string(),
-    // Engines also send numbers.
+    // The gateway sends a text; some engines send a number.
     code: z.optional(z.nullable(z.union([z.string(), z.number()]))),
   }),
 });
@@ -31,7 +31,7 @@ const otherForms = z.union([
 /** An error response of the gateway, or of an engine behind it. */
 export class Problem extends Error {
   override readonly name = 'Problem';
-  /** 0: there was no response. */
+  /** HTTP status; 0 if there was no response. */
   readonly status: number;
   readonly code: string;
   constructor(status: number, code: string, message: string, options?: ErrorOptions) {
@@ -69,7 +69,7 @@ async function sendOnce(request: Request): Promise<Response> {
     creations.answered(what);
     return response;
   } catch (error) {
-    // Offline, or a server error: the thing may have been made.
+    // A status below 500 shows that nothing was made. Without a response, or after a server error, the thing may exist.
     if (error instanceof Problem && error.status > 0 && error.status < 500) creations.answered(what);
     throw error;
   }

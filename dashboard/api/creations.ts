@@ -3,7 +3,7 @@
  * The user then gets what the first request made, and not a second copy.
  */
 
-/** Unanswered creations of one page. The oldest are dropped first. */
+/** Maximum number of unanswered creations of one page. Above it the oldest is forgotten. */
 const UNANSWERED_MAX = 32;
 
 export class Creations {
@@ -14,7 +14,7 @@ export class Creations {
     this.#newKey = newKey;
   }
 
-  /** `what`: address and body. */
+  /** Returns the idempotency key of a creation. `what`: the address and the body of its request. */
   keyOf(what: string): string {
     const key = this.#unanswered.get(what) ?? this.#newKey();
     this.#unanswered.set(what, key);
@@ -23,7 +23,7 @@ export class Creations {
     return key;
   }
 
-  /** The thing was made or refused: the same request is a new creation from now on. */
+  /** Call when the thing was made or refused. From then on the same request is a new creation. */
   answered(what: string): void {
     this.#unanswered.delete(what);
   }

@@ -11,7 +11,9 @@ export type ConnectionStatus = 'connecting' | 'live' | 'lost';
 export interface Live {
   nodes: ReadonlyMap<string, Node>;
   connection: ConnectionStatus;
-  /** Grows with every change of a node's state, and after a reconnect, which may have missed some. */
+  /**
+   * Grows with each change of a node's state, and with each reconnect, because changes before it may have been missed.
+   */
   moves: number;
   /** Current load of engines, by model; a missing model is unknown. */
   loads: ReadonlyMap<string, ModelLoad>;
@@ -20,8 +22,8 @@ export interface Live {
 export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves: 0, loads: new Map() };
 
 /**
- * A browser gives up for good if the response is an error, as from a proxy while its gateway restarts. So the page
- * reconnects after this delay.
+ * The page itself reconnects after this delay. After an error response, as from a proxy while its gateway restarts, a
+ * browser's EventSource never reconnects.
  */
 const RETRY_MS = 3_000;
 const RETRY_MAX_MS = 30_000;

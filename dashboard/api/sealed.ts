@@ -9,7 +9,10 @@ import { Problem, parseProblem } from './client.ts';
 
 const sealed = sealedFetch({ fetch: (input, init) => fetch(input, { credentials: 'same-origin', ...init }) });
 
-/** @throws Problem, also if the request cannot be sealed: it is then not sent; AbortError */
+/**
+ * Sends a sealed request.
+ * @throws Problem, also if the request cannot be sealed, and then nothing is sent; AbortError
+ */
 export async function sendSealed(path: string, init: RequestInit): Promise<Response> {
   // Browsers offer cryptography only on TLS and on localhost.
   if (!globalThis.isSecureContext) throw new Problem(0, 'not_sealable', t.chat.sealed.needsTls);

@@ -6,7 +6,9 @@ interface SseEvents {
   onComment: (comment: string) => void;
 }
 
-/** A longer event is refused before it fills the tab's memory. A picture in base64 is smaller. */
+/**
+ * Maximum length of an event. A longer one is refused before it fills the tab's memory. A picture in base64 is shorter.
+ */
 const EVENT_MAX_CHARS = 32 * 1024 * 1024;
 
 /** Server-sent events (WHATWG HTML §9.2) of a POST, which EventSource cannot send. */

@@ -6,8 +6,8 @@ import * as z from 'zod/mini';
 import { changeGateway, Problem, send } from './client.ts';
 
 /**
- * Small enough for a bad connection and for proxies that refuse large bodies. At most 1,000 parts are allowed; 512 MB
- * need 128.
+ * Size of a part: small enough for a bad connection and for proxies that refuse large bodies. At most 1,000 parts are
+ * allowed; 512 MB need 128.
  */
 const PART_BYTES = 4 * 1024 * 1024;
 const ATTEMPTS = 4;

@@ -107,8 +107,8 @@ function PageLoading() {
 }
 
 /**
- * Wraps one page: it shows an error that the page throws, and the navigation stays. Code that disappeared when the
- * gateway was updated also ends here.
+ * Wraps one page. An error that the page throws is shown in place of the page, and the navigation stays. The same
+ * happens if the page's code cannot be loaded, because an update of the gateway removed it.
  */
 class Boundary extends Component<{ children: ReactNode }, { error?: unknown }> {
   override state: { error?: unknown } = {};

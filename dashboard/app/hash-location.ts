@@ -1,6 +1,7 @@
 /**
- * The location in the page: `#/chat?model=x`. It is in the hash, so that the gateway serves one file and no path of its
- * API is taken. wouter's own hash location puts the query before the hash, and so the gateway would see it.
+ * The page's location is in the hash of the address: `#/chat?model=x`. So the gateway serves one file, and a location
+ * cannot be mistaken for a path of the API. wouter's own hash location puts the query before the hash, where it would
+ * be sent to the gateway.
  */
 import { useSyncExternalStore } from 'react';
 

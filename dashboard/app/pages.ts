@@ -23,11 +23,11 @@ import {
 } from '../ui/icons.ts';
 
 export interface PageEntry {
-  /** Its location: `#/chat`. */
+  /** Location of the page: `#/chat`. */
   path: string;
   title: string;
   icon: IconType;
-  /** The lowest role that sees it. */
+  /** The lowest role that may open the page. */
   role: Me['role'];
   group: keyof typeof t.groups;
   load: () => Promise<{ default: ComponentType }>;

@@ -211,7 +211,7 @@ function ConnectionWords() {
   );
 }
 
-/** For a phone, which has no space for text. */
+/** On a phone, which has little space: the state of the connection, only while it is not live. */
 function ConnectionState() {
   const { connection } = useLive();
   if (connection === 'live') return null;

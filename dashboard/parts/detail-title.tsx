@@ -3,11 +3,11 @@ import { Link } from 'wouter';
 import { ArrowLeft } from '../ui/icons.ts';
 
 interface DetailTitleProps {
-  /** The list that this page belongs to. */
+  /** Address of the list that contains the row. */
   href: string;
-  /** The label of the arrow. */
+  /** Label of the arrow back to the list. */
   back: string;
-  /** Next to the title, once it is known. */
+  /** The row's state, shown next to the title when it is known. */
   state: ReactNode;
   children: ReactNode;
 }

@@ -12,13 +12,13 @@ export function milliseconds(ms: number): string {
 
 const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const;
 
-/** In powers of 1000, as limits are written. */
+/** A number of bytes in powers of 1000, as limits are written. */
 export function bytes(n: number): string {
   const power = Math.min(BYTE_UNITS.length - 1, n < 1 ? 0 : Math.floor(Math.log10(n) / 3));
   return `${counts.format(n / 1000 ** power)} ${BYTE_UNITS[power]}`;
 }
 
-/** An estimate or an age: in seconds, minutes or hours, always in one unit. */
+/** An estimated duration or an age, in one unit: seconds, minutes or hours. */
 export function about(ms: number): string {
   const seconds = Math.round(ms / 1000);
   if (seconds < 100) return `${seconds} s`;
@@ -36,7 +36,7 @@ export function timeLeft(iso: string | undefined, now: number): string {
   return `${Math.floor(minutes / 1440)} d`;
 }
 
-/** The order of a date is the browser's; its hours are 0 to 23, as in logs. */
+/** The browser decides the order of day and month. Hours are 0 to 23, as in logs. */
 const DAY = { hourCycle: 'h23' } as const;
 
 export function dateTime(iso: string | null | undefined): string {
@@ -44,12 +44,12 @@ export function dateTime(iso: string | null | undefined): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', ...DAY });
 }
 
-/** From Unix seconds, as in OpenAI's objects. */
+/** The same for a time in Unix seconds, as OpenAI's objects have it. */
 export function dateTimeOf(seconds: number | null | undefined): string {
   return dateTime(seconds == null ? null : new Date(seconds * 1000).toISOString());
 }
 
-/** To the second, for recent days. */
+/** A time to the second and without its year, for recent events. */
 export function exactTime(iso: string): string {
   const parts = {
     month: 'short',
@@ -62,19 +62,19 @@ export function exactTime(iso: string): string {
   return new Date(iso).toLocaleString(undefined, parts);
 }
 
-/** `4 × GH200`, by class. */
+/** The number of GPUs of each class: `4 × GH200`. */
 export function gpus(list: readonly { class: string }[]): string {
   const by = new Map<string, number>();
   for (const { class: name } of list) by.set(name, (by.get(name) ?? 0) + 1);
   return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || t.nodes.noGpu;
 }
 
-/** A duration of the API for a field that shows seconds; empty: there is none. */
+/** Converts milliseconds of the API to the text of a field in seconds; empty if there is no duration. */
 export function inSeconds(ms: number | null | undefined): string {
   return ms === null || ms === undefined ? '' : String(ms / 1000);
 }
 
-/** Converts back to milliseconds. */
+/** Converts the seconds of a field to milliseconds for the API. */
 export function secondsFrom(seconds: number | null): number | null {
   return seconds === null ? null : Math.round(seconds * 1000);
 }

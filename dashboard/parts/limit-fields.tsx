@@ -85,7 +85,7 @@ function Nothing({ name, label, of }: Omit<ListFieldProps, 'hint'>) {
   return <Checkbox name={`${name}_nothing`} label={texts.nothing(label)} defaultChecked />;
 }
 
-/** How its requests are served; only operators see these fields. */
+/** Fields that decide how the requests of a key or project are served. Only operators see them. */
 export function ServingFields({ of }: NarrowingProps) {
   const { aliases, fallbacks } = of?.routing ?? {};
   return (

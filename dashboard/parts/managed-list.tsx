@@ -15,7 +15,7 @@ import { ResourceList, type RowAction, RowMenu } from './resource-list.tsx';
 interface Managed {
   id: string;
   name: string;
-  /** Null: enabled. */
+  /** When the row was disabled, in RFC 3339; null: it is enabled. */
   disabled_at: string | null;
 }
 
@@ -37,7 +37,9 @@ interface ManagedListProps<T extends Managed> {
   setDisabled: (row: T, disabled: boolean) => Promise<unknown>;
   /** A form for a row; undefined: for a new one. */
   dialog: (row: T | undefined, saved: () => unknown, close: () => void) => ReactNode;
-  /** Actions in addition to editing and disabling. Keep the function the same if it does not change. */
+  /**
+   * Actions in addition to editing and disabling. Pass the same function at each render while its result is the same.
+   */
   more: (row: T) => { before?: RowAction | false; after?: RowAction | false };
 }
 
@@ -49,7 +51,7 @@ export function ManagedList<T extends Managed>(props: ManagedListProps<T>) {
   const [asked, setAsked] = useState<Asked<T>>();
   const close = () => setAsked(undefined);
   const queries = useQueryClient();
-  // Forms offer these rows by name.
+  // Forms offer these rows as options, so the options are read again too.
   const again = useStable(() => {
     neverRejects(queries.invalidateQueries({ queryKey: ['options'] }));
     return of.refetch();

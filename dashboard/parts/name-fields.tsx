@@ -58,7 +58,7 @@ interface ReferenceProps {
   name: string;
   label: string;
   hint?: string;
-  /** Id. */
+  /** Id of the row that is selected at first. */
   defaultValue?: string | null;
   required?: boolean;
   /** Label of the option for no choice. */
@@ -67,7 +67,7 @@ interface ReferenceProps {
 
 export function Reference({ of, name, label, hint, defaultValue, required = false, none }: ReferenceProps) {
   const options = useOptions(of);
-  // It was removed, or the options have not loaded yet: saving the form meanwhile must keep the value.
+  // The selected row was removed, or the options have not loaded yet. Saving the form meanwhile must keep its id.
   const isMissing = defaultValue != null && options?.some(({ id }) => id === defaultValue) !== true;
   return (
     <Field label={label} {...(hint !== undefined && { hint })}>

@@ -5,7 +5,7 @@ import type { FilledFields } from '../ui/form-values.ts';
 
 interface PolicySelectProps {
   name: string;
-  /** Null: not set here. */
+  /** The stored policy; null: none is stored here. */
   defaultValue: string | null;
   /** The policy that applies if none is set. */
   none: string;
@@ -31,7 +31,7 @@ export function PolicySelect({ name, defaultValue, none }: PolicySelectProps) {
   );
 }
 
-/** Null: not set. */
+/** The selected policy; null: none is selected. */
 export function policyFrom(filled: FilledFields): BuiltInPolicy | null {
   const name = filled.text('policy');
   return isPolicy(name) ? name : null;

@@ -3,7 +3,7 @@ import { gateway } from '../api/client.ts';
 import { t } from '../texts/index.ts';
 import { Field, Select } from '../ui/field.tsx';
 
-/** Chooses one of the user's projects; nothing if there is no choice. */
+/** Chooses one of the user's projects. Renders nothing if there is no choice. */
 export function OwnProject({ label }: { label: string }) {
   const mine = useQuery({
     queryKey: ['my-projects'],

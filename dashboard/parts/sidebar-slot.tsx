@@ -15,13 +15,13 @@ export function SidebarSlotProvider({ children }: { children: ReactNode }) {
   return <SlotContext value={{ place, setPlace }}>{children}</SlotContext>;
 }
 
-/** Rendered by the shell. */
+/** The place below the navigation. The shell renders it. */
 export function SidebarSlot() {
   const { setPlace } = useContext(SlotContext);
   return <div ref={setPlace} className="flex min-h-0 flex-1 flex-col" />;
 }
 
-/** Rendered by the page. */
+/** Puts its children into that place. A page renders it. */
 export function InSidebar({ children }: { children: ReactNode }) {
   const { place } = useContext(SlotContext);
   return place === null ? null : createPortal(children, place);

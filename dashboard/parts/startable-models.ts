@@ -22,9 +22,9 @@ const modelSchema = z.object({
 export interface StartableView {
   id: string;
   state: (typeof STATES)[number];
-  /** Milliseconds; null: not known. */
+  /** Estimated time until the model is ready, in milliseconds; null: not known. */
   readyInMs: number | null;
-  /** 0 to 100; null: not known. */
+  /** Loaded part of the model, in percent; null: not known. */
   loadedPercent: number | null;
   mayStart: boolean;
 }

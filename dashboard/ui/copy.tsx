@@ -14,7 +14,7 @@ const canCopy = (): boolean => navigator.clipboard !== undefined;
 interface CopyProps {
   text: string | (() => string);
   label?: string;
-  /** Only an icon. */
+  /** True if the button has only an icon. */
   icon?: boolean;
 }
 

@@ -23,8 +23,8 @@ export class FilledFields {
   }
 
   /**
-   * The same, merged into the currently stored value: in a table only the entries that the user changed, in a list of
-   * words those that were added and removed. `stored` is called if anything changed.
+   * Like `changes`, but merged into the currently stored value, which `stored` reads if anything changed. Of a table
+   * only the entries that the user changed are written; of a list of words, those that the user added or removed.
    */
   async changesOver<Body extends object>(
     bodyOf: (filled: FilledFields) => Body,
@@ -45,12 +45,12 @@ export class FilledFields {
     return String(this.#form.get(name) ?? '').trim();
   }
 
-  /** Null: the field is empty. */
+  /** The text of a field; null: the field is empty. */
   optional(name: string): string | null {
     return this.text(name) || null;
   }
 
-  /** Null: the field is empty. */
+  /** The number in a field; null: the field is empty. */
   number(name: string): number | null {
     return this.text(name) === '' ? null : Number(this.text(name));
   }
@@ -59,21 +59,21 @@ export class FilledFields {
     return this.#form.has(name);
   }
 
-  /** The checked boxes of one name. */
+  /** The values of the checked boxes with this name. */
   choices<T extends string>(name: string, of: readonly T[]): T[] {
     const chosen = this.#form.getAll(name);
     return of.filter((one) => chosen.includes(one));
   }
 
   /**
-   * Words, separated by commas or line ends; null: the field is empty, and everything is allowed. An empty list: the
-   * box for nothing is checked.
+   * The allowed words in a field, separated by commas or line ends. Null: the field is empty, and everything is
+   * allowed. An empty list: the box “nothing” is checked.
    */
   allowed(name: string): string[] | null {
     return this.checked(`${name}_nothing`) ? [] : this.list(name);
   }
 
-  /** Words, separated by commas or line ends; null: the field is empty. */
+  /** The words in a field, separated by commas or line ends; null: the field is empty. */
   list(name: string): string[] | null {
     const words = this.text(name)
       .split(/[,\n]/)

@@ -11,7 +11,7 @@ interface FormProps {
   action: string;
   /** An error is shown in the form, and the typed values stay. */
   submit: (filled: FilledFields) => Promise<unknown>;
-  /** Absent: there is nothing to close. */
+  /** Closes the dialog after `submit`; absent: nothing is to be closed. */
   close?: (() => void) | undefined;
   children: ReactNode;
 }

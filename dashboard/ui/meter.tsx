@@ -1,7 +1,7 @@
 import { Meter as Base } from '@base-ui/react/meter';
 import clsx from 'clsx';
 
-/** Shares from which it has the color of a warning and of an error. */
+/** Used shares from which the meter has the color of a warning (WARN) and of an error (FULL). */
 const WARN = 0.75;
 const FULL = 0.95;
 
@@ -12,7 +12,7 @@ interface MeterProps {
   /** Shown and read aloud instead of the number. */
   text: string;
   note?: string;
-  /** A full meter is good, so it never warns. */
+  /** True if a full meter is good. Then the meter never has those colors. */
   plain?: boolean;
 }
 

@@ -7,7 +7,7 @@ import { useMedia } from './use-media.ts';
 
 export interface Line {
   label: string;
-  /** Null: not known then. */
+  /** One value for each time of the plot; null: not known at that time. */
   values: readonly (number | null)[];
 }
 
@@ -29,7 +29,7 @@ interface PlotProps {
   max?: number;
   /** True: a value holds until the next one. False: straight lines connect the values. */
   stepped?: boolean;
-  /** Pixels. */
+  /** Height of the plot, in pixels. */
   height?: number;
 }
 
@@ -61,7 +61,7 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
         legend: { show: false },
         cursor: { show: false },
         scales: {
-          // For a single value uPlot would show years.
+          // If all values have one time, uPlot itself would show a range of years.
           x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
           y: { range: (_plot, _min, max) => [0, highest ?? Math.max(1, max * 1.1)] },
         },

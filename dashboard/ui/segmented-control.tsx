@@ -2,7 +2,7 @@ import { Toggle } from '@base-ui/react/toggle';
 import { ToggleGroup } from '@base-ui/react/toggle-group';
 
 interface SegmentsProps<T extends string> {
-  /** Read aloud. */
+  /** Name of the choice, for screen readers. */
   label: string;
   value: T;
   options: readonly { value: T; label: string }[];

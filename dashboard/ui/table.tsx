@@ -30,7 +30,7 @@ interface DataTableProps<Row> {
   label: string;
   /** Keep the object if it does not change: a new one is sorted again. */
   rows: readonly Row[];
-  /** At module scope, or memoized. The first column names the row. */
+  /** Define them at module scope, or memoize them. The cell of the first column names the row. */
   columns: readonly Column<Row>[];
   rowId: (row: Row) => string;
   /** Rows that are shown until the user asks for more. */

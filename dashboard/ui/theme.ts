@@ -30,7 +30,7 @@ export function chooseTheme(theme: Theme): void {
   try {
     localStorage.setItem(STORED_AS, theme);
   } catch {
-    // Only the choice is not remembered.
+    // The browser forbids storage: the choice applies, but is not remembered.
   }
   applyTheme();
   for (const listener of listeners) listener();
