@@ -7,7 +7,10 @@ import { Channel, type ChannelEvents } from './channel/channel.ts';
  */
 const CHANNELS_MAX = 256;
 
-/** Time after which this end closes the losing channel, in case that the end that should close it is gone. */
+/**
+ * The end that dialed the winning channel closes the losing one. If the losing channel is still open after this time,
+ * because that end is gone, this end closes it.
+ */
 const SPARE_MS = 5_000;
 
 interface MeshChannelsOptions {
@@ -33,7 +36,7 @@ interface MeshChannelsOptions {
 interface Pair {
   primary: Channel;
   /**
-   * The losing channel, if two agents dialed each other concurrently. It is closed when both ends know the other
+   * The losing channel, if two agents dialed each other concurrently. It is closed when both ends know the winning
    * channel.
    */
   spare?: Channel;

@@ -48,7 +48,7 @@ interface BlobPullOptions {
   limits: PullLimits;
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<CoordinatorQuestion, 'blob'>): Promise<CoordinatorAnswer>;
-  /** Called if the coordinator let the pull wait for longer than a pull waits. */
+  /** Called if the coordinator answered `wait` for longer than a pull may wait. */
   inVain(): void;
   /** True if there is no other node to ask. */
   alone(): boolean;
@@ -66,7 +66,7 @@ export class BlobPull {
   #failure: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
-  /** True if not all pieces come from the source: a previous process left some, or a node sent some. */
+  /** True if some pieces are not from the source, but from an earlier process or from a node. */
   #mixed = false;
   /** Nodes that sent pieces of the current content. Bounded by the nearby nodes. */
   readonly #senders = new Set<string>();
@@ -114,7 +114,7 @@ export class BlobPull {
     if (digest === file.key) return true;
     const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
     log(`weights: ${file.path} from ${from} has the wrong SHA-256; starting again`);
-    // Start again even if all pieces came from the source: what remains would fail each later pull.
+    // Start again even if all pieces came from the source. If the pieces stayed, each later pull would fail too.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} differs from the SHA-256 that its source reports`);
     for (const sender of this.#senders) {
@@ -147,9 +147,10 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const failure = asWeightsError(error);
-      // If a node has the remaining pieces, a source that changed or disappeared does not matter.
+      // While the source is only compared with a node, that node has the remaining pieces. So it does not matter if the
+      // source changed or disappeared.
       const changed = failure.code === 'changed' && this.#compared === undefined;
-      // Drop all pieces: otherwise the end of one content would follow the beginning of another.
+      // Drop all pieces: otherwise the blob would begin with one content and end with another.
       if (this.#reading && (changed || failure.code === 'wrong') && !file.exact) await blob.restart();
       // If the source changed, no node can read the rest, and a new manifest is needed.
       if (changed || failure.code === 'full' || signal.aborted) throw failure;
@@ -307,8 +308,9 @@ export class BlobPull {
   }
 
   /**
-   * Checked after each piece. A node that sends just enough would keep a blob for days although the source may be fast.
-   * Checked less often each time, because the source may be slow too.
+   * True if the blob's rest would take long at this node's rate, so that the rate must be compared with the source's.
+   * Called after each piece: a node that sends just enough would keep the pull for days although the source may be
+   * fast. Each time the pull waits longer before it compares, because the source may be slow too.
    */
   #isOutpaced(session: string, left: number, of: { bytes: number; sinceMs: number }): boolean {
     const { tryAfterMs, restMs } = this.#options.limits;

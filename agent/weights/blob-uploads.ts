@@ -1,22 +1,24 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 
-/** Maximum wait for a place. Beyond it another sender is better. */
+/** Maximum wait for a place. After it, another sender is the better choice. */
 const WAIT_MS = 5_000;
 /**
- * Maximum per place of waiting new transfers, and of transfers between two turns. One node has at most as many new
- * transfers as there are places.
+ * Maximum number of new transfers that wait, for each place; and of transfers between two turns, for each place. One
+ * node may have as many new transfers as there are places.
  */
 const WAITING_PER_PLACE = 4;
 /** Interval at which readers' rates are checked while others wait. */
 const JUDGE_MS = 250;
-/** Turns after which a piece counts as slow and delays others: 16 MiB in half a minute. */
+/**
+ * A piece that takes a reader more turns than this counts as slow, because it delays others: 16 MiB in half a minute.
+ */
 const PIECE_TURNS = 3;
 /** Seconds of the rate limit that may be sent in one burst; at least one chunk. */
 const BURST_S = 0.1;
 
 export interface ReaderLimits {
-  /** Minimum rate of a reader, equal to that of senders in `PULL_LIMITS`. */
+  /** Minimum rate of a reader. It equals the minimum rate of senders in `PULL_LIMITS`. */
   leastBytesPerS: number;
   /**
    * How long a reader may take nothing. Bytes that it takes add time again (like `MinRate` of Apache's mod_reqtimeout).
@@ -114,8 +116,8 @@ export class Uploads {
   peak = 0;
   bytes = 0;
   /**
-   * First come, first served, except that a node that already has a place comes after those without. At most
-   * WAITING_PER_PLACE × max.
+   * New transfers that wait, first come, first served; but a node that already has a place comes after nodes without
+   * one. At most WAITING_PER_PLACE × max.
    */
   readonly #waiting: Waiting[] = [];
   /** Transfers between two turns, with the promise of their next turn. At most WAITING_PER_PLACE × max. */

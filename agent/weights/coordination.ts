@@ -19,7 +19,7 @@ import { ROWS_MAX } from './weights-server.ts';
  * several nodes would read it.
  */
 const SETTLE_MS = 2_000;
-/** In a cluster in which nodes arrive all the time, a node reads the source after this at the latest. */
+/** If nodes arrive in the cluster all the time, a node reads the source after this time at the latest. */
 const SETTLE_MAX_MS = 10_000;
 /** Interval at which a node reports what it holds, shorter than the coordinator's lease. */
 const ANNOUNCE_MS = 40_000;
@@ -149,7 +149,7 @@ export class Coordination {
 
   /**
    * Call if the pull waited as long as it may, and nothing came. A coordinator of another provider could cause this
-   * forever, so another one is asked for a while.
+   * forever, so a different coordinator is asked for a while.
    */
   waitedInVain(blob: string, own: boolean): void {
     const self = this.#options.peers.own()?.session;

@@ -31,7 +31,7 @@ interface QuotaStore {
   used(): Promise<number>;
   bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number>;
   remove(model: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void>;
-  /** Removes files that no manifest names. Resolves with their bytes. */
+  /** Removes files that no manifest names. Resolves with the number of bytes that this freed. */
   collect(): Promise<number>;
 }
 
@@ -43,7 +43,7 @@ export class DiskQuota {
   }
 
   /**
-   * Pins the model and reserves space for its missing part. Two concurrent pulls both count.
+   * Pins the model and reserves space for its missing part. The reservations of concurrent pulls add up.
    * @throws WeightsError `full`, `stopped`
    */
   async forModel(id: string, manifest: WeightsManifest, signal: AbortSignal): Promise<void> {

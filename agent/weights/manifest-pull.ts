@@ -21,8 +21,9 @@ const LISTS_MAX = 3;
 
 interface ManifestPullOptions {
   id: string;
-  /** The manifest's keys at its coordinators: while it is fresh, and afterwards. */
+  /** The manifest's key at its coordinator while the manifest is fresh. */
   key: string;
+  /** The manifest's key at its coordinator when it is no longer fresh. */
   olderKey: string;
   source: Source;
   reader: BlobSource;
@@ -90,7 +91,7 @@ interface Listed {
   readAt: number;
 }
 
-/** A fresh manifest. If the source cannot be read: one of any age. */
+/** Returns a fresh manifest. If the source cannot be read, the manifest may have any age. */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
   const { id, key, olderKey, client, coordination, limits, now } = options;
   const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
@@ -99,7 +100,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
   let until = began + giveUpMs;
   let trouble: WeightsError | undefined;
   let older: Listed | undefined;
-  /** Nodes whose manifest is no longer fresh and that did not say so. */
+  /** Nodes that offered their manifest as fresh although it was not. */
   const tooOld = new Set<string>();
   while (performance.now() < until) {
     const role = trouble === undefined ? 'wants' : 'cannot';

@@ -7,8 +7,8 @@ interface WatchOptions {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * After this time without a piece's bytes the transfer counts as silent, even if the sender sends wait messages. That
-   * is not the sender's fault, but bounds the wait.
+   * After this time without a piece's bytes the transfer counts as silent, even if the sender sends wait messages. Then
+   * the sender is not at fault, but the reader does not wait forever.
    */
   sourceAfterMs: number;
   /** True if a part of a piece has arrived. */

@@ -30,7 +30,7 @@ import type { Store } from './weights-store.ts';
 
 /** Bytes of one read from the disk and one write to the socket. The agent's thread encrypts them in 0.2 ms. */
 export const SEND_CHUNK_BYTES = 256 * 1024;
-/** Bytes that a slow reader takes within STALL_MS. */
+/** Size of one write to a slow reader, which can take this much within STALL_MS. */
 const TRICKLE_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
@@ -203,7 +203,10 @@ export class WeightsServer {
   }
 }
 
-/** Resolves when more may be written. @throws Error if the reader is gone, or takes nothing */
+/**
+ * Writes bytes. Resolves when more may be written.
+ * @throws Error if the reader has disconnected, or takes nothing for `stallMs`
+ */
 async function written(response: ServerResponse, bytes: Buffer, stallMs: number): Promise<void> {
   if (response.destroyed) throw new Error('the reader has disconnected');
   if (response.write(bytes)) return;

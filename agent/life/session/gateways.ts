@@ -34,7 +34,7 @@ interface GatewaysOptions {
   onAllRefused(refusal: TunnelRefusal): void;
   /** Called if the session has ended, according to all gateways that can be asked. */
   onOver(why: string): void;
-  /** Called with all gateways that have admitted the session, when there is another one. */
+  /** Called each time another gateway has admitted the session, with all gateways that have admitted it. */
   onKnown(gateways: MeshGateway[]): void;
 }
 

@@ -16,7 +16,7 @@ interface NewSessionsOptions {
   /** False if another rank's agent registers the engine. This agent is then in the network only for its weights. */
   registers: boolean;
   jobRecord: ReturnType<JoinContext['job']['record']>;
-  /** Called if no gateway admits this agent, which registers an engine, any more. */
+  /** Called if no gateway admits this agent any more. Not called if `registers` is false. */
   onRefused(refusal: TunnelRefusal): void;
   onCurrent(session: Session): void;
 }

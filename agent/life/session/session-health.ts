@@ -73,8 +73,8 @@ export class SessionHealth {
   }
 
   /**
-   * If an engine that this agent did not start was stopped, ends its session, and waits without an engine for the next
-   * one.
+   * If an engine that this agent did not start was stopped, ends the session. The agent then waits without an engine
+   * for the next one.
    */
   #watchForGone({ everReady, answering }: EngineHealth): void {
     const { config, parts, ending, deployed, goneMs = ENGINE_GONE_MS } = this.#options;

@@ -31,7 +31,10 @@ export interface GrantedAdmission {
 
 interface SessionsOptions {
   facts: NodeFacts;
-  /** Tries until admitted. @throws AdmissionRefusedError, or any error if `signal` is aborted */
+  /**
+   * Tries until a gateway admits this agent.
+   * @throws AdmissionRefusedError, or any error if `signal` is aborted
+   */
   admit(signal: AbortSignal): Promise<GrantedAdmission>;
   /** Called with the session that represents this agent from now on. */
   onCurrent(session: Session): void;

@@ -13,18 +13,21 @@ export const WEIGHTS_PREFACE = 'otela-blob-1\n';
 export const TICKET_MESSAGE_MAX_BYTES = 2 * 1024;
 
 /**
- * For the dialing end: time from the TCP connection to a ready channel. It adapts to the duration of earlier
+ * Time limit of the dialing end, from the TCP connection to a ready channel. It adapts to the duration of earlier
  * handshakes.
  */
 export const DIALLED_HANDSHAKE = { leastMs: 5_000, mostMs: 20_000 };
 
 /**
- * For the listening end: as long as a dialer may wait. A client that sends slowly on purpose holds a socket for this
- * long.
+ * Time limit of the listening end: the longest time that a dialer may take. A client that sends slowly on purpose holds
+ * a socket for this long.
  */
 export const HANDSHAKE_MS = DIALLED_HANDSHAKE.mostMs;
 
-/** Time for the last of a peer's addresses to accept the connection. A firewall that drops packets sends no answer. */
+/**
+ * Time limit of a TCP connection, counted from the try of the peer's last address. A firewall that drops packets sends
+ * no answer.
+ */
 export const CONNECT_MS = 1_500;
 
 /** Maximum number of addresses of one peer that are tried. */

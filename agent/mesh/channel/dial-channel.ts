@@ -40,7 +40,10 @@ export function parseAddress(text: string): Address | undefined {
   return host === undefined || port < 1 || port > 65_535 ? undefined : { host, port };
 }
 
-/** @throws ChannelError of the address whose connection got furthest */
+/**
+ * Opens an authenticated connection to a peer, at the first of its addresses that works.
+ * @throws ChannelError of the address at which the connection got furthest
+ */
 export async function dialChannel(options: ChannelDialOptions): Promise<ProvenConnection> {
   const { addresses, signal } = options;
   const left = addresses.slice(0, ADDRESSES_MAX).flatMap((address) => parseAddress(address) ?? []);

@@ -12,11 +12,13 @@ const STAGGER_MS = 400;
 const AVOID_MS = 60_000;
 const AVOIDED_MAX = 256;
 
-/** A place where two agents can be joined, for each kind of relay. */
+/** A relay at which two agents can be joined. Each kind of relay has its own implementation. */
 export interface RendezvousPoint {
   /** The relay: a session, or a gateway's id. */
   relay: string;
-  /** Resolves with a stream to `callee` when that has answered. Rejects if the relay cannot join the two. */
+  /**
+   * Resolves with a stream to `callee` when the callee has answered. Rejects if the relay cannot join the two agents.
+   */
   meet(callee: string, signal: AbortSignal): Promise<Duplex>;
 }
 
@@ -116,8 +118,8 @@ export function agentRendezvous(
 }
 
 /**
- * Resolves with the first that resolves. Each begins when the previous one has failed, or STAGGER_MS after the start of
- * that.
+ * Calls `begin` for the items of `left` in order: for the next one when the previous one has failed, or STAGGER_MS
+ * after the previous one began. Resolves with the first result. Later results are passed to `discard`.
  */
 function firstOf<T, R>(left: T[], begin: (one: T) => Promise<R>, discard: (second: R) => void): Promise<R> {
   return new Promise((resolve, reject) => {

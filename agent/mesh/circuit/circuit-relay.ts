@@ -19,7 +19,10 @@ export interface CircuitLimits {
   /** Calls that a session may make. Each call costs its callee a new reservation. */
   callsPerSecond: number;
   callsBurst: number;
-  /** Bytes of both directions together. A circuit that exceeds the total ends, and its agents connect again. */
+  /**
+   * Maximum bytes of one circuit, both directions together. A circuit that exceeds them ends, and its agents connect
+   * again.
+   */
   circuitBytes: number;
   circuitBytesPerSecond: number;
   relayBytesPerSecond: number;
@@ -58,7 +61,7 @@ interface CircuitRelayOptions {
 interface Reservation {
   peer: ChannelPeer;
   socket: Duplex;
-  /** Set by the call that uses this reservation. */
+  /** Called when the callee has answered. Set by the call that uses this reservation. */
   answered?: () => void;
 }
 

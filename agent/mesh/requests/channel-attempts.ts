@@ -125,7 +125,8 @@ export class ChannelAttempts {
     this.#host.channels.channelTo(this.session).then(
       (channel) => {
         this.#dialling = false;
-        // The mesh has already reported the channel, or reported its end immediately afterwards.
+        // The mesh has already passed this channel to `onChannel`. If the channel ended immediately, the mesh has
+        // reported that too.
         if (channel.closed) this.#onDialFailed('the channel was lost immediately');
         else this.onChannel(channel);
       },
@@ -158,7 +159,8 @@ export class ChannelAttempts {
     this.#watchdog.heard(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
-    // The streams get new numbers: each end numbers its streams from one half, and the halves may have changed.
+    // The streams get new numbers: each end uses either odd or even numbers, and on the new channel this may be the
+    // other way round.
     this.#attempts.connect(channel.link, true);
   }
 
@@ -238,7 +240,10 @@ export class ChannelAttempts {
     return lost;
   }
 
-  /** Without a channel the peer repeats its reports on the next one, and each is stored once. */
+  /**
+   * Acknowledges the reports of these streams. Without a channel nothing is sent: the peer repeats its reports on the
+   * next channel, and a repeated report is not stored again.
+   */
   forget(streams: number[]): void {
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
   }

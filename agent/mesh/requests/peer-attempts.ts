@@ -155,7 +155,7 @@ export class PeerAttempts {
     await Promise.all(this.#drained);
   }
 
-  /** Cancels running attempts. The last flush of the channels reports that. */
+  /** Cancels running attempts. The peers learn of it when the channels are flushed for the last time. */
   async close(): Promise<void> {
     this.#drained ??= [];
     await Promise.all([...this.#peers.values()].map(({ requests }) => requests.close()));

@@ -1,6 +1,6 @@
 /**
- * Makes an environment work in the directory of its unpacking instead of its packing. Its scripts contain
- * their interpreter's path.
+ * Makes an environment work in the directory into which it was unpacked. Its scripts contain the path of their
+ * interpreter in the directory where it was packed.
  */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';

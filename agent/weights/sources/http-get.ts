@@ -65,7 +65,10 @@ export async function responseText(answer: Dispatcher.ResponseData, max: number)
   return text;
 }
 
-/** The hub's explanation of a refusal. Without a token, a missing name is refused in the same way. */
+/**
+ * The hub's explanation of a refusal. It is shown because the hub also refuses a name that does not exist, if there is
+ * no token.
+ */
 function said(message: string | string[] | undefined): string {
   return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
 }

@@ -114,7 +114,7 @@ function rowOf({ key, size, etag, modified }: ListedObject): Row {
   return { key, size, stamp: etag || modifiedAt(modified) };
 }
 
-/** In seconds: lists have milliseconds, responses have seconds. */
+/** When an object was modified, in whole seconds: lists have milliseconds, but responses do not. */
 function modifiedAt(text: string): string {
   const seconds = Math.floor(Date.parse(text) / 1000);
   return Number.isNaN(seconds) ? '' : `modified ${seconds}`;
