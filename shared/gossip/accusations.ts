@@ -39,7 +39,7 @@ export class Accusations {
     // An agent accuses only sessions of its own cluster.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
       return this.#parts.livenessTable.reach(target, false);
-    // Other members ignore an earlier repetition, and the target does not answer it.
+    // Other members ignore a suspicion that repeats an earlier one too soon, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;

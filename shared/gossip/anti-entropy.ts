@@ -25,7 +25,7 @@ const REQUEST_ITEMS_MAX = 1024;
 const DIGEST_FIT_ITEMS = 1800;
 /** Maximum number of entries per `have`. */
 const HAVE_ITEMS_MAX = 16;
-/** When the ticket or payload of each session was requested. */
+/** Maximum number of sessions for which the time of the last request for their ticket or payload is remembered. */
 const PULLED_MAX = 1024;
 
 interface Pull {

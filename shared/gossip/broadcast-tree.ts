@@ -22,14 +22,14 @@ interface SpreadUpdate {
   readonly issuer: string;
   readonly item: DigestItem;
   /**
-   * True if it started in this cluster. An update of another cluster enters through several delegates, and each member
-   * receives it from all sides.
+   * True if the update started in this cluster. An update of another cluster enters through several delegates, and each
+   * member receives it from all sides.
    */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
-  /** Peers that reported that they have it. */
+  /** Peers that reported that they have the update. */
   readonly knownBy: Set<PeerId>;
-  /** When the next neighbor is asked about it. */
+  /** When the next neighbor is asked whether it has the update. */
   askAt: number;
   /** True if the first neighbor was asked. */
   asked: boolean;

@@ -16,15 +16,15 @@ import type { LivenessTable } from './liveness-table.ts';
 type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutation' }>;
 
 /**
- * Maximum number of members of one cluster that a gateway informs in addition to its delegates. They asked for it
- * because they saw a split.
+ * Maximum number of members of one cluster that a gateway informs in addition to the cluster's delegates. These members
+ * saw a split, and asked to be informed.
  */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
-/** A delegate that is silent for this many intervals of the requested pace is skipped. */
+/** A delegate that was silent for this many of its longest ping intervals is skipped. */
 const SILENT_PACES = 3;
 
-/** The subject of an update. */
+/** The session and the cluster that an update is about. */
 export interface UpdateSubject {
   /** Undefined: an issuer's statement about its keys, which concerns all members. */
   session: string | undefined;

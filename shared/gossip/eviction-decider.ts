@@ -10,7 +10,7 @@ import { delegateWeight } from './gossip-topology.ts';
 import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
 
-/** The examination of a session; at most one each. */
+/** The examination of a session. Each session has at most one at a time. */
 interface Trial {
   session: string;
   relay: PathVerdict | undefined;
@@ -47,7 +47,7 @@ export class EvictionDecider {
   /** Running examinations. At most TRIALS_MAX; others wait. */
   readonly #trials = new Map<string, Trial>();
   readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
-  /** By cluster: when members became suspected, within the window. */
+  /** The times at which members became suspected, within the window, by cluster. */
   readonly #turned = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;

@@ -18,7 +18,10 @@ export class GossipChannels {
   readonly #context: GossipContext;
   /** Start of each dial in progress. Bounded by `dialsMax`. */
   readonly #dialling = new Map<PeerId, number>();
-  /** Failed dials. Only members and gateways; removed when they leave. */
+  /**
+   * The number of failed dials of a peer, and the time before which it is not dialed again. Only of members and
+   * gateways; removed when they leave.
+   */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
   /** Sessions that were reached before: a failed dial to one of them is evidence. Removed when they leave. */
   readonly #met = new Set<PeerId>();

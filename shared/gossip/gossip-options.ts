@@ -20,7 +20,9 @@ export interface GossipOptions {
   rotateMs: number;
   /** A cluster of at most this size is fully connected. */
   fullMesh: number;
-  /** How long channels stay open that are no longer needed. A ring that is still growing needs many of them again. */
+  /**
+   * How long a channel stays open after it is no longer needed. A ring that is still growing needs many of them again.
+   */
   spareMs: number;
   /**
    * Suspicions, refutations and statements about keys go to the two ring neighbors and this many random peers: they are
@@ -42,7 +44,7 @@ export interface GossipOptions {
    * every 2 probeMs.
    */
   probeMs: number;
-  /** Random fraction of an interval, so that nodes that started together do not stay synchronous. */
+  /** The random part of an interval, as a fraction, so that nodes that started together do not stay synchronous. */
   jitter: number;
   /**
    * Time limit of a direct probe. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or
@@ -56,7 +58,7 @@ export interface GossipOptions {
   gatewayProbeMs: number;
   /** How long a helper waits for the target. Less than `indirectMs`, otherwise its verdict would arrive too late. */
   helperMs: number;
-  /** Number of helpers. As many again are asked if no gateway knows. */
+  /** Number of helpers. If no gateway knows whether the target is alive, as many others are asked. */
   helpers: number;
   /**
    * A timer that is late by more than this means that this process was paused. Answers may wait unread, so no peer is
@@ -73,7 +75,7 @@ export interface GossipOptions {
    */
   graceMinMs: number;
   graceMaxFactor: number;
-  /** Factor on the longest grace period if only the gateway's own path was tried. */
+  /** The longest grace period is multiplied by this if only the gateway's own path was tried. */
   graceLonelyFactor: number;
   /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
   reconnectMs: number;
@@ -121,20 +123,22 @@ export interface GossipOptions {
   cascadeMs: number;
   /** A node that has had no peer for this long joins a gateway until it has one. */
   lonelyMs: number;
-  /**
-   * Splits: interval of the check, share of missing neighbors that triggers it, rounds between two draws, and members
-   * drawn per cluster.
-   */
+  /** Interval at which a member checks whether its cluster may be split. */
   islandMs: number;
+  /**
+   * If at least this share of a member's neighbors, and at least two of them, are missing, the cluster may be split.
+   */
   islandShare: number;
+  /** Number of checks between two draws of volunteers, which join the gateways. */
   islandRounds: number;
+  /** Expected number of volunteers per cluster in one draw. */
   volunteers: number;
   /** Failed dials are repeated after this time, doubled each time up to `redialMaxMs`. */
   redialMs: number;
   redialMaxMs: number;
   /** Maximum number of concurrent dials. */
   dialsMax: number;
-  /** One of two neighbors dials. The other one dials after this time if the first could not. */
+  /** One of two neighbors dials. If it could not, the other one dials after this time. */
   yieldMs: number;
   /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;

@@ -117,7 +117,9 @@ export class GossipTopology {
     this.#rank();
   }
 
-  /** Ranks soon. Calls are merged: ranking visits all members, and a thousand may join in a second. */
+  /**
+   * Ranks a moment later. Calls until then are merged: ranking visits all members, and a thousand may join in a second.
+   */
   rankSoon(): void {
     const { timerQueue, now } = this.#context;
     if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());

@@ -17,14 +17,14 @@ interface Inquiry {
   target: PeerId;
   stage: 'direct' | 'helpers' | 'relay' | 'elsewhere';
   /**
-   * Pings sent to the target. The second is sent together with the helpers' probes, so that one lost message changes
-   * nothing.
+   * Sequence numbers of the pings to the target. The second ping is sent together with the helpers' probes, so that one
+   * lost message changes nothing.
    */
   pings: number[];
   /** True if the direct path was tried: over a channel, or by dialing a peer that had answered before. */
   tried: boolean;
   relay: PathVerdict | undefined;
-  /** Verdicts of this stage by helper; undefined: pending. */
+  /** Verdicts of the helpers that this stage asked, by helper; undefined: pending. */
   verdicts: Map<PeerId, PathVerdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
@@ -94,8 +94,8 @@ export class LivenessProbes {
   }
 
   /**
-   * A helper waits `helperMs` for the target, or longer if its peers are slow. The speed of this node's peers is the
-   * estimate.
+   * How long this node waits for helpers. A helper waits `helperMs` for the target, or longer if the helper's peers are
+   * slow. This node cannot know that, so it assumes that they are as slow as its peers.
    */
   #indirectMs(): number {
     const { indirectMs, directMs } = this.#context.options;

@@ -18,9 +18,9 @@ export interface LivenessRow {
   detour: boolean;
   /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** The last suspicion came soon after the one before. */
+  /** True if the last suspicion came soon after the one before. */
   flapped: boolean;
-  /** When it was last suspected. */
+  /** When the session was last suspected. */
   suspectedAt: number;
   /** The session refuted, but is not routed to before this time. */
   heldUntil: number;

@@ -77,7 +77,7 @@ export class ReceivedUpdates {
     if (result.outcome !== 'merged' && result.outcome !== 'known') return;
     const mine = this.#context.replica.get(this.#context.me)?.record;
     if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
-    // `known`: the driver merged it before, but other members do not know it yet.
+    // If the outcome is `known`, the driver has merged the update before, but other members do not know it yet.
     this.#merged(result, true);
     this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }

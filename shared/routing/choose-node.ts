@@ -22,16 +22,16 @@ export interface RoutingQuery {
   trust: Trust;
   demand: NodeRequirements;
   policyFor(model: string): Policy;
-  /** Restricts the candidates beyond trust and requirements; absent: no restriction. */
+  /** True for the candidates that may be chosen, in addition to trust and requirements; absent: all of them. */
   only?: ((candidate: Candidate) => boolean) | undefined;
-  /** Nodes to avoid while others are available; absent: none. */
+  /** True for nodes that are avoided while others are available; absent: no node is. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /**
    * Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all may be
    * asked.
    */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
-  /** A node with a path that was lost more recently than this is the last resort, because the path may come back. */
+  /** For this long after its path was lost a node is still the last resort, because the path may come back. */
   lostLatelyMs: number;
   /** Milliseconds since 1970. */
   now: number;
@@ -51,8 +51,8 @@ export interface NodeChoice {
 }
 
 /**
- * Chooses the node for the next attempt. A node that trust or requirements exclude is never chosen, by no policy and
- * not as a last resort.
+ * Chooses the node for the next attempt. A node that trust or requirements exclude is never chosen, neither by a policy
+ * nor as a last resort.
  *
  * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes with a path that was lost a moment ago. A
  * fallback model comes after all of these.

@@ -73,7 +73,8 @@ export class LiveNodes {
   /** Forgets stale loads. Takes time proportional to their number. */
   expire(now: number): void {
     for (const [session, node] of this.#loaded) {
-      // Slightly negative if two machines' clocks differ; far below 0 if ours was set back.
+      // The age is slightly negative if two machines' clocks differ, and far below 0 if this machine's clock was set
+      // back.
       if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
       node.load = undefined;
       this.#loaded.delete(session);

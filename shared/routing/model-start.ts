@@ -12,10 +12,7 @@ export interface ModelStart {
   usualMs: number | undefined;
 }
 
-/**
- * Minimum duration of a start. A session that follows another session of the same agent serves without loading, which
- * does not count.
- */
+/** A shorter start does not count: a session that follows another session of the same agent serves without loading. */
 const START_MIN_MS = 1_000;
 
 /** Undefined if a node that the request may use serves the model, or if none loads it. */

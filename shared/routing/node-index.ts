@@ -36,7 +36,9 @@ export interface ModelNodes {
   readonly suspected: readonly RegistryEntry[];
   /** Every session that serves or served the model, LEFT sessions included. */
   readonly all: readonly RegistryEntry[];
-  /** Changes with each of the lists. Results derived from them are valid while it is the same. */
+  /**
+   * Changes whenever one of the lists changes. Results derived from the lists are valid while the version is the same.
+   */
   readonly version: number;
   /** Live state, valid for seconds only. */
   readonly live: LiveNodes;

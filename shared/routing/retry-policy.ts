@@ -53,7 +53,7 @@ const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachabl
 
 /**
  * How a request ended at one node, for routing policies. `busy` and `slow`: the node is under load. `failed`: the node
- * may be broken. `left`: the client left, which says nothing about the node.
+ * may be broken. `left`: the client disconnected, which says nothing about the node.
  */
 export type RequestOutcome = 'complete' | 'left' | 'busy' | 'slow' | 'failed';
 

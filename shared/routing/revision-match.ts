@@ -44,7 +44,7 @@ function isSamePrecision(a: string | undefined, b: string | undefined): boolean 
   return a === b;
 }
 
-/** What every node that continues the answer must have besides, as a part of a scope's name. */
+/** A part of a scope's name: the revision and quantization that every node that continues the response must have. */
 export function compatibilityScope(first: ServedModel | undefined): string {
   const { revision, quantization } = first ?? {};
   return revision === undefined && quantization === undefined ? '' : ` ${JSON.stringify([revision, quantization])}`;

@@ -21,8 +21,8 @@ export interface QueueTurn<P> {
  */
 export const TURN_PROBE_MS = 250;
 /**
- * Time within which a failed try is reported: a round trip to a node, or to three nodes. Grows if earlier tries took
- * longer.
+ * A failed try is reported within this time, which is enough for round trips to as many as three nodes. Grows if
+ * earlier tries took longer.
  */
 export const TURN_LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
@@ -32,7 +32,10 @@ const LEASE_MAX_MS = 10_000;
  */
 const LATE_MAX = 64;
 const WINDOW_MAX = 32;
-/** Busy nodes per scope of which ended requests are followed. Other nodes are found by trying. */
+/**
+ * Maximum number of remembered busy nodes per scope. When a request ends at one of them, a waiting request of the scope
+ * gets a turn. Other nodes are found by trying.
+ */
 const SESSIONS_MAX = 16;
 /**
  * At most this many ended requests are taken from one report, so a node that exaggerates causes only a few futile
@@ -51,7 +54,7 @@ interface Scope {
   waiting: number;
   /** How many requests of this scope may try at the same time. */
   window: number;
-  /** Time of the next probe at the earliest, in milliseconds. */
+  /** Earliest time of the next probe, in milliseconds. */
   probeAt: number;
   /**
    * Running tries by request name. After `until` a try without a report counts as successful. `told`: the turn named a

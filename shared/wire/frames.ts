@@ -79,8 +79,8 @@ export type Frame =
    */
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
-   * The engine's token counts. `name`: present only if the stream's object may have gone, because an existing object
-   * saw the attempt itself. `timings`: present only together with a name, and only for a peer that reads TIMED_REPORT.
+   * The engine's token counts. `name` is sent only if the stream's object may be gone: an existing object saw the
+   * attempt itself. `timings` are sent only together with a name, and only to a peer that reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored, so the agent can forget them. */

@@ -77,9 +77,8 @@ export class InboundStream {
   }
 
   /**
-   * The socket is given up, but may survive. It gets credit for its buffered bytes now, and none when they are
-   * consumed.
-   * Returns the number of bytes for which it gets credit.
+   * Call when the socket is given up, although it may survive. The socket gets credit for its buffered bytes now, and
+   * none when they are consumed. Returns the number of bytes for which it gets credit.
    */
   disown(): number {
     const own = this.buffered - this.#foreign;

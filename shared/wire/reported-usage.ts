@@ -12,7 +12,7 @@ export interface ReportedUsage {
   estimated: boolean;
   /** True if the engine ended the answer in the way that its endpoint requires. */
   complete: boolean;
-  /** True if the client left before the end. */
+  /** True if the client disconnected before the end. */
   aborted: boolean;
 }
 

@@ -8,8 +8,7 @@ const GRANT_BYTES = 256 * 1024;
 
 /**
  * Limits the bytes that the other end may send over one socket, all streams together. Counts the DATA payload that
- * arrived,
- * that was taken, and that was granted.
+ * arrived, that was taken, and that was granted.
  */
 export class SocketWindow {
   #received: number;

@@ -55,7 +55,7 @@ export class LengthPredictor {
 /** Assumption if nothing is known, the same as elsewhere in the planner for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** Number of the first keys that name the sender. */
+/** How many of the keys that `keysOf` returns, from the first on, contain the sender. */
 const OF_SENDER = 2;
 
 /** Keys from the finest class to the coarsest. */

@@ -45,7 +45,7 @@ export interface AnswerPrediction {
 
 /** Minimum number of responses for a history. With fewer, the published lengths of the kinds decide. */
 const HISTORY_MIN = 8;
-/** Requests of one kind vary by about this factor in logarithms. It weighs a kind's share against its distance. */
+/** Typical spread of lengths within one kind, in logarithms. It weighs a kind's share against its distance. */
 const SPREAD = 0.7;
 
 /**

@@ -4,7 +4,7 @@ import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
 /** Maximum number of models with a remembered sequence. */
 const MODELS_MAX = 1_024;
-/** As in `weighted`: of any n consecutive turns each region gets its share within a few. */
+/** As in `weighted`: of any n consecutive turns each region gets its share, give or take a few turns. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** Candidates by region. */
@@ -76,8 +76,8 @@ export class RegionShares {
   }
 
   /**
-   * If the chosen region has a queue: a node without a queue in another region of the plan, as if the chosen region
-   * were lost.
+   * Called if the chosen region has a queue. Chooses a node without a queue in another region of the plan, by the
+   * shares that would apply if the chosen region had no node.
    */
   #chooseOtherRegion(
     inner: Policy,

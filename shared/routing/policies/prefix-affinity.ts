@@ -7,8 +7,8 @@ import { openRequests } from './open-requests.ts';
 const BOUND = 1.25;
 
 /**
- * A conversation stays even if its node has this many requests more than that. A batch hardly notices them, and without
- * this margin random arrivals would already move conversations between nodes.
+ * A conversation stays even if its node has this many requests more than BOUND allows. A batch hardly notices them, and
+ * without this margin random arrivals would already move conversations between nodes.
  */
 const SLACK = 4;
 
@@ -88,7 +88,7 @@ function keyOf(request: RoutedRequest): number | undefined {
 
 interface Measure {
   pressures: Float64Array;
-  /** A node with more requests than this gets nothing now. */
+  /** Nodes with more requests than this get no new ones now. */
   most: number;
   /** Index of a node with the fewest requests. */
   least: number;
