@@ -61,8 +61,8 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
 }
 
 /**
- * True if the personal data was deleted and none was written since. The audit log is checked too, because a user may be
- * called like deleted users are.
+ * True if the personal data was deleted and none was written since. The audit log is checked too, because a user may
+ * have the name that deleted users get.
  */
 async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
   if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;

@@ -24,8 +24,9 @@ const slotSchema = z.object({
   decision: z.enum(['keep', 'wait', 'switch']),
   why: text,
   changes: z.array(text).max(64),
-  /** Latency percentiles; null: no response in the slot. */
+  /** Median latency in milliseconds; null: no response in the slot. */
   p50_ms: z.number().min(0).nullable(),
+  /** 99th percentile of the latency in milliseconds; null: no response in the slot. */
   p99_ms: z.number().min(0).nullable(),
 });
 const timelineSchema = z.object({

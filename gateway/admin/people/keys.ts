@@ -183,7 +183,8 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     ...(check && { check }),
   });
   if (await isMember()) return made;
-  // The user was removed from the project meanwhile, perhaps before this key existed, so its revocation missed the key.
+  // The user was removed from the project meanwhile. If that was before this key existed, the removal did not revoke
+  // this key.
   await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,

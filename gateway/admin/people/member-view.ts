@@ -46,7 +46,8 @@ interface ProjectWorker {
 }
 
 /**
- * Returns members first, then users with it as home project. More than MEMBERS_MAX entries mean that some are missing.
+ * Returns the project's members, then the other users with it as their home project. More than MEMBERS_MAX entries mean
+ * that some are missing.
  */
 export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);

@@ -71,7 +71,7 @@ const requestSchema = z.object({
   first_token_ms: z.number().nullable(),
   queue_ms: z.number(),
   total_ms: z.number().nullable(),
-  /** How many equal refusals within a second this entry stands for. */
+  /** Number of equal refusals within a second that this entry stands for. */
   times: z.number(),
 });
 

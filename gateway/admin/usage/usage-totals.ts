@@ -59,12 +59,15 @@ const totalSchema = z.object({
   completion_tokens: z.number(),
   cached_tokens: z.number(),
   reasoning_tokens: z.number(),
-  /** Mean over requests with a first token, as the client saw it, including waits in queues. Null: there are none. */
+  /** Mean time to first token as clients saw it, including waits in queues. Null: no request had a first token. */
   mean_first_token_ms: z.number().nullable(),
   /** The same, measured from the moment when the node received the request. */
   mean_engine_first_token_ms: z.number().nullable(),
   mean_queue_ms: z.number(),
-  /** Mean over requests of known duration, which lines of batches do not have. Null: there are none. */
+  /**
+   * Mean duration of requests. Lines of batches are not counted, because their duration is not known. Null: there are
+   * no other requests.
+   */
   mean_total_ms: z.number().nullable(),
 });
 

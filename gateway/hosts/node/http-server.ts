@@ -61,7 +61,7 @@ const TLS_LIMITS = {
 } as const;
 /** Maximum time for a request's head to arrive. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
-/** Interval at which the limit is checked. */
+/** Interval at which HEADERS_MS is checked. */
 const HEADERS_POLL_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
 /**
@@ -237,7 +237,10 @@ export class HttpServer {
     };
   }
 
-  /** Checks a request as soon as its head has arrived. `whenFree` calls the function that answers it. */
+  /**
+   * Checks a request as soon as its head has arrived. `whenFree` gets the function that answers the request, and calls
+   * it when the connection is free.
+   */
   #onRequest(message: IncomingMessage, response: ServerResponse, whenFree: WhenFree = atOnce): void {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();

@@ -25,7 +25,8 @@ const BUSY_MS = 5_000;
 /** All pages are copied in one step: between two steps other processes could write, and the copy would start again. */
 const ALL_PAGES = 2 ** 31 - 1;
 /**
- * How often keys are read until two reads are equal. A rotation replaces one file after the other within milliseconds.
+ * Maximum number of times that the keys are read until two reads are equal. A rotation replaces one file after the
+ * other within milliseconds.
  */
 const UNCHANGED_TRIES = 20;
 const UNCHANGED_MS = 50;

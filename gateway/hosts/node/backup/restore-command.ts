@@ -85,7 +85,7 @@ keys are unknown, and keys that were revoked since then work again. Agents recon
  * Files are unpacked here until all are verified. If this directory exists without a lock, a restore was interrupted.
  */
 const UNFINISHED = 'restoring';
-/** Not one of our archives, or incomplete. */
+/** The file is not an archive of this program, or it is incomplete. */
 class ArchiveError extends CommandError {}
 
 type Stated = BackupManifest['files'][number];
@@ -129,7 +129,7 @@ async function restore(directory: string, file: string, known: readonly string[]
   }
 }
 
-/** A backup of a gateway that never had an object lacks the directory. */
+/** Ignores a missing directory: the backup of a gateway that never had an object lacks it. */
 function whereItIs(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
 }

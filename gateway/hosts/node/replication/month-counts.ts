@@ -12,12 +12,11 @@ import type { Database } from '../sqlite.ts';
 import { LINK_ANSWER_MAX_BYTES } from './gateway-link.ts';
 import type { RecordQueue } from './usage-record-queue.ts';
 
-/**
- * Maximum subjects, counts per subject, and bytes of one answer. A follower reads LINK_ANSWER_MAX_BYTES, and 100,000
- * counts.
- */
+/** Maximum number of subjects in one answer. */
 const PAGE = 50;
+/** Maximum number of counts of one subject in one answer. A follower reads at most 100,000. */
 const PAGE_COUNTS = 50_000;
+/** Maximum size of one answer. A follower reads LINK_ANSWER_MAX_BYTES. */
 const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
 /**
  * Maximum counts per item that is handed over. The primary accepts 8 MiB, and an item that it refuses would block all

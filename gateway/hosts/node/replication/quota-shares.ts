@@ -22,7 +22,7 @@ export function shareOfLimit(limit: number, part: QuotaShare): number {
 
 interface SharedReservation {
   asked: Reservation;
-  /** True if nothing of a limit is left, because the follower's share of a limit of one request is zero. */
+  /** True if this gateway's share of a limit is zero, as a follower's share of a limit of one request is. */
   nothing: boolean;
 }
 
@@ -67,7 +67,7 @@ function sharedLimits(
     if (limit === undefined) return;
     const mine = shareOfLimit(limit, part);
     if (mine < 1) nothing = true;
-    // The month's count includes what other gateways recorded, so it is added.
+    // The month's count includes what other gateways recorded, so this gateway's share is added to that.
     parts[name] = booked === undefined ? mine : Math.min(limit, mine + booked);
   };
   share('requests_per_minute');

@@ -96,7 +96,8 @@ export class Replication {
       others: () => this.#others(),
       unheard: () => this.#silentGateways(),
       deposed: (by) => {
-        // Records that a follower queued were sent to its former primary, which passes them on.
+        // Only a former primary has records to hand over. A follower sent its records to that primary, which passes
+        // them on.
         if (this.#role.role === 'first') {
           this.#past?.note(by);
           this.#budgets.depose();
