@@ -34,7 +34,7 @@ const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEA
 /** What opens a response of one of the nodes. */
 export interface AnswerSecret {
   node: SealNode;
-  /** `enc`; or the `kid` if each of the nodes may continue another node's stream. */
+  /** Salt of the derived keys: `enc`, or the `kid` if each of the nodes may continue another node's stream. */
   salt: Uint8Array;
   secret: Uint8Array;
 }
