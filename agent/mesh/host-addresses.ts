@@ -2,8 +2,8 @@ import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { ADDRESSES_MAX } from './channel/channel-limits.ts';
 
 /**
- * Interfaces of containers and virtual machines. They have the same addresses on every host, so another machine cannot
- * use those.
+ * Interfaces of containers and virtual machines. Their addresses are the same on every host, so another machine cannot
+ * reach this host by them.
  */
 const VIRTUAL = /^(docker|br-|veth|virbr|cni|flannel|cali|lxc|lxd|podman|tun|tap|wg|zt|tailscale|utun)/;
 

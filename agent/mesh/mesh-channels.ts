@@ -21,7 +21,7 @@ interface MeshChannelsOptions {
   onFrame: ChannelEvents['onFrame'];
   onMessageEnd: ChannelEvents['onMessageEnd'];
   onFault: ChannelEvents['onFault'];
-  /** Called for each channel, including the one of two that will be closed. */
+  /** Called for each channel. If two agents dialed each other concurrently, called for both channels. */
   onChannel(channel: Channel): void;
   onChannelClosed(channel: Channel): void;
   /**

@@ -24,7 +24,7 @@ interface PendingDialsOptions {
 /** Outgoing connections that are being opened, one per session. All callers share it. */
 export class PendingDials {
   readonly #options: PendingDialsOptions;
-  /** By session, or by address if the session is not known. At most DIALS_MAX. */
+  /** Dials in progress, by session, or by address if the session is not known. At most DIALS_MAX. */
   readonly #open = new Map<string, Promise<Channel>>();
   readonly #abort = new AbortController();
 

@@ -14,7 +14,7 @@ const JUDGE_MS = 250;
  * A piece that takes a reader more turns than this counts as slow, because it delays others: 16 MiB in half a minute.
  */
 const PIECE_TURNS = 3;
-/** Seconds of the rate limit that may be sent in one burst; at least one chunk. */
+/** A burst may have as many bytes as the rate limit allows in this many seconds, and at least one chunk. */
 const BURST_S = 0.1;
 
 export interface ReaderLimits {
@@ -27,8 +27,8 @@ export interface ReaderLimits {
   /** Maximum number of slow transfers that continue without a place. At most one per node. */
   trickles: number;
   /**
-   * How long a transfer keeps its place while others wait. With three transfers for two places, none waits as long as a
-   * reader accepts.
+   * How long a transfer keeps its place while others wait. If three transfers share two places, the waiting one gets
+   * its turn before its reader gives up.
    */
   turnMs: number;
 }
@@ -43,7 +43,10 @@ export class Transfer {
   #patienceMs: number;
   /** When this node began to wait for the reader; undefined if it does not wait. */
   #since: number | undefined;
-  /** True if its reader was too slow while others waited. It lost its place, and gets half of the minimum rate. */
+  /**
+   * True if the reader was too slow while others waited. The transfer then has lost its place, and is sent at half of
+   * the minimum rate.
+   */
   trickles = false;
   #turnAt = performance.now();
   /** Milliseconds that the reader has taken for the current piece. */
@@ -68,7 +71,10 @@ export class Transfer {
     return performance.now() - this.#turnAt > this.#limits.turnMs;
   }
 
-  /** @param taken resolves when the reader has taken this many bytes */
+  /**
+   * Call for each write: charges the time that the reader takes.
+   * @param taken resolves when the reader has taken `bytes` bytes
+   */
   async taking(bytes: number, taken: Promise<void>): Promise<void> {
     const { patienceMs, leastBytesPerS } = this.#limits;
     const since = performance.now();

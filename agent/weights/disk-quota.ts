@@ -119,7 +119,7 @@ export class DiskQuota {
     }
   }
 
-  /** False if all other models are in use. */
+  /** Evicts the least recently used model other than `id`. False if all others are in use. */
   async #evictOldest(id: string): Promise<boolean> {
     const free = (await this.#store.manifests.all()).filter((one) => one.id !== id && !one.pinned);
     const [oldest] = free.sort((a, b) => a.usedAt - b.usedAt);

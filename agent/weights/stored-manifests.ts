@@ -87,7 +87,7 @@ export class StoredManifests {
     await rename(this.#path(id), this.#path(retired));
   }
 
-  /** Also undefined if the file cannot be read. */
+  /** Undefined if there is no manifest, or if its file cannot be read. */
   get(id: string): Promise<StoredManifest | undefined> {
     return this.#load(id).catch(() => undefined);
   }
@@ -115,9 +115,9 @@ export class StoredManifests {
   }
 
   /**
-   * Like `all`, before blobs are deleted.
+   * Returns all manifests. Call it before blobs are deleted.
    * @throws WeightsError `refused` if a manifest cannot be read, for example one of another version: it may refer to
-   * any blob
+   *   any blob
    */
   async every(): Promise<StoredManifest[]> {
     const load = (id: string) =>

@@ -13,7 +13,7 @@ export interface Peers {
   own(): PeerName | undefined;
   /** Nodes that are alive, according to gossip, and can be dialed. */
   others(): PeerName[];
-  /** When one of the others last joined or left, by `performance.now()`. */
+  /** When another node last joined or left, by `performance.now()`. */
   changedAt(): number;
   /** Opens a mutually authenticated connection for HTTP. */
   connect(session: string, signal: AbortSignal): Promise<Duplex>;

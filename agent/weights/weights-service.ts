@@ -138,7 +138,8 @@ export class WeightsService {
       }),
     );
     if (!keep) return pulling;
-    // A pull that started without `keep` may already have been finishing.
+    // If the running pull started without `keep`, it may have been too late to mark the model as in use. Then pull
+    // again.
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 

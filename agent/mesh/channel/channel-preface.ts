@@ -8,7 +8,7 @@ import { ChannelError } from './channel-error.ts';
 import { PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './channel-limits.ts';
 import { readExactly } from './handshake-reads.ts';
 
-/** Bytes that suffice to distinguish our preface from an HTTP CONNECT. */
+/** Number of bytes that suffice to distinguish our preface from an HTTP CONNECT. */
 const SNIFF_BYTES = 4;
 const CONNECT = 'CONN';
 const REST_BYTES = PREFACE.length - SNIFF_BYTES;

@@ -1,6 +1,6 @@
 import { WireError } from '../../../shared/wire/wire-error.ts';
 
-/** Bytes of the length before each message, big-endian. */
+/** Number of bytes that encode the length before each message, big-endian. */
 export const LENGTH_BYTES = 4;
 
 /** Puts the length before the message in one buffer. Two writes would be two TLS records. */

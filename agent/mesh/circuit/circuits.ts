@@ -1,6 +1,6 @@
 /**
- * This agent's part in circuits: other agents reach it through them, it reaches others through them, and with
- * `--offer-relay` it is a relay.
+ * This agent's part in circuits. Other agents reach it through circuits, and it reaches other agents through circuits.
+ * With `--offer-relay` it is a relay too.
  */
 import type { Duplex } from 'node:stream';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
@@ -134,7 +134,7 @@ export class Circuits {
     return [...own, ...agents.slice(0, RELAYS_TRIED_MAX - gateways.length), ...gateways];
   }
 
-  /** A relay itself reaches the sessions that have a reservation with it. */
+  /** If this agent is a relay, it reaches the sessions that have a reservation with it. */
   #ownMeeting(relay: CircuitRelay): RendezvousPoint {
     return { relay: this.#options.session, meet: (callee) => relay.callOwn(callee) };
   }

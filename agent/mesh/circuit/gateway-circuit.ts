@@ -1,5 +1,6 @@
 /**
- * A path to another agent through a gateway: a WebSocket; the gateway passes its bytes on. See shared/wire/gateway-circuit.ts.
+ * A path to another agent through a gateway: a WebSocket whose bytes the gateway passes on. See
+ * shared/wire/gateway-circuit.ts.
  */
 import { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -18,7 +19,7 @@ import { helloFrame } from '../../tunnel/session-identity.ts';
 import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import { ChannelError } from '../channel/channel-error.ts';
 
-/** Maximum wait for the other end. The gateway gives it 10 s to connect. */
+/** Maximum wait for the other end. The gateway gives the other end 10 s to connect. */
 const CONNECTED_MS = 12_000;
 
 interface LegOptions {

@@ -55,8 +55,8 @@ export class TreeWriter {
     const path = entryPath(entry.path);
     if (path === '') return void body.resume();
     if (!isSafePath(path)) throw refused(entry.path, 'points out of the environment, or is not a valid name');
-    // GNU tar's sparse format 1.0: the content of a file with such a name begins with a map, which would be written as
-    // content.
+    // GNU tar's sparse format 1.0: the content of a file with such a name begins with a map. The map would be written
+    // as if it were content.
     if (/(^|\/)GNUSparseFile\.\d+\//.test(path))
       throw refused(entry.path, 'is a sparse file: pack it without --sparse');
     const mode = ((entry.mode ?? 0o644) & 0o755) | 0o600;
