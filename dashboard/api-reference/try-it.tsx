@@ -26,7 +26,7 @@ interface Answer {
 
 interface TryItProps {
   operation: ApiOperation;
-  /** Empty: the request uses this browser's login. */
+  /** API key of the request; empty: the request uses this browser's login. */
   apiKey: string;
 }
 

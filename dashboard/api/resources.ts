@@ -47,7 +47,7 @@ export interface Resources<T> {
   data: T[] | undefined;
   error: Error | null;
   refetch: () => unknown;
-  /** Undefined: all rows are loaded. */
+  /** Loads the next page; undefined: all rows are loaded. */
   showMore: (() => void) | undefined;
 }
 

@@ -25,7 +25,7 @@ interface ConversationHeadProps {
   begin: () => void;
 }
 
-/** Above a conversation. It is not rendered again while an answer streams. */
+/** The bar above a conversation. It is not rendered again while an answer streams. */
 export const ConversationHead = memo((props: ConversationHeadProps) => {
   const { model, title, asked, two, busy, isSet, models, loads, openSettings, begin } = props;
   const compare = () => {

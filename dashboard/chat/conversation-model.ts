@@ -73,7 +73,7 @@ export class ConversationModel {
     this.#base = isStored ? conversation : undefined;
   }
 
-  /** A new object after each change. */
+  /** The conversation's current state: a new object after each change. */
   get conversation(): Conversation {
     return this.#conversation;
   }
@@ -330,7 +330,9 @@ function thoughtFor({ reasoning, reasoningMs }: Turn, startedAt: number): { reas
   return reasoning === undefined || reasoningMs !== undefined ? {} : { reasoningMs: Date.now() - startedAt };
 }
 
-/** For a conversation from the store: an answer that was streaming when its page was closed has broken off. */
+/**
+ * Call for a conversation from the store. If its page was closed while an answer was streaming, the answer has failed.
+ */
 export function settled(conversation: Conversation): Conversation {
   const threads = conversation.threads.map((thread) => ({
     ...thread,

@@ -50,7 +50,7 @@ export interface Turn {
 export interface Thread {
   model: string;
   turns: Readonly<Record<string, Turn>>;
-  /** By turn ('' for the root): the next turn that is shown. */
+  /** Ids of the shown turns, each by the id of the turn before it ('' for the first one). */
   chosen: Readonly<Record<string, string>>;
 }
 

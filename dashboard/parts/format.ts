@@ -44,7 +44,7 @@ export function dateTime(iso: string | null | undefined): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', ...DAY });
 }
 
-/** The same for a time in Unix seconds, as OpenAI's objects have it. */
+/** A time that is given in Unix seconds, as in OpenAI's objects. */
 export function dateTimeOf(seconds: number | null | undefined): string {
   return dateTime(seconds == null ? null : new Date(seconds * 1000).toISOString());
 }

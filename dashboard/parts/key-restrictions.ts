@@ -46,7 +46,7 @@ function tiersFrom(chosen: string) {
   return chosen === '' ? null : TIER_CHOICES.filter((tier) => chosen.split(' ').includes(tier));
 }
 
-/** A summary for a table. */
+/** A summary of limits for a cell of a table. */
 export function limitWords(limits: Restricted['limits']): string {
   const words = LIMIT_FIELDS.flatMap((name) => {
     const value = limits?.[name];

@@ -35,7 +35,7 @@ interface ManagedListProps<T extends Managed> {
   /** The text of a row that is searched. */
   words: (row: T) => string;
   setDisabled: (row: T, disabled: boolean) => Promise<unknown>;
-  /** A form for a row; undefined: for a new one. */
+  /** Renders the form for a row. `row` undefined: the form creates a row. */
   dialog: (row: T | undefined, saved: () => unknown, close: () => void) => ReactNode;
   /**
    * Actions in addition to editing and disabling. Pass the same function at each render while its result is the same.

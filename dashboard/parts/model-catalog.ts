@@ -10,7 +10,7 @@ export interface CatalogueModel {
   nodes: Node[];
   contextLength: number | undefined;
   quantizations: string[];
-  /** For a model that no node serves and that a request starts. */
+  /** State of the model's start. Only for a model that no node serves and that a request starts. */
   start?: StartableView;
 }
 
@@ -56,7 +56,7 @@ export function withStartable(
   return [...known, ...[...starts.values()].map((start) => ({ ...emptyModel(start.id), start }))];
 }
 
-/** Models that no node has now: those of nodes that left, and those that are described. */
+/** Models that no node has now, from two sources: nodes that left, and models that operators described. */
 export function goneModels(nodes: Iterable<Node>, described: readonly string[]): GoneModel[] {
   const all = [...nodes];
   const here = new Set(catalogueOf(all).map(({ id }) => id));

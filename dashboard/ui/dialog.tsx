@@ -19,7 +19,7 @@ interface DialogProps {
   /** Maximum width. */
   size?: 'small' | 'medium' | 'large';
   children: ReactNode;
-  /** Below the scrolling part. */
+  /** Shown below the part that scrolls. */
   footer?: ReactNode;
 }
 

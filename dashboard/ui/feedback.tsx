@@ -48,7 +48,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: (() => void)
   );
 }
 
-/** In place of an empty list. It says what the list would contain, and how to fill it. */
+/** Shown in place of an empty list. Says what the list would contain, and how to fill it. */
 export function Empty({ children }: { children: ReactNode }) {
   return (
     <p className="rounded-lg border border-line border-dashed px-6 py-10 text-center text-muted text-pretty">

@@ -153,7 +153,10 @@ function Head<Row extends object>({
   );
 }
 
-/** A cell that would be tall and narrow on a phone: the table scrolls instead. */
+/**
+ * Keeps the text of a cell on one line. Otherwise the cell would be tall and narrow on a phone, where the table can
+ * scroll.
+ */
 export function Nowrap({ children }: { children: ReactNode }) {
   return <span className="whitespace-nowrap">{children}</span>;
 }

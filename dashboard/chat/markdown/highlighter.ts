@@ -60,7 +60,7 @@ const ALIASES: Readonly<Record<string, string>> = {
 
 export interface Token {
   text: string;
-  /** For example `token-keyword`; empty: plain. */
+  /** Class that colors the token, such as `token-keyword`; empty: no color. */
   className: string;
 }
 
