@@ -93,7 +93,10 @@ export class Accusations {
     if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
-  /** Informs a suspected peer that is sending, and may not know that it is suspected, so that it can refute. */
+  /**
+   * Informs a suspected peer of the suspicion, so that it can refute. A peer that sends messages may not know that it
+   * is suspected.
+   */
   tell(peer: PeerState): void {
     const { now, options, out } = this.#context;
     if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;

@@ -150,7 +150,10 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /** Issuers that both peers list: those that the peer named, and ours if the peer may know nothing of them yet. */
+  /**
+   * Issuers that both peers list, or may list: the issuers that the peer named and this node accepts, and this node's
+   * other issuers.
+   */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();

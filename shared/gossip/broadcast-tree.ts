@@ -96,8 +96,8 @@ export class BroadcastTree {
     const news = this.#news.get(replica.get(session)?.item.id ?? '');
     if (news === undefined) return;
     news.knownBy.add(peer.id);
-    // A peer that was first with another update a moment ago stays a branch for such updates, although it is the longer
-    // path for this one.
+    // If the peer was the first to send another update a moment ago, it stays a branch for such updates, although its
+    // path is the longer one for this update.
     if (!news.isHome || now - peer.firstAt < options.quietMs) return;
     out.send(peer.id, have(news));
   }

@@ -117,8 +117,8 @@ export class Broadcast {
   }
 
   /**
-   * In a small cluster the first member to know informed all others. Asking the next member costs 47 bytes, and finds
-   * lost messages.
+   * In a small cluster the first member that knew the update has informed all others. Asking the next member costs 47
+   * bytes, and finds lost messages.
    */
   #askNextMember(session: string): void {
     const entry = this.#context.replica.get(session);
@@ -174,7 +174,10 @@ export class Broadcast {
     for (const id of peers.slice(0, options.delegates)) out.send(id, part);
   }
 
-  /** A gateway's peers by cluster, without suspected ones. Peers that other gateways would choose too come first. */
+  /**
+   * A gateway's peers by cluster, without suspected ones. In each cluster, peers that the other gateways would choose
+   * too come first.
+   */
   #delegates(): Map<string, PeerId[]> {
     const byCluster = new Map<string, PeerId[]>();
     const { now, options } = this.#context;

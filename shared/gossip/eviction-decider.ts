@@ -21,7 +21,7 @@ interface Trial {
   otherwise: () => void;
 }
 
-/** A suspected session, until it refutes or leaves. */
+/** A suspected session, until it refutes the suspicion or leaves. */
 interface Charge {
   since: number;
   /** True if only this gateway's own path was tried. */

@@ -20,7 +20,7 @@ export interface GossipContext {
   readonly timerQueue: TimerQueue;
   readonly out: ActionBatch;
   /**
-   * By cluster: members that are neither LEFT nor suspected, including this node. An agent keeps only its own cluster.
+   * Members that are neither LEFT nor suspected, by cluster, including this node. An agent keeps only its own cluster.
    */
   readonly rings: Map<string, ClusterRing>;
   now: number;

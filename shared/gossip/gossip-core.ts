@@ -59,7 +59,8 @@ export class GossipCore {
 
   #onTurn(peer: PeerId): void {
     if (memberEntry(this.context, peer) !== undefined) return this.#probes.probe(peer);
-    // A newcomer does not know its first peer as a member yet. It pings to learn, and judges nothing.
+    // A newcomer does not know yet that its first peer is a member. It pings the peer to learn that, and judges
+    // nothing.
     this.#pinger.ping(peer);
   }
 

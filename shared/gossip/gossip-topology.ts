@@ -142,7 +142,7 @@ export class GossipTopology {
     this.#channels.changed();
   }
 
-  /** This agent's rank for `gateway`; 0: it represents its cluster there. */
+  /** This agent's rank for `gateway`. With rank 0 it represents its cluster at that gateway. */
   rankFor(gateway: PeerId): number {
     return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
   }

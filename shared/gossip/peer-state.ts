@@ -15,7 +15,10 @@ export interface PeerState {
   /** Bytes that the peer may send because we asked, and entries that it may make us request. */
   readonly asked: TokenBucket;
   readonly wants: TokenBucket;
-  /** Two roots that differ only in issuers that one side does not list. They need not be compared again. */
+  /**
+   * This node's root and the peer's, if they differ only in issuers that one of the two does not list. They need not be
+   * compared again.
+   */
   settled: { mine: bigint; theirs: bigint } | undefined;
   /** At a gateway: true if the peer asked for everything that its cluster's delegates receive. */
   apart: boolean;

@@ -121,8 +121,8 @@ export class Pinger {
   }
 
   /**
-   * Call when a channel that this node dialed is open. Of several channels only the first is pinged; the answer reaches
-   * the others through gossip.
+   * Call when a channel that this node dialed is open. If channels to several peers open at about the same time, only
+   * the first peer is pinged. The other peers get the updates through gossip.
    */
   greet(peer: PeerId): void {
     const { timerQueue, now, options } = this.#context;

@@ -34,7 +34,7 @@ interface Parts {
 export class ReceivedUpdates {
   readonly #context: GossipContext;
   readonly #parts: Parts;
-  /** This agent's last record. Any newer record comes from a clone. */
+  /** This agent's last record. A newer one comes from another process that signs with this session's key. */
   #own: { hash: string } | undefined;
   #ended = false;
 

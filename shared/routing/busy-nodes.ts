@@ -45,7 +45,7 @@ export class BusyNodes {
     return this.#isBusy(this.#until.get(session) ?? 0, now);
   }
 
-  /** A mark that lasts longer was made before the clock was set back. */
+  /** If a mark lasts longer than any mark may, it was made before the clock was set back. */
   #isBusy(until: number, now: number): boolean {
     return until > now && until - now <= this.#ms;
   }

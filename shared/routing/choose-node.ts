@@ -42,7 +42,7 @@ export interface NodeChoice {
   node: Candidate;
   /** The model to request: the request's, or the first fallback that a node serves. */
   model: string;
-  /** The request as the policy sees it; its `model` is the one above. */
+  /** The request as the policy sees it, with the model above. */
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
@@ -94,7 +94,7 @@ function chooseFor(
     lists.push(withoutTried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
   const policy = question.policyFor(model);
-  // Without the kind for a fallback, because request kinds belong to one model.
+  // A fallback gets no request kind, because kinds belong to one model.
   const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
   for (const list of lists) {
     const candidates = question.among?.(list) ?? list;

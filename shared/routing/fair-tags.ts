@@ -25,8 +25,8 @@ export class FairTags {
   }
 
   /**
-   * Forgets flows with a tag that equals the current one anyway. The others were served since, which bounds their
-   * number.
+   * Forgets flows with a tag that is not above the current one, because they would return with the current tag anyway.
+   * At most TAGS_MAX flows remain.
    */
   #sweep(): void {
     if (this.#tags.size < SWEEP_AT) return;

@@ -32,7 +32,7 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   };
 }
 
-/** Undefined if unknown, and if the start already takes longer than any earlier one. */
+/** Undefined if the usual time is unknown, or if the start already takes longer than any earlier one. */
 export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
   return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
 }

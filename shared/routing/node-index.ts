@@ -32,7 +32,7 @@ export interface ModelNodes {
   readonly id: string;
   /** Sessions that can take a request now: SERVING, not suspected, reachable from here, model ready. */
   readonly ready: readonly RegistryEntry[];
-  /** The same, but the path to the session was lost. */
+  /** Sessions like those in `ready`, except that the path to the session was lost. */
   readonly suspected: readonly RegistryEntry[];
   /** Every session that serves or served the model, LEFT sessions included. */
   readonly all: readonly RegistryEntry[];

@@ -7,7 +7,7 @@ import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
 import { durationMs } from '../text/duration.ts';
 import { modelFacts, nodeFacts, quantizationBits } from './requirement-facts.ts';
 
-/** Bounds the comparisons that one header can cause per candidate. */
+/** Maximum number of clauses. It bounds the comparisons that one header can cause per candidate. */
 const REQUIREMENTS_MAX = 16;
 const VALUES_MAX = 16;
 const TEXT_MAX_CHARS = 2048;

@@ -95,8 +95,8 @@ export type Frame =
   /** A message of shared/gossip, opaque here. */
   | { type: 'gossip'; bytes: Uint8Array }
   /**
-   * From an agent: asks the gateway to probe that session. From a gateway, with the agent's own session: asks whether
-   * the agent is alive.
+   * From an agent: asks the gateway to probe that session. From a gateway: `session` is the agent's own, and the
+   * gateway asks whether the agent is alive.
    */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }

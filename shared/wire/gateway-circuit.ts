@@ -6,7 +6,7 @@
 /** Maximum number of bytes that an end may send beyond those that the gateway reported as read. */
 export const CIRCUIT_WINDOW_BYTES = 512 * 1024;
 
-/** After each of these many bytes to one end, the gateway asks that end whether it has read them. */
+/** Each time that this number of bytes was passed to an end, the gateway asks that end whether it has read them. */
 export const CIRCUIT_STEP_BYTES = 64 * 1024;
 
 /** Smallest credit cost of a message. Waiting messages form a list, and each of its entries uses memory. */

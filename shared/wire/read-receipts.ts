@@ -7,7 +7,7 @@ const RECEIPT_EVERY_BYTES = 64 * 1024;
 /** Limit of unconfirmed control bytes: one second of 5,000 openings, plus the round trip of a slow path. */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Smallest number of these probes. All other probes are counted from 1 and stay below it. */
+/** Smallest nonce of these probes. The nonces of all other probes are counted from 1, and stay below it. */
 const NONCE_MIN = 2 ** 40;
 
 /**

@@ -20,9 +20,12 @@ export interface ReportedUsage {
 export interface ReportedTimings {
   /** The engine's HTTP status; 0 if the engine sent no response head. */
   status: number;
-  /** Milliseconds from the request to the engine until the first byte of its answer; 0 if no byte arrived. */
+  /**
+   * Milliseconds from the agent's request to the engine until the first byte of the engine's response; 0 if no byte
+   * arrived.
+   */
   firstMs: number;
-  /** Milliseconds from the request to the engine until the end. */
+  /** Milliseconds from the agent's request to the engine until the end. */
   totalMs: number;
 }
 

@@ -2,7 +2,7 @@ import type { AnswerPrediction, ArrivingRequest } from './request-kind.ts';
 
 /** Prompts of similar size share a class: three classes per factor of ten. */
 const CLASSES_PER_DECADE = 3;
-/** A shorter history is ignored, and the next coarser one decides. */
+/** Minimum number of responses in a class. With fewer, the next coarser class decides. */
 const SEEN_MIN = 8;
 /** Maximum number of classes, of about 100 bytes each. The coarse ones fill first. */
 const CLASSES_MAX = 50_000;
