@@ -18,8 +18,8 @@ type FactoryToken = typeof factoryTokens.$inferSelect;
 
 const createSchema = z.strictObject({
   /**
-   * The provider of the nodes that the autoscaler's jobs become. The autoscaler may drain only those, and starts models
-   * only for requests that trust this provider.
+   * The provider of the nodes that the autoscaler's jobs start. The autoscaler may drain only nodes of this provider,
+   * and starts models only for requests that trust it.
    */
   provider: idSchema,
   name: displayNameSchema.optional(),

@@ -57,7 +57,7 @@ export function agentTooOldError(session: string): ApiError {
 }
 
 /**
- * False for an older agent, which would close its tunnel if it received an order.
+ * True if the session's agent obeys orders. An older agent would close its tunnel if it received an order.
  * @throws ApiError if the node has no tunnel to this gateway
  */
 export async function acceptsOrders(env: AdminCall['env'], session: string): Promise<boolean> {

@@ -46,13 +46,13 @@ interface ProjectWorker {
 }
 
 /**
- * Returns the project's members, then the other users with it as their home project. More than MEMBERS_MAX entries mean
- * that some are missing.
+ * Returns the project's members, then users that are not members but have it as their home project. More than
+ * MEMBERS_MAX entries mean that some are missing.
  */
 export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);
   const one = userId === undefined ? undefined : eq(users.id, userId);
-  // Not in the batch, because D1 returns batches by column names, and both tables have an `id`.
+  // This query is not in the batch: D1 returns batches by column names, and both tables have an `id`.
   const joined = db
     .select({ member: projectMembers, name: users.name, home: users.projectId })
     .from(projectMembers)

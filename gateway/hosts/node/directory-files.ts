@@ -136,7 +136,7 @@ class BlockWriter {
     const block = this.#filling.subarray(0, this.#filled);
     // `write` is not used: on a nearly full disk it writes part of the block without an error.
     this.#writing = storing(() => this.#handle.writeFile(block));
-    // An error is thrown with the next block.
+    // The error of this write is thrown with the next block.
     this.#writing.catch(() => {});
     [this.#filling, this.#written] = [this.#written, this.#filling];
     this.#filled = 0;

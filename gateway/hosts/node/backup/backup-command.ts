@@ -74,8 +74,8 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       const copies = join(staging, 'data');
       const madeAt = new Date();
       const atOnce = concurrentCopiesMax();
-      // Files are linked before and after the databases are copied: a copy may refer to a file that is deleted
-      // meanwhile, or to one that is added meanwhile.
+      // Files are linked before and after the databases are copied. A copied database may refer to a file that is
+      // deleted during the copy, or to a file that is added during it.
       const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);

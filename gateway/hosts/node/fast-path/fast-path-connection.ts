@@ -131,7 +131,7 @@ export class FastPathConnection {
     socket.resume();
   }
 
-  /** Stops reading from the connection. */
+  /** Refuses the connection: `tell` sends an error, and further bytes are discarded. */
   #refuse(tell: (socket: Socket) => void): void {
     const socket = this.#socket;
     this.#forget();

@@ -1,6 +1,6 @@
 /**
- * Computes which part of a limit a gateway may use while it has no contact with the others. All parts together are
- * exactly the limit. Pure.
+ * Computes which part of a limit a gateway may use while it has no contact with the other gateways. The parts of all
+ * gateways add up to the limit. Pure.
  */
 
 import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../../accounts/limits/limit-subjects.ts';

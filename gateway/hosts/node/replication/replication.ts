@@ -52,7 +52,7 @@ interface ReplicationOptions {
   log(line: string): void;
 }
 
-/** The gateway's own objects, which a gateway without others uses directly. */
+/** The gateway's own objects. A gateway without other gateways uses them directly. */
 interface OwnObjects {
   limits: ObjectNamespace<LimitsObject>;
   usage: ObjectNamespace<UsageObject>;

@@ -72,7 +72,7 @@ export class RoleKeeper {
 
   /**
    * True if the answer is from the primary: the gateway that the statement with the highest epoch names, or in epoch 0
-   * the one of --follow.
+   * the gateway of --follow.
    */
   believe({ epoch, statement }: FollowAnswer, by: string): boolean {
     if (epoch < this.#role.epoch) return false;

@@ -16,7 +16,7 @@ const ATTEMPTS = 4;
 const FIRST_PAUSE_MS = 250;
 /** Maximum time from a request's first byte to the response's head, which allows a part of 8 MiB at 140 KB/s. */
 const ANSWER_MS = 60_000;
-/** For a bucket that was slow before, the maximum is up to this many times longer. */
+/** If the bucket was slow before, ANSWER_MS is multiplied by up to this factor. */
 const SLOWER = 10;
 /** Maximum bytes of a text. Errors are a few hundred bytes of XML; a page of a list has 1,000 names. */
 const TEXT_MAX_BYTES = 1024 * 1024;

@@ -64,8 +64,8 @@ interface RunningGateway {
 }
 
 /**
- * A released gateway requires agents of a signed release, unless its environment says otherwise. A clone has no release
- * keys, so it cannot.
+ * Unless its environment says otherwise, a released gateway admits only agents of a signed release. A clone has no
+ * release keys, so it cannot check releases.
  */
 function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
