@@ -4,7 +4,7 @@
  */
 
 /**
- * Undefined if the response does not report it. A stream reports usage only if the request asks for it
+ * Token counts; undefined: the response does not report them. A stream reports them only if the request asks for them
  * (`stream_options.include_usage`).
  */
 export interface SaidUsage {

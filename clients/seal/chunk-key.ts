@@ -22,7 +22,10 @@ interface Decipher {
   final(): Uint8Array;
 }
 
-/** Null outside Node. It is not imported, so that a bundle for browsers contains no import of node:crypto. */
+/**
+ * Returns `node:crypto`; null outside Node. The module is not imported, so that a bundle for browsers contains no
+ * import of it.
+ */
 function nodeCrypto(): NodeCrypto | null {
   const { process } = globalThis as {
     process?: { getBuiltinModule?: (name: 'node:crypto') => NodeCrypto | undefined };
