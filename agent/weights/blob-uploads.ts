@@ -4,7 +4,7 @@ import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 /** Maximum wait for a place. After it, another sender is the better choice. */
 const WAIT_MS = 5_000;
 /**
- * Maximum number of new transfers that wait, for each place; and of transfers between two turns, for each place. One
+ * Maximum number of new transfers that wait, per place. The maximum also holds for transfers between two turns. One
  * node may have as many new transfers as there are places.
  */
 const WAITING_PER_PLACE = 4;

@@ -97,7 +97,7 @@ export class DiskQuota {
   }
 
   /**
-   * Deletes files that belong to no model. Returns the number of bytes.
+   * Deletes files that belong to no model. Returns the number of bytes that this freed.
    * @throws WeightsError `refused` if a manifest cannot be read; `stopped`
    */
   collect(signal: AbortSignal): Promise<number> {

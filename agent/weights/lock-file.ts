@@ -93,7 +93,7 @@ function textOf(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(() => undefined);
 }
 
-/** False if the file does not exist. True if it cannot be read. */
+/** True if the process that holds the lock lives, or if the file cannot be read. False if the file does not exist. */
 export async function isHolderAlive(path: string, presence: LiveProcesses): Promise<boolean> {
   try {
     return await presence.lives(await readFile(path, 'utf8'));

@@ -23,13 +23,13 @@ export interface PullLimits {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * A pull that the coordinator tells to wait reads the source after this time without a new byte. A pull that gets
-   * senders does so after four times this.
+   * If the coordinator answers `wait`, a pull reads the source after this time without a new byte. A pull that gets
+   * senders reads it after four times this time.
    */
   sourceAfterMs: number;
   /** After this time without a new byte the pull fails. */
   giveUpMs: number;
-  /** After an answer to wait, the pull asks again after this time. */
+  /** If the coordinator answers `wait`, the pull asks again after this time. */
   waitMs: number;
   /**
    * If the rest of a blob would take longer than `restMs` at a node's rate over `tryAfterMs`, that rate is compared

@@ -236,7 +236,8 @@ export class Store {
   }
 
   /**
-   * Deletes blobs and environments that no manifest names. Returns the number of bytes. Only the disk quota calls this.
+   * Deletes blobs and environments that no manifest names. Returns the number of bytes that this freed. Only the disk
+   * quota calls this.
    * @throws WeightsError
    */
   async collect(): Promise<number> {

@@ -81,7 +81,7 @@ interface ShownTurn {
   turn: Turn;
   /** Index in `branches`, from 0. */
   at: number;
-  /** The oldest first. */
+  /** This turn and all other turns that follow the same turn, oldest first. */
   branches: readonly Turn[];
 }
 

@@ -2,7 +2,7 @@
 import { t } from '../texts/index.ts';
 import { type Conversation, shownTurns } from './conversation.ts';
 
-/** The shown branches, for reading. */
+/** The shown branches as Markdown, for reading. */
 export function asMarkdown(conversation: Conversation): string {
   const { title, threads } = conversation;
   const parts = threads.map((thread) => {
@@ -15,7 +15,7 @@ export function asMarkdown(conversation: Conversation): string {
   return `# ${title}\n\n${parts.join('\n')}`;
 }
 
-/** All branches, as this page stores them. */
+/** All branches as JSON, in the form in which this page stores them. */
 export function asJson(conversation: Conversation): string {
   return JSON.stringify({ format: 'otela-conversation', version: 1, ...conversation }, null, 2);
 }

@@ -4,7 +4,7 @@
  */
 import { getDocument } from 'unpdf/pdfjs';
 
-/** Further pages are not read. */
+/** Maximum number of pages that are read. */
 const PAGES_MAX = 1_000;
 
 export interface PdfRequest {

@@ -181,8 +181,8 @@ export class LivenessProbes {
   }
 
   /**
-   * First the peers that should have a channel to the target, by their position on the ring. One per machine, if
-   * possible.
+   * Chooses the helpers. Peers that should have a channel to the target come first, by their position on the ring. If
+   * possible, each helper is on another machine.
    */
   #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
     const { options } = this.#context;

@@ -76,7 +76,7 @@ export class RecordKeeper {
     while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
     while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
-    // Happens only with names full of characters that JSON encodes in six bytes.
+    // The payload is still too long only if names consist of characters that JSON encodes in six bytes.
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) return this.#bare(assembled());
     if (models.length < record.models.length)
       this.#log(`only ${models.length} of ${record.models.length} models fit into the registry's record`);

@@ -269,7 +269,9 @@ export class Session {
     return this.#gateways.drain();
   }
 
-  /** Returns requests that the engine will never answer to the gateways, so that other nodes may continue them. */
+  /**
+   * Hands back to the gateways the requests that the engine will never answer, so that other nodes may continue them.
+   */
   giveUp(): void {
     neverRejects(this.#gateways.drain());
     this.#gateways.giveUp();

@@ -314,7 +314,7 @@ export class Sessions {
     await this.#current?.leaveLogTail(tail, signal);
   }
 
-  /** Returns requests that the engine will never answer; other nodes may continue them. */
+  /** Hands back the requests that the engine will never answer, so that other nodes may continue them. */
   giveUp(): void {
     for (const session of this.#all()) session.giveUp();
   }

@@ -25,8 +25,8 @@ export const DIALLED_HANDSHAKE = { leastMs: 5_000, mostMs: 20_000 };
 export const HANDSHAKE_MS = DIALLED_HANDSHAKE.mostMs;
 
 /**
- * Time limit of a TCP connection, counted from the try of the peer's last address. A firewall that drops packets sends
- * no answer.
+ * Time limit of a TCP connection, counted from the attempt at the last of the peer's addresses. A firewall that drops
+ * packets sends no answer.
  */
 export const CONNECT_MS = 1_500;
 

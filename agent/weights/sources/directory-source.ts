@@ -51,8 +51,8 @@ export class DirectorySource implements BlobSource {
   }
 
   /**
-   * The directory to read. For a cache folder: the snapshot that `refs/main` names, or the only one, because a fetch by
-   * tag creates no `refs/main`.
+   * The directory to read. Of a cache folder it is the snapshot that `refs/main` names. Without `refs/main`, as after a
+   * fetch by tag, it is the only snapshot.
    */
   async #root(): Promise<{ root: string; isFolder: boolean }> {
     const { path } = this.#source;

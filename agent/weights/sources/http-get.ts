@@ -13,7 +13,10 @@ const REDIRECTS_MAX = 5;
 
 interface Get {
   url: URL;
-  /** Headers that are sent only to this origin: a redirect leads to a storage that must not see a token. */
+  /**
+   * Headers that contain secrets. They are sent only to this origin, because a redirect leads to a storage that must
+   * not see a token.
+   */
   secret: Readonly<Record<string, string>>;
   headers?: Readonly<Record<string, string>>;
   env: Env;
@@ -50,7 +53,7 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
 }
 
 /**
- * The credentials are passed as a token: undici would decode them with decodeURIComponent, which throws at a single
+ * Passes the proxy's credentials as a token: undici would decode them with decodeURIComponent, which throws at a single
  * percent sign.
  */
 function proxyAgent(proxy: URL): ProxyAgent {

@@ -14,7 +14,8 @@ let free = AT_ONCE;
 const waiting = new Set<() => void>();
 
 /**
- * Waits for a free thread, and for the operation at most until the signal.
+ * Runs an operation when a thread is free. Stops waiting for the thread, or for the operation, when `signal` is
+ * aborted.
  * @throws errors of the operation; the signal's reason
  */
 export async function onSource<T>(operation: () => Promise<T>, signal: AbortSignal): Promise<T> {

@@ -13,9 +13,11 @@ const PIECE_MIN_CHARS = 600;
 /** One top-level block. If it has several pieces, they are one paragraph. */
 type Block = readonly string[];
 
-/** Nested quotations and lists, deeper than a person writes. Deep nesting overflows a parser's stack. */
+/**
+ * Matches quotations and lists that are nested deeper than a person writes. Deep nesting overflows a parser's stack.
+ */
 const DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){33}/m;
-/** Nesting by indentation: a list in a list of a list. */
+/** Matches the same for nesting by indentation: a list in a list of a list. */
 const INDENTED = /^[ \t]{100,}(?:[-*+]|\d{1,9}[.)])[ \t]/m;
 const CODE = /^ {0,3}```[^`\n]*\n[\s\S]*?(?:^ {0,3}```|$(?![\s\S]))/gm;
 /**

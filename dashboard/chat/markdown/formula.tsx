@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'react';
 /** Longer texts are not formulas, and could keep the parser busy. */
 const FORMULA_MAX_CHARS = 10_000;
 
-/** Expansions of nested macros: a formula that expands without end is refused. */
+/** Maximum number of expansions of macros, so that a formula that expands without end is refused. */
 const EXPANSIONS_MAX = 500;
 
 /**

@@ -15,7 +15,7 @@ const REFETCH_MS = 10_000;
 
 const texts = t.usage;
 
-/** The rest of each limit. */
+/** Shows the remaining part of each limit. */
 export function Quota() {
   const limits = useQuery({
     queryKey: ['my-limits'],

@@ -69,7 +69,7 @@ const HEAD_MAX_BYTES = 64 * 1024;
  * wait for them.
  */
 const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
-/** At shutdown: if no request is in progress and no byte was sent for this time, the last responses are sent. */
+/** At shutdown: interval at which the number of open requests is checked. */
 const QUIET_MS = 50;
 
 /**

@@ -6,8 +6,8 @@ import { type FirstByteCounts, FirstByteTimes, type RequestShape } from './first
 import type { NodeEvidence, PeerEvidence, UnansweredRequest } from './hang-detector.ts';
 
 /**
- * Maximum number of unanswered requests that are kept per silence after their clients disconnected. A retrying client
- * adds one every few seconds.
+ * Maximum number of unanswered requests that are kept after their clients disconnected, while one silence lasts. A
+ * retrying client adds one every few seconds.
  */
 const LEFT_MAX = 64;
 

@@ -65,7 +65,7 @@ export class Replicator {
   readonly #answers = new AdaptiveTimeout(ANSWER);
   readonly #longAnswers = new AdaptiveTimeout(LONG_ANSWER);
   #link: LinkState = 'new';
-  /** The longest time without contact that the primary may have received from this gateway since its last answer. */
+  /** The longest `silence_ms` that the primary may have received from this gateway since its last answer. */
   #silenceMs = FOLLOWER_SILENT_MS;
   #state: ReplicationState;
   #lastTryEnded: number;
@@ -84,7 +84,10 @@ export class Replicator {
   #savedSeq = -1;
   /** True while records or monthly counts are in transit. */
   #exchanging = false;
-  /** Incremented when the primary's numbers of monthly counts start again: an answer from before has other numbers. */
+  /**
+   * Incremented when the primary starts its numbers of monthly counts again: an answer to an earlier request has the
+   * old numbers.
+   */
   #renumbered = 0;
   #followError: string | undefined;
   #exchangeError: string | undefined;
