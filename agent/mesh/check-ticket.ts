@@ -28,7 +28,7 @@ export class Tickets {
   open(bytes: Uint8Array): ChannelPeer {
     const { crypto, replica, session, banned } = this.#options;
     const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
-    if (ticket.session === session) throw new ChannelError('stranger', 'the ticket is the one of this agent');
+    if (ticket.session === session) throw new ChannelError('stranger', "the peer presented this agent's own ticket");
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned temporarily`);
     const state = replica.ticketState(ticket);
     // A session that has left is accepted: it may not know that yet, and learns it over the channel.

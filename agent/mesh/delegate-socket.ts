@@ -67,7 +67,8 @@ export class DelegateSocket {
       onFrame: (link, frame) => {
         // The gateway checks whether this agent reads its socket.
         if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
-        if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
+        if (frame.type !== 'gossip')
+          throw new WireError('bad_state', `unexpected frame "${frame.type}" on a delegate's socket`);
         if (!this.#finished) this.#options.onGossip(frame.bytes);
       },
       onMessageEnd: () => {},

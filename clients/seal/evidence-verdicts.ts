@@ -176,7 +176,7 @@ async function wholeOf(opener: AnswerOpener): Promise<string> {
     bytes += next.bytes.length;
     if (bytes > ANSWER_MAX_BYTES) {
       await opener.cancel();
-      throw new RangeError('too much evidence');
+      throw new RangeError('the evidence is too long');
     }
     text += decoder.decode(next.bytes, { stream: true });
   }

@@ -114,7 +114,8 @@ export class Listener {
   acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
     return this.#begin(socket, async () => {
       const first = await this.#preface(socket);
-      if (first === 'connect' || first.circuit) throw new ChannelError('stranger', 'no channel');
+      if (first === 'connect' || first.circuit)
+        throw new ChannelError('stranger', 'a relayed connection must be a channel');
       await this.#handshake(socket, first, relay);
     });
   }

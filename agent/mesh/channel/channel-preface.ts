@@ -34,7 +34,7 @@ export interface PrefaceFields {
 }
 
 export function preface({ purpose, ticket, known, asks, circuit = false }: PrefaceFields): Buffer {
-  if (ticket.length > TICKET_MESSAGE_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
+  if (ticket.length > TICKET_MESSAGE_MAX_BYTES) throw new RangeError(`a ticket cannot have ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
   length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0) | (circuit ? CIRCUIT : 0));
   return Buffer.concat([Buffer.from(PREFACES[purpose], 'latin1'), length, ticket]);
@@ -57,7 +57,7 @@ export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'conn
   const number = rest.readUInt16BE(REST_BYTES);
   const length = number & ~(KNOWN | ASKS | CIRCUIT);
   if (length === 0 || length > TICKET_MESSAGE_MAX_BYTES)
-    throw new ChannelError('stranger', `a ticket of ${length} bytes`);
+    throw new ChannelError('stranger', `a ticket cannot have ${length} bytes`);
   const ticket = await readExactly(socket, length);
   return {
     purpose,

@@ -98,7 +98,7 @@ async function handshake(socket: Duplex, options: Handshake): Promise<ProvenConn
     const key = peerPublicKey(tls);
     const number = (await readExactly(tls, LENGTH_BYTES)).readUInt32BE();
     const length = number % RELEASE_REQUIRED;
-    if (length > TICKET_MESSAGE_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
+    if (length > TICKET_MESSAGE_MAX_BYTES) throw new ChannelError('stranger', `a ticket cannot have ${length} bytes`);
     const shown = length === 0 ? options.ticket : await readExactly(tls, length);
     if (shown === undefined) throw new ChannelError('stranger', 'no ticket');
     const peer = opened(shown, options);

@@ -34,10 +34,10 @@ function sequence(content: Buffer): Buffer {
 /** The certificate as PEM, for `tls.createSecureContext`. */
 export function sessionCertificate(session: SessionKey): string {
   if (session.publicKey.length !== KEY_BYTES)
-    throw new RangeError(`a session key of ${session.publicKey.length} bytes`);
+    throw new RangeError(`a session key cannot have ${session.publicKey.length} bytes`);
   const body = sequence(Buffer.concat([Buffer.from(HEAD + KEY_HEAD, 'hex'), session.publicKey]));
   const signature = session.sign(body);
-  if (signature.length !== SIGNATURE_BYTES) throw new RangeError(`a signature of ${signature.length} bytes`);
+  if (signature.length !== SIGNATURE_BYTES) throw new RangeError(`a signature cannot have ${signature.length} bytes`);
   const seal = Buffer.concat([Buffer.from(`${ALGORITHM}034100`, 'hex'), signature]);
   const der = sequence(Buffer.concat([body, seal]));
   return `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`;

@@ -87,7 +87,8 @@ function connected(socket: WebSocket, identity: SessionIdentity, signal: AbortSi
 
 function answerChallenge(socket: WebSocket, data: Uint8Array, identity: SessionIdentity): void {
   readFrames(data, (frame) => {
-    if (frame.type !== 'challenge') throw new ChannelError('broken', `${frame.type} before the challenge`);
+    if (frame.type !== 'challenge')
+      throw new ChannelError('broken', `unexpected frame "${frame.type}" before the challenge`);
     const audience = `circuit:${new URL(socket.url).host}`;
     socket.send(encodeFrame(helloFrame(identity, { nonce: frame.nonce, audience, generation: 0, window: 0 })));
   });
