@@ -27,7 +27,7 @@ interface QuotaStore {
   readonly environments: Pick<UnpackedEnvironments, 'bytesOf'>;
   readonly locking: LockOptions;
   readonly inside: string;
-  /** Bytes on disk. */
+  /** Bytes that all blobs and environments use on disk. */
   used(): Promise<number>;
   bytesHere(file: Pick<ManifestFile, 'key' | 'size'>): Promise<number>;
   remove(model: Pick<StoredManifest, 'id' | 'manifest'>): Promise<void>;

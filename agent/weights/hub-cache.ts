@@ -6,7 +6,7 @@ import type { WeightsManifest } from '../../shared/weights/weights-manifest.ts';
 import { asWeightsError } from './weights-error.ts';
 
 interface SnapshotOptions {
-  /** `models--org--name` in the cache. */
+  /** The model's folder in the cache: `models--org--name`. */
   folder: string;
   /** `main`, a tag or a commit: the name that engines use. */
   revision: string;

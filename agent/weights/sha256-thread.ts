@@ -14,7 +14,7 @@ function hashThread(): void {
   try {
     setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), constants.priority.PRIORITY_BELOW_NORMAL);
   } catch {
-    // Other systems: the priority stays.
+    // On other systems the thread keeps its priority.
   }
   const { parentPort } = process.getBuiltinModule('node:worker_threads');
   const wholes = new Map<number, ReturnType<typeof createHash>>();

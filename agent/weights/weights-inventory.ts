@@ -14,7 +14,7 @@ export class Inventory {
   readonly #store: Store;
   /** Returns the provider. Undefined while this node is in no mesh. */
   readonly #provider: () => string | undefined;
-  /** Milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   readonly #now: () => number;
 
   constructor(store: Store, provider: () => string | undefined, now: () => number) {
@@ -59,7 +59,7 @@ export class Inventory {
     return keys;
   }
 
-  /** Models on this node. */
+  /** Returns the models on this node. */
   async held(): Promise<ModelHolding[]> {
     return Promise.all((await this.#store.manifests.all()).map((kept) => this.#heldOf(kept)));
   }

@@ -272,7 +272,7 @@ export class WeightsService {
     this.#access.setManifests(await this.store.manifests.all());
   }
 
-  /** Models on this node. */
+  /** Returns the models on this node. */
   held(): Promise<ModelHolding[]> {
     return this.#inventory.held();
   }

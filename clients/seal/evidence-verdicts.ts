@@ -51,7 +51,7 @@ const HOLDS_MS = { good: Number.POSITIVE_INFINITY, refused: REFUSED_MS, failed: 
 
 interface Judged {
   verdict: Verdict;
-  /** Milliseconds since 1970. */
+  /** When the verdict ends, in milliseconds since 1970. */
   until: number;
 }
 

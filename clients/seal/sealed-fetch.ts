@@ -47,7 +47,7 @@ export interface SealOptions {
   onAnswer?(node: SealNode): void;
   /** Called at the end of each complete response, with the token counts that the engine reports inside it. */
   onUsage?(said: SaidUsage, answered: { node: SealNode; requestId: string | null }): void;
-  /** Milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   now?(): number;
 }
 

@@ -29,7 +29,7 @@ export function FormBodyFields({ schema }: { schema: Schema }) {
   ));
 }
 
-/** Leaves out empty fields. */
+/** Builds the body from a filled-in form, without empty fields. */
 export function formBodyOf(schema: Schema, filled: FormData): FormData {
   const body = new FormData();
   for (const name of Object.keys(schema.properties ?? {})) {

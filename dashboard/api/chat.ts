@@ -34,7 +34,7 @@ export interface AnswerFacts {
   completionTokens?: number;
   /** Computed from the engine's count if there is one, otherwise from the number of events. */
   tokensPerSecond?: number;
-  /** `length`: the answer was cut off. */
+  /** Why the answer ended; `length`: it was cut off. */
   finish?: string;
 }
 
@@ -45,7 +45,7 @@ export interface Waiting {
   position?: number;
   /** The batch system in which the model's job waits. */
   where?: string;
-  /** Progress of loading, 0 to 100. */
+  /** Progress of loading the model, 0 to 100. */
   percent?: number;
 }
 
@@ -142,7 +142,7 @@ export async function streamChat(
   answer.end();
 }
 
-/** Not every browser can iterate a stream. */
+/** Yields the chunks of a body, because not every browser can iterate a stream. */
 async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
   const reader = body?.getReader();
   for (;;) {

@@ -15,7 +15,7 @@ export interface Live {
    * Grows with each change of a node's state, and with each reconnect, because changes before it may have been missed.
    */
   moves: number;
-  /** Current load of engines, by model; a missing model is unknown. */
+  /** Current load of engines, by model. A model without an entry has an unknown load. */
   loads: ReadonlyMap<string, ModelLoad>;
 }
 

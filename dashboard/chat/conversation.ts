@@ -42,7 +42,7 @@ export interface Turn {
   waiting?: Waiting;
   state: 'done' | 'streaming' | 'stopped' | 'failed';
   error?: string;
-  /** Milliseconds since 1970. */
+  /** When the turn was created, in milliseconds since 1970. */
   at: number;
 }
 

@@ -21,7 +21,7 @@ function Folded({ icon, title, children }: { icon: ReactNode; title: ReactNode; 
 interface ReasoningProps {
   text: string;
   ms: number | undefined;
-  /** True while the model is still reasoning. */
+  /** True while the model still reasons. */
   live: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** Formats quantities. */
+/** Formats quantities and times. */
 import { t } from '../texts/index.ts';
 
 const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });

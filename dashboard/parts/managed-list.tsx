@@ -32,7 +32,7 @@ interface ManagedListProps<T extends Managed> {
   of: Resources<T>;
   /** All columns but the last two, which are the state and the actions. */
   columns: readonly Column<T>[];
-  /** The text of a row that is searched. */
+  /** The text of a row in which the search looks. */
   words: (row: T) => string;
   setDisabled: (row: T, disabled: boolean) => Promise<unknown>;
   /** Renders the form for a row. `row` undefined: the form creates a row. */

@@ -17,7 +17,7 @@ interface ResourceListProps<T> {
   columns: readonly Column<T>[];
   /** The text of an empty list. */
   none: string;
-  /** The text of a row that is searched. */
+  /** The text of a row in which the search looks. */
   words: (row: T) => string;
   rowId: (row: T) => string;
 }

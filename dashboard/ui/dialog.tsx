@@ -16,7 +16,7 @@ const POPUP =
 interface DialogProps {
   title: string;
   close: () => void;
-  /** Maximum width. */
+  /** Maximum width of the dialog. */
   size?: 'small' | 'medium' | 'large';
   children: ReactNode;
   /** Shown below the part that scrolls. */
@@ -61,9 +61,9 @@ export function Dialog({ title, close, size = 'medium', children, footer }: Dial
 
 interface ConfirmProps {
   title: string;
-  /** The consequences of confirming. */
+  /** Explains the consequences of confirming. */
   children: ReactNode;
-  /** The verb, as in “Revoke”. */
+  /** Label of the button that confirms: a verb, as in “Revoke”. */
   action: string;
   /** If it succeeds, the dialog closes; an error is shown in it. */
   act: () => Promise<unknown>;

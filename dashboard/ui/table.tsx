@@ -21,7 +21,7 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
   /** Right-aligned, with figures of equal width. */
   numeric?: boolean;
-  /** On one line, as dates are. */
+  /** Keeps the cell on one line, as for dates. */
   nowrap?: boolean;
 }
 

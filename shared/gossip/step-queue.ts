@@ -3,7 +3,7 @@ import type { GossipState } from './index.ts';
 
 interface StepQueueOptions {
   state: Pick<GossipState, 'step'>;
-  /** Milliseconds of a monotonic clock. */
+  /** Returns the milliseconds of a monotonic clock. */
   now(): number;
   random(): number;
   /**

@@ -16,7 +16,7 @@ export interface Candidate {
   gpu?: string | undefined;
   /** Number of GPUs. */
   gpus?: number | undefined;
-  /** Undefined if unknown or stale. */
+  /** The engine's last reported load; undefined if it is unknown or stale. */
   readonly load?: NodeLoad | undefined;
   /** Number of open requests to this node from this isolate or agent only. */
   readonly inFlight: number;

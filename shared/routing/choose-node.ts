@@ -33,7 +33,7 @@ export interface RoutingQuery {
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
   /** For this long after its path was lost a node is still the last resort, because the path may come back. */
   lostLatelyMs: number;
-  /** Milliseconds since 1970. */
+  /** The current time, in milliseconds since 1970. */
   now: number;
   random(): number;
 }

@@ -1,4 +1,4 @@
-/** Length of the window. */
+/** Length of the window in which events are counted. */
 export const RATE_WINDOW_MS = 10_000;
 
 /**

@@ -2,7 +2,7 @@ import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from 
 
 /** What one isolate knows about a session right now. Candidates point to it, so a new load does not need a new list. */
 export interface LiveNode {
-  /** Undefined if unknown or stale. */
+  /** The engine's last reported load; undefined if it is unknown or stale. */
   load: NodeLoad | undefined;
   breaker: BreakerState | undefined;
   /** Number of open requests to this node from this isolate or agent. */

@@ -6,7 +6,7 @@ import { isTrusted, type Trust } from './trusted-providers.ts';
 export interface ModelStart {
   /** Number of nodes that load the model. */
   nodes: number;
-  /** Milliseconds since the first of them began. */
+  /** Milliseconds since the first of these nodes began to load it. */
   runningMs: number;
   /** The longest start known from the last 24 hours, in ms. Undefined if none is known. */
   usualMs: number | undefined;

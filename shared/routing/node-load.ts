@@ -33,7 +33,7 @@ export interface BreakerState {
   until: number;
 }
 
-/** The state at this moment. */
+/** The breaker's state at `now`. An open breaker becomes half-open at `until`. */
 export function breakerAt(breaker: BreakerState | undefined, now: number): 'closed' | 'open' | 'half-open' {
   if (breaker === undefined || breaker.state === 'closed') return 'closed';
   return now < breaker.until ? 'open' : 'half-open';

@@ -52,7 +52,7 @@ function timeLeftMs({ job, tier }: RegistryEntry, now: number): number | undefin
   return job === undefined && tier === 'stable' ? Number.POSITIVE_INFINITY : undefined;
 }
 
-/** For example `vLLM 0.21.0` becomes `vllm`. */
+/** The engine's name without its version: `vLLM 0.21.0` becomes `vllm`. */
 function engineName(engine: string): string {
   return engine.toLowerCase().split(/[\s/:@]/, 1)[0] ?? '';
 }

@@ -9,7 +9,7 @@ export interface RoutedRequest {
   priority: 'interactive' | 'batch';
   /** Region of the client, if known. */
   region?: string | undefined;
-  /** Estimated from the length of the body. */
+  /** Tokens of the prompt, estimated from the length of the body. */
   inputTokens: number;
   maxTokens?: number | undefined;
   /** Name of its kind, judged on arrival; absent if the model has no kinds. */

@@ -64,7 +64,7 @@ export const FRAME_LIMITS = {
   challenge: { bytes: FIXED_BYTES + 64, ...ONCE },
   hello: { bytes: FIXED_BYTES + 192, ...ONCE },
   welcome: { bytes: FIXED_BYTES + 64, ...ONCE },
-  /** Usual are four frames per update and peer. */
+  /** Four frames per update and peer are usual. */
   gossip: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 2_000, burst: 10_000 },
   probe: { bytes: FIXED_BYTES + 32, ...QUESTION },
   probed: { bytes: FIXED_BYTES, ...QUESTION },

@@ -22,7 +22,7 @@ export class ReadReceipts {
   /** The unanswered question, and the number of bytes that its answer confirms. */
   #open: { nonce: number; confirms: number } | undefined;
 
-  /** `random`: returns 0 ≤ x < 1. */
+  /** `random` returns a number x with 0 ≤ x < 1. */
   constructor(random: () => number) {
     this.#random = random;
   }

@@ -25,7 +25,7 @@ export interface ChannelPeer {
    * The peer's provider as this agent's issuer list names it: `name`, or `name@issuer` if another issuer admitted it.
    */
   provider: string;
-  /** The raw Ed25519 key, 32 bytes. */
+  /** The peer's raw Ed25519 key, 32 bytes. */
   sessionKey: Uint8Array;
   ticket: Uint8Array;
 }

@@ -25,11 +25,11 @@ const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WE
 export interface PrefaceFields {
   purpose: Purpose;
   ticket: Uint8Array;
-  /** The dialer already has our ticket. */
+  /** True if the dialer already has our ticket. */
   known: boolean;
-  /** The dialer asks to see our release. */
+  /** True if the dialer asks to see our release. */
   asks: boolean;
-  /** The dialer wants to use the circuit relay. */
+  /** True if the dialer wants to use the circuit relay. */
   circuit?: boolean;
 }
 

@@ -25,7 +25,7 @@ export interface ChannelDialOptions {
   ticket?: Uint8Array;
   /** Verifies a ticket. Throws if this agent does not accept it. */
   openTicket(ticket: Uint8Array): ChannelPeer;
-  /** Default: `mesh`. */
+  /** What the connection will carry; default: `mesh`. */
   purpose?: Purpose;
   signal?: AbortSignal;
   /** True if the connection is for the peer's circuit relay and does not become a channel. */

@@ -173,7 +173,7 @@ async function writeFrom(place: string, mode: number, chunks: AsyncIterable<Uint
   if ((mode & 0o111) !== 0) await chmod(place, mode);
 }
 
-/** `./a/b/` becomes `a/b`. */
+/** The path of an entry: `./a/b/` becomes `a/b`. */
 function entryPath(text: string): string {
   const path = text.replace(/^(\.\/)+/, '').replace(/\/+$/, '');
   return path === '.' ? '' : path;

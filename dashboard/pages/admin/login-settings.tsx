@@ -217,7 +217,7 @@ function issuerFrom(filled: FilledFields): Issuer {
   };
 }
 
-/** `operator`, `consumer`, or `provider ID`. */
+/** Parses a role: `operator`, `consumer`, or `provider ID`. */
 function roleFrom(text: string): Roles[string] {
   const [role, provider, ...rest] = text.split(/\s+/);
   if (rest.length === 0 && role === 'provider' && provider !== undefined) return { role, provider };

@@ -13,7 +13,7 @@ const CLASSES = ['standard', 'reasoning'] as const;
 
 interface ModelSettingsDialogProps {
   model: string;
-  /** Undefined: the model has no settings. */
+  /** The model's stored settings; undefined: there are none. */
   settings: ModelRow | undefined;
   saved: () => unknown;
   close: () => void;

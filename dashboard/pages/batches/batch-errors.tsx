@@ -11,7 +11,7 @@ const ERRORS_SHOWN = 1_000;
 
 type Row = NonNullable<Batch['errors']>['data'][number] & { n: number };
 
-/** Why the file was refused, line by line. */
+/** Shows why the file was refused, line by line. */
 export function BatchErrors({ batch: { errors } }: { batch: Batch }) {
   const rows = useMemo(() => errors?.data.map((error, n) => ({ ...error, n })) ?? [], [errors]);
   if (rows.length === 0) return null;

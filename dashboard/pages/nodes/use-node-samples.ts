@@ -23,7 +23,7 @@ const GAP_S = 25;
 
 /** A node's values at one moment. A value is null if it is not known. */
 export interface Sample {
-  /** Seconds since 1970. */
+  /** When the values were read, in seconds since 1970. */
   at: number;
   running: number | null;
   waiting: number | null;

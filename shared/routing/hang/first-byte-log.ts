@@ -23,7 +23,7 @@ interface Waiting {
 /** `K` identifies a request. All times are milliseconds of one clock, and are arguments. */
 export class FirstByteLog<K> {
   readonly #times = new FirstByteTimes();
-  /** Bounded by the open requests of the node. */
+  /** Requests that wait for their first byte. Bounded by the open requests of the node. */
   readonly #waiting = new Map<K, Waiting>();
   #abandoned: UnansweredRequest[] = [];
   #silentMs = 0;

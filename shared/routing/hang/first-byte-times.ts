@@ -2,7 +2,7 @@
 
 /** The properties that determine the time to first byte. */
 export interface RequestShape {
-  /** Id in the endpoint table. */
+  /** Id of the request's endpoint in the endpoint table. */
   endpoint: number;
   /** A non-streaming response begins when it is complete, a streamed one with its first token. */
   streaming: boolean;

@@ -5,7 +5,7 @@ import type { BreakerState } from '../node-load.ts';
  * (half-open). Plain data.
  */
 export interface HangSuspicion {
-  /** Milliseconds since 1970, like `until`. */
+  /** When the suspicion began. In milliseconds since 1970, like `until`. */
   since: number;
   /** From this time on, one request at a time probes the node. */
   until: number;

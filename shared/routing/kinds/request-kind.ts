@@ -29,7 +29,7 @@ export function nearestKind<K extends TokenCounts>(kinds: readonly K[], lengths:
 export interface ArrivingRequest {
   /** Tokens of the prompt; a gateway estimates them from the bytes. */
   input: number;
-  /** `/v1/chat/completions`, … */
+  /** The request's endpoint, such as `/v1/chat/completions`. */
   endpoint?: string | undefined;
   /** Key, service or client. The history is kept per sender. */
   sender?: string | number | undefined;

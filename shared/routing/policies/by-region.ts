@@ -70,7 +70,7 @@ export class RegionShares {
     const first = firstAbove(known, at * total);
     const node = inner.pick(members[first] ?? [], request, random);
     if (node === undefined) return inner.pick(candidates, request, random);
-    // The conversation's cache is worth a wait.
+    // A conversation waits in its region, because its cache is there.
     if (session !== undefined || (node.load?.waiting ?? 0) === 0) return node;
     return this.#chooseOtherRegion(inner, shares, { names, members }, first, request, random) ?? node;
   }

@@ -40,7 +40,7 @@ The backup does not have environment variables, TLS files, or a root key that is
   run: backupCommand,
 };
 
-/** Size of one read. */
+/** Number of bytes of one read. */
 const PIECE_BYTES = 1024 * 1024;
 const PRIVATE_MODE = 0o600;
 

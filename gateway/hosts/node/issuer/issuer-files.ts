@@ -43,7 +43,7 @@ export interface IssuerFiles {
   gateway: GatewayKey;
   certificate: Certificate;
   retired: GatewayKey[];
-  /** Revocations in base64url. */
+  /** The stored revocations, in base64url. */
   revoked: string[];
 }
 

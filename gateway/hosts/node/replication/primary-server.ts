@@ -58,7 +58,7 @@ const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;
 const NONCES_MAX = 60_000;
 /** A follower's clock that is wrong by more seconds is logged, because its records' times are wrong by as much. */
 const CLOCK_LOGGED_S = 30;
-/** Name of the usage object of an hour. */
+/** Matches the name of an hour's usage object. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;
 
 interface PrimaryServerOptions {

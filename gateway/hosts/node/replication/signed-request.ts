@@ -25,7 +25,7 @@ export const CLOCK_SKEW_S = 3600;
 export interface GatewayIdentity {
   key: GatewayKey;
   certificate: Certificate;
-  /** Names of keys that the root revoked. */
+  /** Names of the keys that the root key revoked. */
   revoked: ReadonlySet<string>;
 }
 

@@ -15,7 +15,7 @@ interface Migration {
   statements: string[];
 }
 
-/** dist/gateway.json, which build.ts creates. */
+/** The content of dist/gateway.json, which build.ts creates. */
 const manifestSchema = z.object({
   migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
   /** In a release: the public keys that must have signed the releases of agents. */
