@@ -2,11 +2,11 @@ import { LpProgram, solve } from '../solver/highs.ts';
 import { simplex } from './simplex.ts';
 import type { Assignment } from './types.ts';
 
-/** The input of an assignment: K groups of equal replicas, J kinds. */
+/** The input of an assignment: K groups of equal replicas, and J kinds of requests. */
 interface AssignmentProblem {
-  /** `rates[k][j]`: requests/s of one replica of group k that serves only kind j; 0: it cannot serve it. */
+  /** Requests/s of one replica of group k if it serves only kind j, as `rates[k][j]`; 0: it cannot serve the kind. */
   rates: readonly (readonly number[])[];
-  /** Replicas of each group. */
+  /** Number of replicas in each group. */
   replicas: readonly number[];
   /** Requests/s of each kind. */
   demand: readonly number[];
@@ -18,10 +18,10 @@ const load = (problem: AssignmentProblem, k: number, j: number): number => {
 };
 
 /**
- * The makespan form: all demand is served and the load of the fullest group is minimal. min τ, Σ_k x_kj = λ_j, Σ_j
- * x_kj/n_kj ≤ τ. A load above 1 is the factor by which demand exceeds capacity. `preference[k][j]` (a cost per request)
- * orders the assignments of equal load; it is the only criterion while no group is fuller than `idle`. Kinds that no
- * group can serve are left out of `served`.
+ * Serves all demand with the lowest load of the fullest group (the makespan form): min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj
+ * ≤ τ. A load above 1 is the factor by which demand exceeds capacity. Among assignments of equal load, the one with
+ * the lowest `preference.cost[k][j]` (per request) is chosen. While no group is fuller than `preference.idle`, only
+ * this cost counts. Kinds that no group can serve are left out of `served`.
  */
 export function balance(
   problem: AssignmentProblem,
@@ -53,7 +53,7 @@ export function balance(
   }
   const kindRows = active.map((kind, a) => {
     const row = new Float64Array(columns);
-    // A group that cannot serve the kind has an empty column, which no basis uses.
+    // If a group cannot serve the kind, its column stays empty, and no basis uses it.
     for (let k = 0; k < groups; k++) if (Number.isFinite(at(k, kind))) row[a * groups + k] = 1;
     return row;
   });
@@ -61,8 +61,8 @@ export function balance(
   for (const one of cost) largest = Math.max(largest, one);
   for (const one of problem.demand) demand += one;
   cost[excess] = largest === 0 ? 1 : largest * demand * 100;
-  // The initial basis: each kind at its fastest group, and the slack of each group except the fullest. The row of the
-  // fullest group determines the excess.
+  // The initial basis: each kind at its fastest group, the slack of each group except the fullest, and the excess,
+  // which the row of the fullest group determines.
   let fullest = 0;
   for (let k = 1; k < groups; k++) if ((start[k] ?? 0) > (start[fullest] ?? 0)) fullest = k;
   const slack = (k: number) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k);
@@ -81,7 +81,7 @@ export function balance(
   });
 }
 
-/** The kinds with a demand and a group, and the fastest group of each. */
+/** The kinds that have demand and that a group can serve, and the fastest group of each. */
 function fastestGroups({ replicas, demand }: AssignmentProblem, at: (k: number, j: number) => number) {
   const [active, firsts]: [number[], number[]] = [[], []];
   for (const [j, wanted] of demand.entries()) {
@@ -94,7 +94,7 @@ function fastestGroups({ replicas, demand }: AssignmentProblem, at: (k: number, 
   return { active, firsts };
 }
 
-/** Load of each group by one request a second of each kind. */
+/** Load of each group if it gets one request per second of each kind. */
 function loadsOf(problem: AssignmentProblem): Float64Array {
   const kinds = problem.demand.length;
   const each = new Float64Array(problem.replicas.length * kinds);
@@ -103,7 +103,7 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
   return each;
 }
 
-/** A group takes part of the waiting requests if its cost is at most this many times the lowest. */
+/** Requests of a kind wait only for groups with a cost of at most this multiple of the lowest. */
 const COST_RATIO_MAX = 2;
 
 /**
@@ -125,7 +125,7 @@ export function fillOrWait(
     ),
   );
   const served = [...problem.demand.keys()].filter((j) => Number.isFinite(best[j]) && (problem.demand[j] ?? 0) > 0);
-  // Columns: flows by group and kind, waiting requests by kind, slacks by group.
+  // The columns are, in this order: flows by group and kind, waiting requests by kind, slacks by group.
   const columns = groups * kinds + kinds + groups;
   const price = new Float64Array(columns);
   const matrix: Float64Array[] = [];
@@ -165,7 +165,7 @@ export function fillOrWait(
   });
 }
 
-/** `balance` by HiGHS: checks the simplex in tests, and published results. */
+/** Same result as `balance`, computed by HiGHS. It checks the simplex in tests, and published results. */
 export async function balanceByHighs(problem: AssignmentProblem): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
   const program = new LpProgram();

@@ -9,17 +9,18 @@ import { SimulatedEngine } from '../serving/replica.ts';
 import type { FittedKind, KindLengths } from '../workload/kinds.ts';
 import type { Shape, ShapeRates, Site } from './types.ts';
 
-/** Most stages of one replica: each further stage adds a hop and a bubble to every token. */
+/** Most pipeline stages of one replica: each further stage adds a hop and a bubble to every token. */
 const STAGES_MAX = 4;
-/** Load at which latencies are compared: that of a well-filled replica that keeps up. */
+/** Load at which latencies are compared: that of a replica that is well filled but has no growing queue. */
 const NOMINAL_LOAD = 0.7;
 
-/** Every shape that fits the model on these GPUs with memory for two requests of its full context, smallest first. */
+/** All shapes, smallest first, in which the model fits these GPUs with memory for two requests of its full context. */
 function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
   const found: Shape[] = [];
   for (let tp = 1; tp <= Math.min(gpus, gpusPerNode); tp++) {
     for (let pp = 1; pp <= Math.min(STAGES_MAX, layerCount(model), Math.floor(gpus / tp)); pp++) {
-      // A stage of 3 in a node of 8 leaves GPUs that may fit no other replica of this model: the search weighs that.
+      // Shapes that leave GPUs of a node unused are included, such as stages of 3 in a node of 8: the search decides
+      // whether they are worthwhile.
       if (headsOf(model).heads % tp !== 0 || parallelismProblem(model, { tp, pp }) !== undefined) continue;
       const deployment = { model, gpu, tp, pp, weights: model.storage.weights, kv: model.storage.kv };
       if (deploymentProblem(deployment) !== undefined) continue;
@@ -31,10 +32,10 @@ function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
   return found.sort((a, b) => gpusOf(a) - gpusOf(b) || b.tp - a.tp);
 }
 
-/** Larger contexts count as this many tokens, because few requests fill them. */
+/** A larger context of a model counts as this many tokens, because few requests fill it. */
 const CONTEXT_TOKENS = 4096;
 
-/** Rates of replicas, by shape. Step models and averages are computed once. */
+/** Rates of replicas, by shape. Step models and averages are computed once for each shape. */
 export class RateTable {
   readonly site: Site;
   readonly kinds: readonly FittedKind[];
@@ -73,7 +74,7 @@ export class RateTable {
     return step;
   }
 
-  /** Averages of a replica that serves a mix of kinds: `flow[kind]` requests/s. */
+  /** Averages of a replica that serves a mix of kinds, with `flow[kind]` requests/s. */
   fluid(shape: Shape, flow: readonly number[]): Fluid {
     return new Fluid(this.step(shape), this.#limits, mixed(this.kinds, flow));
   }
@@ -92,8 +93,8 @@ export class RateTable {
   }
 
   /**
-   * Requests/s of a replica that always has requests waiting, by simulation: averages miss the preemptions of a full
-   * memory.
+   * Requests/s of a replica that always has requests waiting. It is simulated, because averages miss the preemptions of
+   * a full memory.
    */
   #flatOut(shape: Shape, examples: readonly KindLengths[], batch: number): number {
     const ends: number[] = [];
@@ -115,13 +116,13 @@ export class RateTable {
 }
 
 /**
- * A backlog of this many batches is simulated to find a rate. Its first and last fifth, in which the batch fills and
- * empties, do not count.
+ * To find a rate, a backlog of this many batches is simulated. The first and the last fifth, in which the batch fills
+ * and empties, do not count.
  */
 const BATCHES = 3;
 const EDGE = 0.2;
 
-/** Lengths of a mix, weighted by its requests; all kinds count equally if there is no flow. */
+/** Mean lengths of a mix of kinds, weighted by requests; without a flow, all kinds count equally. */
 function mixed(kinds: readonly FittedKind[], flow: readonly number[]): Moments {
   const total = flow.reduce((sum, one) => sum + one, 0);
   const weight = (j: number) => (total > 0 ? (flow[j] ?? 0) / total : 1 / kinds.length);

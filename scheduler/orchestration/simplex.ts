@@ -1,16 +1,15 @@
 import { SchedulerError } from '../errors.ts';
 
-/** A program of some 60 columns needs fewer than 60 pivots; this bound keeps a cycle from blocking the caller. */
+/** A program of some 60 columns needs fewer than 60 pivots. This bound ends a cycle, which would block the caller. */
 const PIVOTS_MAX = 5000;
 const EPSILON = 1e-9;
-/** After this many pivots, Bland's (1977) rule chooses, which cannot cycle. */
+/** After this many pivots, Bland's rule (1977) chooses, because it cannot cycle. */
 const BLAND_AFTER = 200;
 
 /**
- * min cost·x, x ≥ 0, over rows `matrix[row]·x = right[row]` with a feasible basis given: `basis[row]` is the column
- * that is basic there. Dense tableau simplex (Dantzig 1951) for programs of a dozen rows, of which a search solves ten
- * thousand: 20 µs each, compared with a millisecond of a model in HiGHS. Property tests compare it with HiGHS. Returns
- * x.
+ * Minimizes cost·x with x ≥ 0 and `matrix[row]·x = right[row]`, from a feasible basis: `basis[row]` is the basic column
+ * of the row. Returns x. A dense tableau simplex (Dantzig 1951) for programs of a dozen rows, of which a search solves
+ * ten thousand: each takes 20 µs, compared with a millisecond in HiGHS. Property tests compare it with HiGHS.
  *
  * @throws SchedulerError `solver` if the optimum is unbounded
  */

@@ -10,13 +10,13 @@ export interface Shape {
 /** Rates of a replica of one shape. */
 export interface ShapeRates {
   shape: Shape;
-  /** `rates[kind]`: requests/s if it served only this kind (n_kj of OServe §4.2). */
+  /** Requests/s if the replica serves only this kind, as `rates[kind]` (n_kj of OServe §4.2). */
   rates: readonly number[];
-  /** `latencyS[kind]`: seconds of one response at a load of 70 %. */
+  /** Seconds of one response at a load of 70 %, as `latencyS[kind]`. */
   latencyS: readonly number[];
 }
 
-/** The GPUs of one model: equal ones, in nodes. */
+/** The GPUs of one model: all of one kind, in nodes of equal size. */
 export interface Site {
   model: Model;
   gpu: GpuType;
@@ -24,12 +24,12 @@ export interface Site {
   gpusPerNode: number;
 }
 
-/** Flow of each kind to each group, requests/s: `flow[group][kind]`. */
+/** Requests/s of each kind that each group gets, as `flow[group][kind]`. */
 export interface Assignment {
   flow: number[][];
   /** Served requests/s of each kind. */
   served: number[];
-  /** Load of the fullest group; above 1 it cannot keep up. */
+  /** Load of the fullest group. If it is above 1, the group cannot keep up. */
   load: number;
   /** Load of each group. */
   loads: number[];

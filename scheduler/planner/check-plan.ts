@@ -6,8 +6,8 @@ import { type Demand, type PlanOptions, type Pool, poolGpus } from '../solver/pl
 import type { Plan } from './types.ts';
 
 /**
- * @throws SchedulerError `bad_input` if a plan assigns more than the inventory has, or a placement that cannot run.
- * Nothing acts on such a plan.
+ * @throws SchedulerError `bad_input` if a plan assigns more GPUs than the inventory has, or has a placement that cannot
+ * run. No program acts on such a plan.
  */
 export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly Demand[], options: PlanOptions): void {
   const fail = (what: string): never => {

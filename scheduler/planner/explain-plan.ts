@@ -8,15 +8,15 @@ import type { SolverDecision } from '../solver/solve-plan.ts';
 import { usedGpus, worthOfOne } from './explain-shortfall.ts';
 import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
 
-/** Assumed share of the time that a node is available, if the inventory does not specify it. */
+/** Assumed share of the time that a node is available, by tier, if the inventory does not specify it. */
 const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
 
 /** Share of the time that a node of the pool is available, 0 to 1. */
 const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
 
 /**
- * Share of the time that at least one replica of a model is available, if nodes fail independently. Replicas that can
- * share a node are assumed to share it.
+ * Share of the time that at least one replica of a model is available, if nodes fail independently. Replicas that may
+ * be on one node are assumed to be on one node.
  */
 function modelAvailability(
   demand: Demand,
@@ -42,7 +42,7 @@ const place = (option: Option | undefined, pools: readonly Pool[]) =>
     ? '?'
     : `${option.gpus} × ${pools[option.pool]?.gpu.id ?? '?'} (${pools[option.pool]?.id ?? '?'})`;
 
-/** For each model: its bottleneck, and the next best placement. */
+/** For each model, finds the bottleneck and the next best placement. */
 export function explainModels(
   decision: SolverDecision,
   evaluation: Evaluation,
@@ -77,7 +77,9 @@ export function explainModels(
   });
 }
 
-/** With more options, a second pass over every exchange takes longer than the plan. */
+/**
+ * With more options than this, the search for the next best placement takes longer than the plan, so it is left out.
+ */
 const RUNNER_UP_OPTIONS = 600;
 
 const withoutReplica = ({ rate }: Demand) =>
@@ -136,7 +138,7 @@ function runnerUp(
   }
 }
 
-/** The value of one GPU of each kind: shadow prices of the linear relaxation, which hold for small changes. */
+/** The value of one more GPU of each kind, by shadow prices of the linear relaxation, which hold for small changes. */
 export function explainPools(
   decision: SolverDecision,
   pools: readonly Pool[],

@@ -3,7 +3,7 @@ import { takenGpus } from '../solver/formulation.ts';
 import { type Demand, type Pool, poolGpus } from '../solver/planning-problem.ts';
 import type { SolverDecision } from '../solver/solve-plan.ts';
 
-/** A suggestion to add more GPUs than this is useless. */
+/** It is useless to suggest more GPUs than this. */
 const MORE_GPUS_MAX = 100_000;
 
 /** Explains which constraint prevents the requested plan, and the smallest change that would help. */
@@ -68,7 +68,7 @@ export function usedGpus({ problem, counts }: SolverDecision, p: number): number
 export const worthOfOne = ({ prices }: SolverDecision, p: number): number =>
   prices.reduce((sum, { pool, perGpu, price }) => (pool === p ? sum + price * perGpu : sum), 0);
 
-/** By the shadow prices of the relaxation, for the kind of GPU that helps most. */
+/** Number of additional GPUs that would help, of the kind that helps most by the shadow prices of the relaxation. */
 function moreGpus(decision: SolverDecision, { share }: Evaluation, pools: readonly Pool[]): string {
   const best = pools
     .map((pool, p) => {

@@ -6,7 +6,7 @@ import { checkPlan } from './check-plan.ts';
 import { checkPlannerInput, planByMilp as milp } from './milp-planner.ts';
 import type { Planner } from './types.ts';
 
-/** Loads the planner in `file`, or the built-in one if `file` is undefined. Its input and output are checked. */
+/** Loads the planner in `file`, or the built-in one if `file` is undefined. Its input and its result are checked. */
 export async function loadPlanner(file: string | undefined): Promise<Planner> {
   const planner = file === undefined ? milp : await importPlanner(file);
   return async (inventory, workload, current, context) => {
@@ -29,7 +29,7 @@ async function importPlanner(file: string): Promise<Planner> {
   return planner;
 }
 
-/** Only that it is a function can be checked here; each of its results is checked later. */
+/** Checks only that the export is a function; each of its results is checked later. */
 function isPlanner(value: unknown): value is Planner {
   return typeof value === 'function';
 }

@@ -89,7 +89,7 @@ function placementsOf(
         ...(option.spread === undefined ? {} : { spread: option.spread }),
         gpus: option.gpus,
         replicas,
-        // A model without demand is shared in proportion to the capacity of its replicas.
+        // A model without demand is divided among its replicas in proportion to their capacity.
         share: planned > 0 ? (rates[o] ?? 0) / planned : full / Math.max(capacity, 1e-12),
         rate: rates[o] ?? 0,
         capacity: full,

@@ -2,7 +2,10 @@ import type { OptionTable } from '../solver/option-table.ts';
 import type { Counts, Demand, Pool } from '../solver/planning-problem.ts';
 import type { Plan, PlannedReplicas } from './types.ts';
 
-/** Makes a plan of given replicas, with routing in proportion to their capacity. Simulates the options that it uses. */
+/**
+ * Makes a plan from given numbers of replicas, with routing in proportion to their capacity. Simulates the options that
+ * it uses.
+ */
 export function planFromCounts(
   name: string,
   table: OptionTable,

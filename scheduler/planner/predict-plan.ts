@@ -13,7 +13,7 @@ interface PredictedModel {
 
 export interface Prediction {
   models: PredictedModel[];
-  /** Requests of all models that ended, divided by the time until the last one ended. */
+  /** Number of requests that ended, over all models, divided by the time until the last one ended. */
   requestsPerS: number;
   tokensPerS: number;
   /** Seconds, over all answered requests of all models; NaN if none was answered. */
@@ -24,8 +24,8 @@ export interface Prediction {
 }
 
 /**
- * Simulates `durationS` seconds of all models' requests through the planned replicas, with the plan's weights, until
- * the last response.
+ * Simulates the requests that all models get in `durationS` seconds, until the last response. They are routed to the
+ * planned replicas by the plan's weights.
  */
 export function predict(
   plan: Plan,

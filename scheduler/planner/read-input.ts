@@ -39,8 +39,8 @@ const lengthsSchema = z.union([
 ]);
 
 /**
- * One request in 11 days, or ten million a second, is a mistake in a unit. Numbers beyond these also break the solver's
- * arithmetic.
+ * A rate outside these bounds, one request in 11 days or ten million a second, is a mistake in a unit. It would also
+ * break the solver's arithmetic.
  */
 export const isRate = (rate: number): boolean => rate === 0 || (rate >= 1e-6 && rate <= 1e7);
 export const RATE_WORDS = 'a rate must be 0 or between 0.000001 and 10,000,000 requests/s';
@@ -56,7 +56,7 @@ const inventorySchema = z.strictObject({
         gpus_per_node: z.number().int().min(1).max(72).optional(),
         usd_hour: z.number().finite().nonnegative().optional(),
         tier: z.enum(TIERS).optional(),
-        /** Share of the time that a node is available. */
+        /** Share of the time that a node of this kind is available. */
         availability: z.number().min(0).max(1).optional(),
         values: z.record(z.string().regex(/^[a-z][a-z0-9_]{0,31}$/), z.string().max(256)).optional(),
       }),
@@ -87,15 +87,15 @@ export const demandSchema = z.strictObject({
   cv: z.number().finite().nonnegative().max(100).default(1),
   input: lengthsSchema,
   output: lengthsSchema,
-  /** Absent: as the checkpoint is stored. */
+  /** Precision of the weights; absent: as stored in the checkpoint. */
   weights: z.enum(PRECISIONS).optional(),
   kv: z.enum(KV_PRECISIONS).optional(),
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
-  /** Tried in addition to tensor parallelism. */
+  /** Kinds of parallelism to try in addition to tensor parallelism. */
   parallelism: z.array(z.enum(PARALLELISM_KINDS)).optional(),
-  /** Sets the latency target if `latency` is absent. */
+  /** Determines the latency target if `latency` is absent. */
   class: z.enum(CLASSES).optional(),
-  /** Mean seconds from arrival to last token. */
+  /** Maximum mean seconds from arrival to last token. */
   latency: z.number().finite().min(1e-6).max(1e6).optional(),
   always_on: z.boolean().optional(),
 });
@@ -161,7 +161,7 @@ export const readInventory = (path: string, catalogue: HardwareCatalogue) =>
 export const readWorkload = (path: string, catalogue: HardwareCatalogue) =>
   workloadFrom(readJson(path), catalogue, path);
 
-/** `model,gpu,tp,requests_per_s`, one line each. */
+/** Reads lines of `model,gpu,tp,requests_per_s`. */
 export function readMeasured(path: string, catalogue: HardwareCatalogue): MeasuredCapacity[] {
   const lines = readTextFile(path)
     .split(/\r?\n/)
@@ -186,7 +186,10 @@ export function readMeasured(path: string, catalogue: HardwareCatalogue): Measur
   });
 }
 
-/** A name that the catalogue lacks stays as it is: the model is planned only by measurements. */
+/**
+ * Id of a model in the catalogue. A name that the catalogue lacks is returned unchanged: such a model is planned only
+ * by measurements.
+ */
 function knownId(catalogue: HardwareCatalogue, name: string): string {
   try {
     return findModel(catalogue, name).id;
@@ -196,7 +199,7 @@ function knownId(catalogue: HardwareCatalogue, name: string): string {
   }
 }
 
-/** Returns the catalogue with a model for each measured name that it lacks. */
+/** Returns the catalogue with an added model for each measured name that it lacks. */
 export function withMeasured(catalogue: HardwareCatalogue, measured: readonly MeasuredCapacity[]): HardwareCatalogue {
   const known = new Set(catalogue.models.map(({ id }) => id));
   const names = new Set(measured.map(({ model }) => model).filter((id) => !known.has(id)));

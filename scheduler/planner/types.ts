@@ -6,30 +6,31 @@ import type { SolveReport } from '../solver/solve-plan.ts';
 /** Replicas of one model on one pool with one parallelism, and their share of its traffic. */
 export interface PlannedReplicas extends Placement {
   gpu: string;
-  /** GPUs of one replica; absent: its tensor parallelism. */
+  /** GPUs of one replica; absent: as many as its tensor parallelism. */
   gpus?: number;
-  /** Share of the model's requests that all of these replicas together get: the router's weight. */
+  /** Share of the model's requests that these replicas get together: the router's weight. */
   share: number;
-  /** Requests/s that they get, and that they could serve. */
+  /** Requests/s that these replicas get together. */
   rate: number;
+  /** Requests/s that these replicas could serve together. */
   capacity: number;
-  /** Source of the capacity. */
+  /** How the capacity was determined. */
   source: 'measured' | 'simulated' | 'estimated' | 'planner';
 }
 
 export interface PlannedModel {
   model: string;
   rate: number;
-  /** Requests/s beyond the capacity of its replicas. */
+  /** Requests/s of the model that exceed the capacity of its replicas. */
   unserved: number;
-  /** Mean seconds that the plan assumes; undefined: latency is not part of the objective. */
+  /** Mean seconds of a request in the plan; undefined: latency is not part of the objective. */
   latencyS: number | undefined;
-  /** Mean seconds that each of its replicas keeps to, and whether the operator set the target. */
+  /** Maximum mean seconds of each of its replicas; `asked`: the operator set it. */
   target?: { latencyS: number; asked: boolean };
-  /** Share of the time that at least one replica is expected to be available, 0 to 1. */
+  /** Expected share of the time that at least one replica is available, 0 to 1. */
   availability?: number;
   alwaysOn?: boolean;
-  /** Reasons for its placement, a sentence each. */
+  /** Reasons for the model's placement, one sentence each. */
   why: string[];
 }
 
@@ -50,13 +51,13 @@ export interface Plan {
   pools: PoolValue[];
   /** Mean seconds of served requests, weighted by requests; undefined: latency is not part of the objective. */
   meanLatencyS: number | undefined;
-  /** Share of the demand of the worst served model that its replicas can serve; above 1 there is headroom. */
+  /** Share of its demand that the worst served model's replicas can serve; above 1 there is headroom. */
   servedShare: number;
   usdPerHour: number;
   report: SolveReport | undefined;
-  /** Set if the plan falls short of the requirements: the constraint, and the smallest change that would help. */
+  /** Set if the plan does not meet the requirements: names the constraint, and the smallest change that would help. */
   infeasible: string | undefined;
-  /** The planner's routing: overrides the weighted policy in simulations. */
+  /** Returns a routing policy for a model's replicas. Absent: simulations use the weighted policy. */
   pick?: (model: string) => (replicas: readonly SimulatedReplica[]) => SimulatedPolicy;
 }
 
@@ -66,8 +67,8 @@ interface PlannerContext {
 }
 
 /**
- * inventory, workload, current -> plan. A file given with `--planner` exports one as its default. It may import any
- * module. Its result is checked against the inventory before anything acts on it.
+ * Makes a plan from inventory, workload and current placements. A file for `--planner` exports such a function as its
+ * default, and may import any module. The plan is checked against the inventory before a program acts on it.
  */
 export type Planner = (
   inventory: readonly Pool[],

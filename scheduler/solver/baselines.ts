@@ -19,7 +19,7 @@ export function memoryProportional(
   return nearestShares(options, demands, pools, weights, false);
 }
 
-/** Every model gets the same number of GPUs of each kind. */
+/** Gives every model the same number of GPUs of each kind. */
 export function equalSplit(
   options: readonly Option[],
   demands: readonly Demand[],
@@ -35,8 +35,8 @@ export function equalSplit(
 }
 
 /**
- * Minimizes the L1 distance between assigned and due GPUs, by pool or over all pools. Every model that can gets a
- * replica.
+ * Minimizes the sum over models of the absolute difference between assigned and due GPUs, by pool or over all pools.
+ * Every model that fits somewhere gets a replica.
  */
 async function nearestShares(
   options: readonly Option[],
@@ -84,8 +84,8 @@ async function nearestShares(
 }
 
 /**
- * Like the paper's search: no GPU stays idle that a model could use, because assigning it changes the distance by at
- * most 1.
+ * Weight that keeps GPUs busy, as in the paper's search: no GPU stays idle that a model could use, because assigning it
+ * changes the sum of differences by at most 1.
  */
 const NO_IDLE = 1.01;
 

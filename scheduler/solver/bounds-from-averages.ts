@@ -5,48 +5,53 @@ import { hull } from './latency-curve.ts';
 import type { Curve } from './planning-problem.ts';
 
 /*
- * Bounds on the results of simulations, from averages. They are not proven: test/scheduler/estimates.test.ts compares
- * the catalogue with them, and each simulation of a plan is compared with its bound, see `OptionTable.optimistic`.
+ * Bounds on the results of simulations, computed from averages. They are not proven. test/scheduler/estimates.test.ts
+ * checks them for the catalogue, and each simulation of a plan is compared with its bound; see
+ * `OptionTable.optimistic`.
  */
 
-/** A replica's capacity is at most this multiple of the averages' … */
+/** A replica's simulated capacity is at most this multiple of its capacity by averages … */
 const CAPACITY_OPTIMISM = 1.5;
 /**
- * … and once another GPU was simulated with the same requests, its factor is at most this multiple of that GPU's if the
- * engine's limit bounds the batch …
+ * … If another GPU was simulated with the same requests, the ratio of simulated capacity to averages is at most this
+ * multiple of that GPU's ratio, if the engine's limit bounds both batches …
  */
 const CAPACITY_SPREAD_FULL = 1.1;
 /**
- * … and this multiple if memory does. Either engine of a pair may bound its throughput, so that a pair reveals little
- * about another.
+ * … or this multiple if memory bounds both batches. Either engine of a pair may bound its throughput, so a pair's ratio
+ * reveals little about other pairs.
  */
 const CAPACITY_SPREAD_MEMORY = 1.45;
-/** A simulated capacity is at least this share of the averages'. */
+/** A simulated capacity is at least this share of the capacity by averages. */
 const CAPACITY_MIN = 0.75;
-/** The latency of a request is at least this share of the averages' latency without queueing … */
+/** A simulated latency is at least this share of the latency by averages, without queueing … */
 const LATENCY_OPTIMISM = 0.8;
 /**
- * … or this share with experts: they are read once for all tokens that need them, and a varying batch takes less time
- * than its mean.
+ * … or this share for a model with experts: an expert is read once for all tokens that need it, and a batch of varying
+ * size takes less time than one of the mean size.
  */
 const EXPERTS_LATENCY_OPTIMISM = 0.45;
-/** Under load, the latency of a request is at least this share of its latency without load; lengths are random. */
+/**
+ * Under load, a request's latency is at least this share of its latency without load. It may be lower because lengths
+ * are random.
+ */
 const ALONE_OPTIMISM = 0.9;
-/** Additional factor if long requests are refused because the context ends: the others are shorter. */
+/** Factor on latencies if the engine refuses long requests because the context ends: the remaining ones are shorter. */
 const REFUSED_OPTIMISM = 0.75;
-/** Requests that exceed their mean by this many deviations are rare. */
+/** Requests that exceed the mean length by more than this many standard deviations are rare. */
 const RARE_DEVIATIONS = 4;
 /** Averages include no queueing, so above this load they do not predict latency. */
 const UNQUEUED_LOAD_MAX = 0.7;
 
-/** One replica, by averages. */
+/** The averages of one replica, and the bounds that follow from them. */
 export class Averages {
   readonly #fluid: FluidLike;
   readonly #optimism: number;
   readonly #rate: number;
   readonly #refusals: number;
   /**
-   * The limit of its throughput. The averages' error in one simulation applies to other replicas with the same limit.
+   * What limits its throughput. The error of the averages in one simulation applies to other replicas with the same
+   * limit.
    */
   readonly limit: 'sequences' | 'memory' | 'pair';
 
@@ -70,8 +75,8 @@ export class Averages {
   }
 
   /**
-   * An estimate that is better than any simulation. `seen`: the highest factor by which a simulation of the same
-   * requests exceeded its averages.
+   * Returns an estimate that no simulation is expected to exceed. `seen`: the highest ratio of a simulated capacity to
+   * averages, over simulations of the same requests.
    */
   estimate(seen?: number): { capacity: number; points: Curve } {
     const spread = this.limit === 'sequences' ? CAPACITY_SPREAD_FULL : CAPACITY_SPREAD_MEMORY;
@@ -86,7 +91,7 @@ export class Averages {
     return { capacity, points: hull(points) };
   }
 
-  /** The factor by which a simulation exceeds its averages. */
+  /** Ratio of a simulated capacity to the capacity by averages. */
   above(capacity: number): number {
     return capacity / this.#rate;
   }

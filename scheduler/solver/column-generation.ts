@@ -7,9 +7,10 @@ import { type Counts, poolGpus } from './planning-problem.ts';
 import { cheapest, type Item, joinedWith, quickest } from './replica-sets.ts';
 
 /**
- * Column generation (Gilmore and Gomory 1961): the program chooses one configuration, a set of replicas that serves its
- * model, for each model. Its relaxation is far tighter than that of single replicas, in which a model that needs a
- * third of a replica pays for a third. Only the pools connect the models; therefore the relaxation splits few models.
+ * Column generation (Gilmore and Gomory 1961). A configuration is a set of replicas that serves one model; the program
+ * chooses one configuration for each model. Its relaxation is far tighter than that of single replicas, in which a
+ * model that needs a third of a replica pays for a third. Only the pools connect the models; therefore the relaxation
+ * uses fractions of configurations for only a few models.
  */
 export class Columns {
   readonly #problem: SolverProblem;
@@ -18,13 +19,14 @@ export class Columns {
   readonly #byModel: readonly number[][];
   readonly #columns: Column[] = [];
   readonly #seen = new Set<string>();
-  /** Share of every model's demand that a configuration serves. */
+  /** Each configuration serves this share of its model's demand. */
   readonly #share: number;
-  /** Cost of a model without a configuration: above any real objective. */
+  /** Cost of a model without a configuration, higher than any real objective. */
   readonly #missing: number;
 
   /**
-   * `share`: if the goal is a share, serve this share of each model's demand with as little of the pools as possible.
+   * `share`: if the goal is a share, each configuration serves this share of its model's demand and uses as little of
+   * the pools as possible.
    */
   constructor(problem: SolverProblem, share = 1) {
     const { options, pools, settings, goal } = problem;
@@ -50,14 +52,14 @@ export class Columns {
     this.#byModel = problem.demands.map((_, m) => options.flatMap((option, o) => (option.demand === m ? [o] : [])));
   }
 
-  /** Adds every model's part of a plan as a configuration, unless it does not serve its model. */
+  /** Adds each model's part of a plan as a configuration, if that part serves the model. */
   learn(counts: Counts): void {
     this.#problem.demands.forEach(
       (_, m) => void this.#add(m, new Map((this.#byModel[m] ?? []).map((o) => [o, counts[o] ?? 0]))),
     );
   }
 
-  /** Adds the configurations of another table that still serve their model. */
+  /** Adds those configurations of another table that still serve their model. */
   adopt(other: Columns): void {
     for (const { model, used } of other.#columns) this.#add(model, new Map(used));
   }
@@ -85,7 +87,10 @@ export class Columns {
     return true;
   }
 
-  /** Returns the best configuration of a model at these prices of the rows, and a bound on all configurations. */
+  /**
+   * Returns the best configuration of a model at these shadow prices of the rows, and a lower bound on the cost of all
+   * its configurations.
+   */
   #price(m: number, prices: readonly number[]): { counts: Map<number, number>; bound: number } | undefined {
     const { floor, usable, demands, options, pools, goal } = this.#problem;
     const mine = this.#byModel[m] ?? [];
@@ -132,8 +137,9 @@ export class Columns {
   }
 
   /**
-   * Solves the relaxation over all configurations, until no new one would help, `deadline` (performance.now), or the
-   * bound exceeds `enough`. For a share, the value is the use of the fullest pool: above 1 the share is impossible.
+   * Solves the relaxation over all configurations. It ends if no new configuration would help, at `deadline`
+   * (performance.now), or if the bound exceeds `enough`. If the goal is a share, the value is the use of the fullest
+   * pool: above 1 the share is impossible.
    */
   async relax(deadline: number, enough = Number.POSITIVE_INFINITY, start?: readonly number[]): Promise<Relaxed> {
     let bound = Number.NEGATIVE_INFINITY;
@@ -173,7 +179,8 @@ export class Columns {
       if (best !== undefined) found.push({ m, counts: best.counts });
     });
     if (this.#bottleneck) {
-      // Prices of a bottleneck weigh the pools; any weights that sum to 1 give a bound.
+      // If the goal minimizes the fullest pool, the prices are weights of the pools. Any weights that sum to 1 give a
+      // bound.
       const weight = this.#rows.reduce((sum, { limit }, r) => sum + limit * (prices[r] ?? 0), 0);
       least = weight > 0 ? least / weight : 0;
     }
@@ -198,7 +205,8 @@ export class Columns {
     });
     this.#problem.demands.forEach((_, m) => {
       const mine = columns.filter((_column, k) => this.#columns[k]?.model === m).map((column) => [column, 1] as const);
-      // So expensive that it is used only while no combination of known configurations fits.
+      // The cost of missing configurations is so high that they are used only while no combination of known
+      // configurations fits.
       const missing = integer ? [] : [[program.column(this.#missing, 0, 1), 1] as const];
       program.row(1, 1, [...mine, ...missing]);
     });
@@ -219,7 +227,7 @@ export class Columns {
     return counts;
   }
 
-  /** Replicas by option in a relaxation, as fractions. */
+  /** Replicas by option if the relaxation uses each configuration `values` times; may be fractions. */
   fractions(values: readonly number[]): number[] {
     const counts = this.#problem.options.map(() => 0);
     this.#columns.forEach(({ used }, k) => {
@@ -232,22 +240,22 @@ export class Columns {
 interface Column {
   model: number;
   used: [option: number, replicas: number][];
-  /** Without the prices of the rows. */
+  /** Cost of the configuration, without the shadow prices of the rows. */
   cost: number;
-  /** Of each row. */
+  /** Use of each row's limit. */
   usage: number[];
 }
 
 interface Relaxed {
-  /** Proven: no plan is below it. */
+  /** Proven lower bound on the value of every plan. */
   bound: number;
-  /** Value of the relaxation. */
+  /** Objective value of the relaxation. */
   value: number;
   /** How many times the relaxation uses each configuration; may be a fraction. */
   values: number[];
   /** Shadow prices of the rows. */
   prices: readonly number[] | undefined;
-  /** True if no configuration of some model fits together with the others. Proven if `complete`. */
+  /** True if the configurations of some model do not fit together with the others. Proven if `complete`. */
   missing: boolean;
   /** True if more rounds would not improve the result. */
   complete: boolean;
@@ -255,7 +263,10 @@ interface Relaxed {
 
 const FREE_GPU_BONUS = 1e-7;
 const ROUNDS_MAX = 200;
-/** Relative distance between relaxation and bound at which more configurations are not worth their time. */
+/**
+ * If the relaxation and its bound differ by less than this relative distance, further configurations are not worth
+ * their time.
+ */
 const CLOSE = 0.002;
 function missingCost({ options, usable, demands, pools, goal, settings }: SolverProblem): number {
   const slowest = Math.max(1, ...usable.map(({ curve }) => curve.at(-1)?.latencyS ?? 0));

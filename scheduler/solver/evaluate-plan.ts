@@ -6,14 +6,15 @@ import type { Counts, Demand, Option } from './planning-problem.ts';
 export interface Evaluation {
   /** Requests/s that all replicas of each option get together. */
   rates: number[];
-  /** Requests/s of each model that no replica serves. */
+  /** Requests/s of each model that its replicas cannot serve. */
   unserved: number[];
-  /** Mean seconds of each model's served requests, and of all; NaN if latency does not count. */
+  /** Mean seconds of each model's served requests; NaN if latency does not count. */
   latency: number[];
+  /** Mean seconds of all served requests; NaN if latency does not count. */
   meanLatencyS: number;
-  /** Sum over served requests/s of their seconds. */
+  /** Sum over all models of served requests/s times their mean seconds. */
   waiting: number;
-  /** Share of the demand of the worst served model that its replicas could serve. Above 1 there is headroom. */
+  /** Share of its demand that the worst served model's replicas could serve. Above 1 there is headroom. */
   share: number;
 }
 
@@ -21,9 +22,9 @@ export interface Evaluation {
 export const SERVED_TOLERANCE = 1e-6;
 
 /**
- * Computes the best split of each model's rate over its replicas: the curves are convex, so taking the cheapest
- * segments first is optimal. `rates` are the router's weights. If curves are empty, all replicas take the same share of
- * their capacity.
+ * Computes the best split of each model's rate over its replicas. Curves are convex, so taking the segments with the
+ * lowest slope first is optimal. `rates` become the router's weights. If curves are empty, all replicas of a model have
+ * the same load.
  */
 export function evaluatePlan(
   options: readonly Option[],
@@ -63,7 +64,7 @@ interface Part {
   replicas: number;
 }
 
-/** `taken`: requests/s by part; `left`: requests/s that fit no part; `cost`: sum over requests/s of their seconds. */
+/** `taken`: requests/s on each part; `left`: requests/s that fit no part; `cost`: sum of requests/s times seconds. */
 export function split(rate: number, parts: readonly Part[]): { taken: number[]; left: number; cost: number } {
   const taken = parts.map(() => 0);
   if (parts.some(({ usable }) => usable !== undefined && usable.rate > 0 && usable.curve.length === 0)) {

@@ -1,6 +1,9 @@
 import type { Fluid, FluidLike } from '../serving/fluid-replica.ts';
 
-/** The averages of a disaggregated pair: the slower engine or the link bounds the throughput, and latencies add up. */
+/**
+ * The averages of a disaggregated pair: the slowest of its two engines and the link bounds the throughput, and
+ * latencies add up.
+ */
 export class FluidPair implements FluidLike {
   readonly isPair = true;
   readonly #prefill: Fluid;

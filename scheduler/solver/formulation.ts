@@ -5,20 +5,20 @@ import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poo
 
 /** The objective of a program. */
 export type Goal =
-  /** Fewest GPUs or lowest cost; every request is served. */
+  /** Fewest GPUs or lowest cost, with every request served. */
   | { kind: 'replicas' }
-  /** Least waiting; at least `share` of every model's requests is served, 1 if the whole demand can be served. */
+  /** Least waiting, with at least `share` of every model's requests served; 1: the whole demand can be served. */
   | { kind: 'latency'; share: number }
   /** The largest share that every model reaches, up to `most`. */
   | { kind: 'share'; most: number }
-  /** The most models with a replica, if not all of them fit. */
+  /** The most models with a replica, if not all models can have one. */
   | { kind: 'placed' };
 
 export interface SolverProblem {
   options: readonly Option[];
   demands: readonly Demand[];
   pools: readonly Pool[];
-  /** Replicas that must stay, by option. */
+  /** Minimum number of replicas of each option: those that must stay. */
   floor: readonly number[];
   settings: PlanOptions;
   /** The part of each option that a plan may use. */
@@ -31,25 +31,31 @@ export interface Formulation {
   program: LpProgram;
   /** Column of the replicas of each option. */
   replicas: number[];
-  /** Column of each model's unserved rate; only for latency. */
+  /** Column of each model's unserved rate; only for the goal `latency`. */
   unserved: number[];
-  /** Rows of each pool's packing conditions, with the increase of their limit per additional GPU. */
+  /** Rows of each pool's packing conditions. One more GPU raises the limit of a row by `perGpu`. */
   packing: { pool: number; row: number; perGpu: number }[];
 }
 
 const INFINITY = Number.POSITIVE_INFINITY;
 
-/** Keeps useless GPUs free: in the unit of the objective, far below any gap. */
+/**
+ * Small bonus for each free GPU, in the unit of the objective and far below any gap, so that no GPU is used without
+ * effect.
+ */
 const FREE_GPU_BONUS = 1e-7;
-/** Among plans with the same number of GPUs prefers the cheapest, and among plans of equal cost the smallest. */
+/**
+ * Weight of cost beside the number of GPUs, and of GPUs beside cost: among plans with equally many GPUs the cheapest
+ * wins, and among plans of equal cost the smallest.
+ */
 const USD_BESIDE_GPUS = 1e-4;
-/** All money together is less than half a GPU, so that a bound may be rounded up to whole GPUs. */
+/** The cost of all replicas counts as less than this many GPUs, so that a bound may be rounded up to whole GPUs. */
 const USD_AS_GPUS = 0.4;
 const GPUS_BESIDE_USD = 1e-4;
-/** Seconds that an unserved request counts: above any latency that a plan would accept. */
+/** An unserved request counts as this many seconds, more than any latency that a plan would accept. */
 const UNSERVED_S = 1e5;
 
-/** GPUs that a replica takes from other replicas. */
+/** GPUs that a replica makes unavailable for other replicas. */
 export function takenGpus(option: Option, pools: readonly Pool[]): number {
   const pool = pools[option.pool];
   return pool?.oneEngine === true ? pool.gpusPerNode : option.gpus;
@@ -75,16 +81,17 @@ export function needsStable({ options, pools, demands, floor }: SolverProblem, m
 export const isStable = (option: Option, pools: readonly Pool[]): boolean => pools[option.pool]?.tier !== 'volatile';
 
 /**
- * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency`, their rate is a
- * mixture of the loads on the option's convex curve. So the request-weighted mean latency (paper, eq. 1) is exact, and
- * the solution includes the split over replicas.
+ * Paper §5 as a mixed-integer linear program. Its integers are the replicas of each option. For the goal `latency`, the
+ * rate of an option is a mixture of the loads on its convex curve, so that the request-weighted mean latency (paper,
+ * eq. 1) is exact, and the solution includes how requests are split over replicas.
  */
 export function formulate(problem: SolverProblem): Formulation {
   const { options, demands, pools, floor, settings, usable, goal } = problem;
   const program = new LpProgram();
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
-    // One more than fits: the pool's row must bind, not this bound. Otherwise the row's shadow price would be zero.
+    // The column's bound is one more than fits, so that the pool's row binds before it. Otherwise the row's shadow
+    // price would be zero.
     const fits = pool === undefined ? 0 : Math.floor(poolGpus(pool) / option.gpus) + 1;
     const most = (usable[o]?.rate ?? 0) > 0 || goal.kind === 'placed' ? fits : 0;
     const price = goal.kind === 'replicas' ? replicaPrice(option, problem) : FREE_GPU_BONUS * option.gpus;
@@ -172,13 +179,13 @@ function placed({ program, problem, of }: Rows): void {
   const total = demands.reduce((sum, { rate }) => sum + rate, 0);
   demands.forEach(({ rate }, m) => {
     if (rate <= 0) return;
-    // Among equal numbers of models, prefers those with the highest demand.
+    // Among solutions with equally many models, prefers models with high demand.
     const has = program.column(-1 - (1e-3 * rate) / total, 0, 1, true);
     program.row(0, INFINITY, [...of(m, () => 1), [has, -1]]);
   });
 }
 
-/** Objective value of given replicas in the program's terms; Infinity if they break a condition of the goal. */
+/** Objective value of given replicas, in the program's unit; Infinity if they break a condition of the goal. */
 export function objectiveOf(
   problem: SolverProblem,
   counts: Counts,

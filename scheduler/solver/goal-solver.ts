@@ -9,19 +9,20 @@ import { ShareSearch } from './share-search.ts';
 import { isSmall, planValue, problemOf, relativeGap, type SolverContext, tightened } from './solver-context.ts';
 
 const LINEAR_ROUNDS = 12;
-/** After this many rounds, column generation makes faster progress. */
+/** Rounds of a large problem. After them, column generation makes faster progress. */
 const LINEAR_ROUNDS_LARGE = 5;
 const SEARCH_ROUNDS = 4;
-/** Least time for a relaxation, seconds: explaining a plan needs one even if little time is left. */
+/** Minimum time limit of a relaxation, seconds: explaining a plan needs one even if little time is left. */
 const LINEAR_MIN_S = 10;
-/** Share of a goal's time for the first exchanges. */
+/** Share of a goal's time for the first search, which fills and exchanges replicas. */
 const EXCHANGE_SHARE = 0.1;
-/** Share of a goal's time for simulating options of relaxations before integer replicas are chosen. */
+/** In this share of a goal's time, column generation simulates options before it chooses whole configurations. */
 const REFINE_SHARE = 0.6;
-/** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
+/** Minimum time of greedy filling. It takes milliseconds, some hundred of them for a hundred models. */
 const FILL_MIN_MS = 500;
 /**
- * Share of the time for one branch and cut: the options that it prefers must be simulated before another is worthwhile.
+ * Share of a goal's time for one branch and cut: the options of its plan must be simulated before another one is
+ * worthwhile.
  */
 const BRANCH_SHARE = 0.5;
 
@@ -29,25 +30,25 @@ export interface GoalOutcome {
   problem: SolverProblem;
   /** The best plan found; undefined if none satisfies all conditions. Every option that it uses was simulated. */
   counts: Counts | undefined;
-  /** In the unit of the program: lower is better. */
+  /** Objective value of `counts`; lower is better. */
   value: number;
-  /** No plan is below it, as far as estimates are optimistic. */
+  /** Lower bound on the value of every plan, if the estimates of options are optimistic. */
   bound: number;
   /** Proven: no plan satisfies all conditions. */
   impossible: boolean;
   method: 'highs' | 'search' | 'columns';
-  /** Value of one more GPU, by condition on a pool; 0 if no relaxation was solved. */
+  /** Value of one more GPU, for each condition on a pool; 0 if no relaxation was solved. */
   prices: readonly PoolPrice[];
 }
 
-/** Price of one condition on a pool. The condition's limit grows by `perGpu` with one more GPU. */
+/** Shadow price of one condition on a pool. One more GPU raises the condition's limit by `perGpu`. */
 export interface PoolPrice {
   pool: number;
   perGpu: number;
   price: number;
 }
 
-/** Solves one goal: holds its best plan and bound so far, over a table that becomes exact for the options of plans. */
+/** Solves one goal: holds the best plan and bound found so far, and simulates the options that plans use. */
 export class GoalSolver {
   readonly #context: SolverContext;
   readonly #goal: Goal;
@@ -59,12 +60,12 @@ export class GoalSolver {
   #relaxed: { formulation: Formulation; solved: LpSolution } | undefined;
   #method: GoalOutcome['method'] = 'search';
   #columns: Columns | undefined;
-  /** Initial shadow prices of column generation. */
+  /** Shadow prices with which column generation starts. */
   #start: readonly number[] | undefined;
-  /** The largest share that fractions of configurations reached last. */
+  /** The share that fractions of configurations reached in the last round. */
   #fits = 0;
 
-  /** `deadline`: performance.now. */
+  /** `deadline`: time by performance.now. */
   constructor(context: SolverContext, goal: Goal, deadline: number) {
     this.#context = context;
     this.#goal = goal;
@@ -81,16 +82,16 @@ export class GoalSolver {
     return (this.#deadline - performance.now()) / 1e3;
   }
 
-  /** `known`: an initial plan. */
+  /** `known`: a plan to start from. */
   async solve(known?: Counts): Promise<GoalOutcome> {
     const { settings } = this.#context;
-    // A curve per option makes a program that takes longer than column generation takes without it.
+    // A program with a curve for each option takes longer than column generation without the prices from it.
     if (this.#small || this.#goal.kind !== 'latency') {
       if (!(await this.#linear())) return this.#outcome(true);
       this.#start = this.#prices();
     }
     if (known !== undefined) this.#consider(known);
-    // For many models, whole configurations are chosen, which finds better plans.
+    // For many models, column generation finds better first plans than this search.
     if (this.#small) this.#searched();
     this.#progress('first plan');
     while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {
@@ -125,8 +126,8 @@ export class GoalSolver {
   }
 
   /**
-   * Solves relaxations; before each, the options of the previous one are simulated. Returns false if no plan is
-   * possible.
+   * Solves relaxations in rounds and simulates the options of each solution before the next round. Returns false if no
+   * plan is possible.
    */
   async #linear(): Promise<boolean> {
     for (let round = 0; ; round++) {
@@ -152,7 +153,7 @@ export class GoalSolver {
     this.#bound = Math.max(this.#bound, tightened(bound, this.#problem));
   }
 
-  /** Simulates the options of a solution. Returns false if all of them were exact already. */
+  /** Simulates the options that a solution uses. Returns false if all of them were exact already. */
   #refine(counts: Counts, untilDeadline = true): boolean {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';
@@ -165,7 +166,7 @@ export class GoalSolver {
     return changed;
   }
 
-  /** After a simulation: updates what plans may use, and the value of the best plan. */
+  /** Called after a simulation: updates what plans may use, and the value of the best plan. */
   #renew(): void {
     this.#problem = problemOf(this.#context, this.#goal);
     if (this.#best !== undefined) this.#best = { ...this.#best, value: this.#value(this.#best.counts) };
@@ -183,7 +184,7 @@ export class GoalSolver {
     return changed;
   }
 
-  /** Rounds the relaxation down, then fills and exchanges. */
+  /** Rounds the relaxation down to whole replicas, then fills and exchanges. */
   #searched(): void {
     const until = performance.now() + this.#seconds * EXCHANGE_SHARE * 1e3;
     const none = () => !Number.isFinite(this.#best?.value ?? Number.POSITIVE_INFINITY);
@@ -194,14 +195,14 @@ export class GoalSolver {
         this.#problem,
         this.#problem.options.map((_, o) => Math.max(floor[o] ?? 0, Math.floor(fraction(o) + 1e-6))),
       );
-      // Even without time left there must be a plan.
+      // There must be a plan even if no time is left.
       search.fill(Math.max(until, performance.now() + FILL_MIN_MS));
       search.exchange(until);
       if (!this.#consider(search.counts)) return;
     }
   }
 
-  /** Branch and cut of the whole program. */
+  /** Solves the whole program by branch and cut. */
   async #branch(): Promise<'again' | 'done' | 'impossible'> {
     const { settings } = this.#context;
     const formulation = formulate(this.#problem);
@@ -217,7 +218,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** Column generation until the options that it uses were simulated, then the best choice among the columns. */
+  /** Generates columns. When all used options were simulated, or time is short, chooses among the columns. */
   async #byColumns(): Promise<'again' | 'done' | 'impossible'> {
     this.#method = 'columns';
     if (this.#goal.kind === 'placed') return this.#branch();
@@ -244,7 +245,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** Starts from the configurations that are known so far. */
+  /** Opens column generation with all configurations that are known so far. */
   #columnsOf(problem: SolverProblem): Columns {
     const columns = new Columns(problem);
     if (this.#columns !== undefined) columns.adopt(this.#columns);
@@ -269,7 +270,7 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  /** The problem without options that are still estimates: its plans reach their predicted values. */
+  /** The problem without options that are still estimates, so that its plans reach their predicted values. */
   #exact(): SolverProblem {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';
@@ -287,7 +288,7 @@ export class GoalSolver {
     return packingRows(options, pools).map(({ pool, perGpu }, r) => ({ pool, perGpu, price: prices[r] ?? 0 }));
   }
 
-  /** Shadow prices of the linear relaxation, by packing row. */
+  /** Shadow price of each packing row in the linear relaxation. */
   #prices(): number[] {
     const { formulation, solved } = this.#relaxed ?? {};
     if (formulation === undefined || solved === undefined) return [];

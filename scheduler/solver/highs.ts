@@ -1,7 +1,10 @@
 import loadHighs, { type Highs, type ModelData } from 'highs';
 import { SchedulerError } from '../errors.ts';
 
-/** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimized. */
+/**
+ * A linear or mixed-integer program under construction: columns are added first, then rows over them. The objective is
+ * always minimized.
+ */
 export class LpProgram {
   readonly #cost: number[] = [];
   readonly #low: number[] = [];
@@ -59,12 +62,12 @@ export class LpProgram {
 
 export interface LpSolution {
   status: 'optimal' | 'time-limit' | 'infeasible';
-  /** By column; empty if there is no solution. */
+  /** Value of each column; empty if there is no solution. */
   values: Float64Array;
   /** Shadow price of each row; only for linear programs. */
   duals: Float64Array;
   objective: number;
-  /** Proven: no solution is below it. */
+  /** Proven lower bound on the objective of every solution. */
   bound: number;
   seconds: number;
 }
@@ -74,7 +77,7 @@ interface SolveLimits {
   gap: number;
   seed: number;
   relaxed?: boolean;
-  /** A known initial solution, by column. */
+  /** Values of the columns in a known solution to start from. */
   start?: readonly number[];
 }
 

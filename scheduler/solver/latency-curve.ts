@@ -4,7 +4,7 @@ import type { Curve } from './planning-problem.ts';
 export interface Segment {
   /** Its width, requests/s. */
   width: number;
-  /** Seconds that each request/s adds to the sum over requests. */
+  /** Request seconds per second that each request/s adds. */
   slope: number;
 }
 
@@ -36,7 +36,7 @@ export function hull(points: Curve): Curve {
   return kept.map(({ rate, cost }) => ({ rate, latencyS: rate === 0 ? alone : cost / rate }));
 }
 
-/** `rate * latency` is curved below the first load above 0: adds a few points in between. */
+/** Below the first simulated load above 0, `rate * latency` is curved: adds a few points in between. */
 function chords(points: Curve): Curve {
   const [alone, first] = points;
   if (alone === undefined || first === undefined || alone.rate !== 0 || !Number.isFinite(alone.latencyS)) return points;
@@ -47,7 +47,7 @@ function chords(points: Curve): Curve {
   return [...between, ...points.slice(1)];
 }
 
-/** Slopes ascend. */
+/** Returns the segments of a curve, in ascending order of slope. */
 export function segments(curve: Curve): Segment[] {
   const found: Segment[] = [];
   for (let i = 1; i < curve.length; i++) {
@@ -79,7 +79,7 @@ export function rateWithin(curve: Curve, latencyS: number): number {
       rate = b.rate;
       continue;
     }
-    // The cost is a line between both points; it meets latencyS * rate once.
+    // Between two points, `rate * latency` is a line; it meets `latencyS * rate` once.
     const slope = (b.rate * b.latencyS - a.rate * a.latencyS) / (b.rate - a.rate);
     const meets = (slope * a.rate - a.rate * a.latencyS) / (slope - latencyS);
     return Math.max(rate, Math.min(b.rate, meets));
@@ -87,7 +87,7 @@ export function rateWithin(curve: Curve, latencyS: number): number {
   return rate;
 }
 
-/** Mean seconds at `rate`; beyond the last point, its seconds. */
+/** Mean seconds at `rate`; beyond the last point, those of the last point. */
 export function latencyAt(curve: Curve, rate: number): number {
   if (rate <= 0) return curve[0]?.latencyS ?? 0;
   for (let i = 1; i < curve.length; i++) {

@@ -2,15 +2,18 @@ import { meanLength } from '../serving/length-distribution.ts';
 import { rateWithin, upTo } from './latency-curve.ts';
 import type { Curve, Demand, Option, PlanOptions } from './planning-problem.ts';
 
-/** Highest load of a replica if headroom for bursts is kept. */
+/** Maximum load of a replica that keeps headroom for bursts. */
 export const HEADROOM_LOAD = 0.85;
 
-/** A person waits at most 2 s for the first token, and then gets 20 tokens/s: twice as fast as most people read. */
+/**
+ * A person waits at most this many seconds for the first token, and then gets 20 tokens/s: twice as fast as most people
+ * read.
+ */
 const INTERACTIVE_FIRST_S = 2;
 const INTERACTIVE_TOKENS_PER_S = 20;
 /**
- * Target of a model that is slower than that on every available GPU, as a multiple of a request's latency without load
- * on the fastest GPU.
+ * Target of a model that is slower than the target for persons on every available GPU: this multiple of its latency
+ * without load on the fastest GPU.
  */
 const SLOWEST = 2;
 
@@ -18,7 +21,7 @@ const SLOWEST = 2;
 export interface UsableCapacity {
   /** Maximum requests/s. */
   rate: number;
-  /** Up to that rate; empty if latency does not count. */
+  /** Rates and latencies up to that rate; empty if latency does not count. */
   curve: Curve;
 }
 
@@ -28,9 +31,9 @@ export interface LatencyTarget {
   asked: boolean;
 }
 
-/** `options`: this model's estimates, so that the target does not change while they are simulated. */
+/** `options`: this model's options by estimates, so that the target does not change while they are simulated. */
 export function latencyTarget(demand: Demand, options: readonly Option[], settings: PlanOptions): LatencyTarget {
-  // Its latency is unknown.
+  // The latency of a model of unknown shape is unknown.
   if (demand.model.opaque === true) return { latencyS: Number.POSITIVE_INFINITY, asked: false };
   const asked = settings.latencyS ?? demand.latencyS;
   if (asked !== undefined) return { latencyS: asked, asked: true };
@@ -40,7 +43,7 @@ export function latencyTarget(demand: Demand, options: readonly Option[], settin
   return { latencyS: Math.max(reader, Number.isFinite(fastest) ? SLOWEST * fastest : 0), asked: false };
 }
 
-/** Returns the part of an option that the objective lets a plan use. */
+/** Returns the part of an option that a plan may use under the objective and the target. */
 export function usableCapacity(
   option: Option,
   target: LatencyTarget,

@@ -4,21 +4,21 @@ import { solve } from './highs.ts';
 import { problemOf, type SolverContext } from './solver-context.ts';
 
 /**
- * The requirement that a plan misses. targets: all requests are served, but later than required. demand: not all
- * requests can be served.
+ * The requirement that a plan misses. targets: all requests are served, but with higher latency than required. demand:
+ * not all requests can be served.
  */
 export type Shortfall = 'targets' | 'demand';
 
-/** The constraint that limits the served demand, and the smallest change that would help. */
+/** The constraint that limits the served demand, and the smallest change of a requirement that would help. */
 export interface Relief {
   binds: 'latency' | 'budget' | 'gpus';
-  /** Seconds that every model could keep to, if latency binds. */
+  /** Mean seconds that every model could keep to, if the latency target is the constraint. */
   latencyS?: number;
-  /** USD per hour that would suffice, if the budget binds. */
+  /** USD per hour that would suffice, if the budget is the constraint. */
   usdPerHour?: number;
 }
 
-/** Time limit, seconds, in addition to the plan's, which is already complete. */
+/** Time limit of this search, seconds, in addition to the plan's time limit, which is used up by then. */
 const SECONDS = 1;
 
 export async function relief(context: SolverContext, shortfall: Shortfall): Promise<Relief> {
@@ -41,7 +41,7 @@ export async function relief(context: SolverContext, shortfall: Shortfall): Prom
 }
 
 /**
- * Finds the lowest target, the same for every model, with which the relaxation serves all requests, within a percent.
+ * Finds, within one percent, the lowest latency target for all models with which the relaxation serves all requests.
  */
 async function leastLatency(context: SolverContext): Promise<number | undefined> {
   const until = performance.now() + SECONDS * 1e3;
@@ -51,7 +51,8 @@ async function leastLatency(context: SolverContext): Promise<number | undefined>
       context.settings.objective === 'latency'
         ? ({ kind: 'latency', share: 1 } as const)
         : ({ kind: 'replicas' } as const);
-    // Estimates are too good: the replicas that serve must still suffice after simulation.
+    // Estimates are better than simulations, so the replicas of the solution are simulated until their capacity still
+    // suffices.
     for (;;) {
       const { program, replicas } = formulate(problemOf({ ...context, targets }, goal));
       const { values } = await solve(program, { timeLimitS: SECONDS, gap: 0, seed: 1, relaxed: true });

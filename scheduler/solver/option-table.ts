@@ -23,13 +23,13 @@ import { replicaProfile } from './profile-cache.ts';
 import { whyNowhere } from './why-nowhere.ts';
 
 /**
- * The same under overload, if there is a choice: a replica with fewer places ends its share of a backlog early or late
- * by chance.
+ * Minimum number of sequences of a replica under overload, if there is a choice: a replica that holds fewer ends its
+ * share of a backlog early or late by chance.
  */
 const SEQUENCES_OVERLOAD = 8;
 
 interface Known {
-  /** Of the decode engine, if it is a pair. */
+  /** Step model; if the replica is a pair, of its decode engine. */
   step: StepModel;
   prefill: PrefillSide | undefined;
   averages: Averages;
@@ -37,8 +37,8 @@ interface Known {
 }
 
 /**
- * All options, with estimates that are too good by construction: a plan that is optimal by them and uses only simulated
- * options is optimal.
+ * All options. Estimates are better than simulations by construction, so a plan that is optimal by the table and uses
+ * only simulated options is optimal.
  *
  * @throws SchedulerError `infeasible` if a model fits nowhere
  */
@@ -49,12 +49,14 @@ export class OptionTable {
   readonly #settings: PlanOptions;
   readonly #known = new Map<Option, Known>();
   readonly #measured = new Set<Option>();
-  /** The highest factor by which simulations exceeded their averages, by model and limit of the throughput. */
+  /** The highest ratio of a simulated capacity to averages, by model and by what limits the throughput. */
   readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
-  /** Options with a simulation in place of their estimate. */
+  /** Number of options that were simulated. */
   simulated = 0;
-  /** False once a simulation exceeded its estimate: bounds that depend on estimates are then not proven. */
+  /**
+   * False after a simulation that was better than its estimate: bounds that depend on estimates are then not proven.
+   */
   optimistic = true;
 
   constructor(demands: readonly Demand[], pools: readonly Pool[], settings: PlanOptions) {
@@ -67,14 +69,14 @@ export class OptionTable {
       const found = wanted.some((sequences) => this.#add(m, sequences, lengths));
       if (!found) throw new SchedulerError('infeasible', whyNowhere(demand, pools, settings));
     });
-    // Targets depend on these copies and must not change while options are simulated.
+    // Targets are computed from these copies, and must not change while options are simulated.
     this.options.forEach((option) => {
       this.#estimated.set(option.demand, [...(this.#estimated.get(option.demand) ?? []), { ...option }]);
     });
     this.#measure();
   }
 
-  /** Adds the options of one model that hold at least `sequences` sequences. Returns false if there are none. */
+  /** Adds those options of one model that hold at least `sequences` sequences. Returns false if there are none. */
   #add(m: number, sequences: number, lengths: Moments): boolean {
     const [demand, settings, before] = [this.#demands[m], this.#settings, this.options.length];
     if (demand === undefined) return false;
@@ -102,8 +104,8 @@ export class OptionTable {
   }
 
   /**
-   * Adds options of a model of unknown shape: only on measured hardware and without a latency, which then does not
-   * count.
+   * Adds options of a model of unknown shape. They exist only on hardware with a measurement. Their latency is unknown,
+   * so it does not count.
    */
   #addMeasured(m: number, demand: Demand): boolean {
     const before = this.options.length;
@@ -114,7 +116,7 @@ export class OptionTable {
       const here = rows.filter(
         ({ gpu, tp }) => gpu === pool.gpu.id && tp <= pool.gpusPerNode && (pool.allows?.(id, { tp }) ?? true),
       );
-      // The operator's measurements come last and win.
+      // Rows of the operator come last and replace other rows of the same parallelism.
       for (const { tp, rate, ...how } of new Map(here.map((row) => [row.tp, row])).values()) {
         const points = [0, rate].map((load) => ({ rate: load, latencyS: 0 }));
         const seen = 'observed' in how ? { observed: true as const } : {};
@@ -129,12 +131,12 @@ export class OptionTable {
     return this.#estimated.get(demand) ?? [];
   }
 
-  /** Of the decode engine, if it is a pair; undefined if the model's shape is unknown. */
+  /** Step model of an option; of the decode engine if it is a pair; undefined if the model's shape is unknown. */
   step(option: Option): StepModel | undefined {
     return this.#known.get(option)?.step;
   }
 
-  /** True if a simulation would not change the option. */
+  /** True if the option was simulated or measured, so that a simulation would not change it. */
   isExact(option: Option, wantLatency: boolean): boolean {
     const exact = this.#known.get(option)?.exact;
     return exact === undefined || (exact.capacity && (exact.curve || !wantLatency));
@@ -152,7 +154,7 @@ export class OptionTable {
     if (wantLatency) known.exact.curve = true;
     const before = { capacity: option.capacity, points: option.points };
     const wasEstimated = option.source === 'estimated';
-    // Measured capacity, simulated shape.
+    // The capacity is measured; the latency curve is simulated and scaled to it.
     const scale = this.#measured.has(option) && capacity > 0 ? option.capacity / capacity : 1;
     if (!this.#measured.has(option)) {
       option.capacity = capacity;
@@ -164,7 +166,10 @@ export class OptionTable {
     return true;
   }
 
-  /** The averages' error in one simulation applies, with a margin, to the same requests on other GPUs. */
+  /**
+   * Remembers by how much a simulation exceeded its averages. The same ratio, with a margin, bounds the same requests
+   * on other GPUs.
+   */
   #learn(demand: number, simulated: Averages, capacity: number): void {
     const { limit } = simulated;
     const key = `${demand} ${limit}`;

@@ -10,9 +10,9 @@ interface PackingRow {
 }
 
 /**
- * Replicas do not span nodes. If parallelisms divide one another, as powers of two do, the following is sufficient: for
- * each t, the replicas of t and more GPUs fit the nodes' blocks of t GPUs. For others (3 and 4) these conditions are
- * necessary, and `packs` decides.
+ * Replicas do not span nodes. For each t, the replicas on t or more GPUs must fit the nodes' blocks of t GPUs. If the
+ * sizes of replicas divide one another, as powers of two do, these conditions are sufficient. For others (3 and 4) they
+ * are only necessary, and `packs` decides.
  */
 export function packingRows(options: readonly Option[], pools: readonly Pool[]): PackingRow[] {
   return pools.flatMap((pool, p) => {
@@ -38,11 +38,11 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
   });
 }
 
-/** With sizes that divide one another and a node, the row for all GPUs is sufficient. */
+/** If the sizes divide one another and the node, the row for all GPUs is sufficient. */
 const divides = (sizes: readonly number[], size: number) =>
   sizes.every((other) => Math.max(size, other) % Math.min(size, other) === 0);
 
-/** True if the replicas fit the nodes. Exact if sizes divide one another. */
+/** True if the replicas fit the nodes. Exact only if their sizes divide one another. */
 export function packs(options: readonly Option[], counts: Counts, pools: readonly Pool[]): boolean {
   return pools.every((pool, p) => {
     const sizes = new Map<number, number>();
@@ -54,9 +54,9 @@ export function packs(options: readonly Option[], counts: Counts, pools: readonl
 }
 
 /**
- * `sizes`: replicas by the GPUs that each needs. Places the largest first, each into the fullest node with enough free
- * GPUs. Nodes are counted by their free GPUs, so that a hundred thousand replicas cost no more than the sizes of a
- * node.
+ * `sizes`: number of replicas by GPUs per replica. Places the largest first, each into the fullest node with enough
+ * free GPUs. Nodes are counted by their number of free GPUs, so that the time depends on the size of a node, not on the
+ * number of replicas.
  */
 export function packsInto(
   sizes: ReadonlyMap<number, number>,
@@ -69,7 +69,8 @@ export function packsInto(
     let left = replicas;
     for (let free = size; free <= gpusPerNode && left > 0; free++) {
       const here = withFree[free] ?? 0;
-      // A node that took a replica would count as a fuller one that this loop has passed: it is filled completely.
+      // A node that takes a replica would count among fuller nodes, which this loop has already passed. So it is filled
+      // completely here.
       const each = Math.floor(free / size);
       const filled = Math.min(here, Math.floor(left / each));
       withFree[free] = here - filled;

@@ -14,13 +14,13 @@ export interface Pool {
   gpusPerNode: number;
   /** True if each node runs one engine, on any number of its GPUs: an agent that waits for a deployment. */
   oneEngine?: boolean;
-  /** absent: `stable`. Volatile nodes may be reclaimed at any time: preemptible jobs, workstations. */
+  /** Absent: `stable`. Volatile nodes may be taken away at any time: preemptible jobs, workstations. */
   tier?: Tier;
-  /** Share of the time that a node of it is available, 0 to 1; absent: that of its tier. */
+  /** Share of the time that a node of the pool is available, 0 to 1; absent: that of its tier. */
   availability?: number;
-  /** What the nodes' operators allow; absent: everything. */
+  /** Whether the nodes' operators allow a model with a parallelism; absent: they allow everything. */
   allows?: (model: string, spread: Parallelism) => boolean;
-  /** Values for the templates of jobs that start replicas here. */
+  /** Values of placeholders in the templates of jobs that start replicas here. */
   values?: Record<string, string>;
 }
 
@@ -29,7 +29,7 @@ export type Tier = (typeof TIERS)[number];
 
 export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
 
-/** interactive: a person reads the response while it streams. batch: no person waits for a single response. */
+/** interactive: a person reads the response while it streams. batch: no person waits for a response. */
 export const CLASSES = ['interactive', 'batch'] as const;
 type RequestClass = (typeof CLASSES)[number];
 
@@ -44,21 +44,21 @@ export interface Demand {
   output: LengthDistribution;
   weights: Precision;
   kv: Precision;
-  /** The allowed tensor parallelisms; absent: all that fit. */
+  /** Tensor parallelisms that are allowed; absent: all that fit. */
   tp?: number[];
-  /** Tried in addition to tensor parallelism, if the model allows it. */
+  /** Kinds of parallelism to try in addition to tensor parallelism, if the model allows them. */
   parallelism?: readonly ParallelismKind[];
-  /** Selects the latency target if `latencyS` is absent; absent: `interactive`. */
+  /** Determines the latency target if `latencyS` is absent; absent: `interactive`. */
   class?: RequestClass;
-  /** Mean seconds from arrival to last token that each replica must keep to. */
+  /** Maximum mean seconds from arrival to last token of each replica. */
   latencyS?: number;
   /** True if the model has a replica on a stable node at all times. */
   alwaysOn?: boolean;
-  /** Observed rate of a replica, if the model's shape is unknown. Its capacity may be higher. */
+  /** Observed rates of replicas, for a model of unknown shape. The capacity may be higher than the observed rate. */
   observed?: readonly ObservedCapacity[];
 }
 
-/** requests/s of a replica on `tp` GPUs. */
+/** Observed requests/s of a replica on `tp` GPUs. */
 export interface ObservedCapacity {
   gpu: string;
   tp: number;
@@ -74,10 +74,10 @@ export interface Placement {
   model: string;
   pool: string;
   tp: number;
-  /** Set if it is more than tensor parallelism. */
+  /** Full parallelism, if it is more than tensor parallelism. */
   spread?: Parallelism;
   replicas: number;
-  /** True if this scheduler did not start it: it stays even if replicas may be reclaimed. */
+  /** True if this scheduler did not start the replicas: they stay even if replicas may be reclaimed. */
   pinned?: boolean;
 }
 
@@ -89,13 +89,13 @@ export interface MeasuredCapacity {
   rate: number;
 }
 
-/** gpus: the fewest GPUs that keep the latency targets. cost: the lowest cost that does. */
+/** gpus: the fewest GPUs that keep the latency targets. cost: the lowest cost that keeps them. */
 export const OBJECTIVES = ['gpus', 'cost', 'latency', 'throughput'] as const;
 type Objective = (typeof OBJECTIVES)[number];
 
 export interface PlanOptions {
   objective: Objective;
-  /** USD per hour of all replicas together. */
+  /** Maximum USD per hour of all replicas together. */
   budget?: number;
   /** True if running replicas may be stopped. The paper does not stop them. */
   reclaim: boolean;
@@ -104,17 +104,17 @@ export interface PlanOptions {
   measured: readonly MeasuredCapacity[];
   /** Time limit of the solver, seconds. */
   timeLimitS: number;
-  /** Relative gap at which the solver stops. */
+  /** The solver stops when the plan is within this relative gap of the bound. */
   gap: number;
-  /** Mean seconds that each replica of every model must keep to; overrides the models' targets. */
+  /** Maximum mean seconds of each replica of every model; overrides the models' targets. */
   latencyS?: number;
   seed: number;
-  /** Called with each better solution while it solves. */
+  /** Called with a line about each better solution. */
   progress?: (line: string) => void;
 }
 
 /**
- * requests/s of one replica and their mean seconds, with rates ascending from 0; `rate * latency` is convex in rate.
+ * Mean latency of one replica by requests/s, in ascending order of rate from 0; `rate * latency` is convex in the rate.
  */
 export type Curve = readonly { rate: number; latencyS: number }[];
 
@@ -123,18 +123,18 @@ export interface Option {
   demand: number;
   pool: number;
   tp: number;
-  /** Set if it is more than tensor parallelism. */
+  /** Full parallelism, if it is more than tensor parallelism. */
   spread?: Parallelism;
   /** GPUs of a node that a replica takes. */
   gpus: number;
-  /** Maximum requests/s of one replica. An estimate is never below a simulation's result. */
+  /** Maximum requests/s of one replica. An estimate is at least the result of a simulation. */
   capacity: number;
-  /** Rate and mean latency of one replica. An estimated latency is never above a simulation's. */
+  /** Mean latency of one replica by rate. An estimated latency is at most that of a simulation. */
   points: Curve;
   source: 'measured' | 'simulated' | 'estimated';
-  /** True if `capacity` is the observed rate, bursts included. */
+  /** True if `capacity` is an observed rate, which includes bursts. */
   observed?: true;
 }
 
-/** Replicas by option, in the order of the options. */
+/** Number of replicas of each option, in the order of the options. */
 export type Counts = readonly number[];

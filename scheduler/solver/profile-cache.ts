@@ -6,9 +6,9 @@ import type { Demand } from './planning-problem.ts';
 
 type Profile = ReturnType<typeof profile>;
 
-/** Profiles that are remembered: a plan of 100 models and 12 kinds of GPU has some 3,000. */
+/** Most profiles that are remembered. A plan of 100 models and 12 kinds of GPU needs about 3,000. */
 const REMEMBERED_MAX = 4_000;
-/** Lengths given as more samples than this are not compared. */
+/** Distributions given as more samples than this are not compared; their profiles are not cached. */
 const SAMPLES_MAX = 1_000;
 
 const known = new Map<string, Profile>();
@@ -16,8 +16,8 @@ const calibrationIds = new WeakMap<object, number>();
 let calibrations = 0;
 
 /**
- * Simulates one replica and caches the result, which does not depend on the requested rate. A controller that plans
- * every half minute, or plans that differ only in their rates, simulate a replica once.
+ * Simulates one replica and caches the result, which does not depend on the requested rate. So a controller that plans
+ * every half minute simulates each replica once, and so do plans that differ only in their rates.
  */
 export function replicaProfile(
   step: StepModel,

@@ -3,32 +3,35 @@ import type { Segment } from './latency-curve.ts';
 /** One way to run replicas of one model. */
 export interface Item {
   option: number;
-  /** Cost of one replica, including shadow prices of its GPUs; 0 or more. */
+  /** Cost of one replica, including the shadow prices of its GPUs; never negative. */
   price: number;
   /** Maximum requests/s of one replica. */
   rate: number;
-  /** `rate * latency` up to that rate; empty if latency does not count. */
+  /** Segments of `rate * latency` up to `rate`; empty if latency does not count. */
   segments: readonly Segment[];
-  /** Most replicas that fit. */
+  /** Maximum number of replicas. */
   most: number;
 }
 
 /** Replicas of one model. */
 interface Configuration {
-  /** Replicas by item. */
+  /** Number of replicas of each item. */
   counts: number[];
-  /** Sum of their prices, and of waiting if latency counts. */
+  /** Sum of the replicas' prices, plus waiting if latency counts. */
   value: number;
-  /** Proven: no configuration is below it. */
+  /** Proven lower bound on the value of every configuration. */
   bound: number;
 }
 
-/** Nodes of one search. Beyond them it becomes less exact, which its bound reflects. */
+/** Most nodes of one search tree. When they are used up, the search becomes less exact, and its bound lower. */
 const SEARCH_NODES_MAX = 4_000;
-/** Relative distances from the best at which a branch is given up; the next one applies each time the nodes run out. */
+/**
+ * A branch that could improve the best value by less than this share is not searched. Each time the nodes are used up,
+ * the next share applies.
+ */
 const TOLERANCES = [0.001, 0.005, 0.02, 0.08, 0.5];
 
-/** Counts nodes, and gives up more branches as the number grows. */
+/** Counts the nodes of a search and raises its tolerance as the number grows. */
 class Effort {
   #looks = 0;
   #level = 0;
@@ -69,7 +72,7 @@ export function cheapest(items: readonly Item[], rate: number): Configuration | 
     for (let n = Math.min(item.most, Math.ceil(left / item.rate - 1e-7)); n >= 0; n--) {
       const rest = left - n * item.rate;
       const now = cost + n * item.price;
-      // Fewer replicas with the best ratio only raise the cost.
+      // Later items cost at least as much per request/s, so fewer replicas of this item only raise the cost.
       if (now + (rest <= enough ? 0 : rest * next) >= best * (1 - effort.tolerance)) {
         if (best < Number.POSITIVE_INFINITY && rest > enough) break;
         if (rest > enough) return;
@@ -86,14 +89,15 @@ export function cheapest(items: readonly Item[], rate: number): Configuration | 
 
 interface Offer extends Item {
   at: number;
-  /** Lowest cost of a request/s on it, at its best load, and that load. */
+  /** Lowest cost per request/s of one replica, over its loads. */
   ratio: number;
+  /** Load with that lowest cost, requests/s. */
   bestRate: number;
 }
 
 /**
- * Finds the replicas that serve `rate` with the lowest sum of price and waiting, by branch and bound. They serve
- * together with existing replicas, which have the curve `given`. Undefined if no number of replicas can.
+ * Finds the replicas that serve `rate` with the lowest sum of price and waiting, by branch and bound. Existing replicas
+ * with the curve `given` serve together with them. Undefined if no number of replicas can serve the rate.
  */
 export function quickest(
   items: readonly Item[],
@@ -122,7 +126,7 @@ export function quickest(
     const go = (n: number): boolean => {
       const joined = joinedWith(curve, item, n);
       const now = cost + n * item.price;
-      // Convex in n: once the cost is too high, more replicas of this item cost even more.
+      // The cost is convex in n: if it is too high for n, it is even higher for more replicas of this item.
       if (now + served(joined, rate, next) >= best * (1 - effort.tolerance)) return false;
       tried[item.at] = n;
       look(i + 1, joined, now);
@@ -150,7 +154,7 @@ function bestLoad({ price, segments: parts }: Item): { ratio: number; bestRate: 
   return { ratio, bestRate };
 }
 
-/** Adds `n` replicas to those of a curve; slopes ascend. */
+/** Returns the curve together with `n` replicas of an item, as segments in ascending order of slope. */
 export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments'>, n: number): readonly Segment[] {
   if (n === 0) return curve;
   const joined: Segment[] = [];
@@ -163,7 +167,7 @@ export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments
   return joined;
 }
 
-/** Waiting of `rate` on a curve, with an unlimited supply at `slope` each. */
+/** Waiting if `rate` is served on a curve, and what exceeds it at `slope` seconds per request/s. */
 function served(curve: readonly Segment[], rate: number, slope: number): number {
   let [left, cost] = [rate, 0];
   for (const piece of curve) {
@@ -175,7 +179,7 @@ function served(curve: readonly Segment[], rate: number, slope: number): number 
   return left > rate * 1e-7 ? cost + left * slope : cost;
 }
 
-/** Requests/s that a curve serves below `slope`. */
+/** Requests/s on the segments of a curve with a slope below `slope`. */
 function room(curve: readonly Segment[], slope: number): number {
   let sum = 0;
   for (const piece of curve) {

@@ -3,8 +3,9 @@ import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } f
 import { packingRows } from './packing-constraints.ts';
 
 /**
- * Finds options that no optimal plan needs: if latency does not count, replicas on fewer GPUs each that together serve
- * at least as much on the same GPUs. They pack at least as well and in finer steps.
+ * Finds options that no optimal plan needs. If latency does not count, these are options that can be replaced by
+ * replicas on fewer GPUs each: together they serve at least as much on the same GPUs, pack at least as well, and come
+ * in finer steps.
  */
 function findDominated({ options, pools, usable, goal }: SolverProblem): boolean[] {
   if (goal.kind === 'latency' || goal.kind === 'placed') return options.map(() => false);
@@ -22,8 +23,8 @@ function findDominated({ options, pools, usable, goal }: SolverProblem): boolean
 }
 
 /**
- * Greedy filling and exchange of replicas, starting from given counts, for a first plan and for the effect of single
- * exchanges. It works on one model's cost at a time, so that a trial takes microseconds.
+ * Greedy filling and exchange of replicas, starting from given counts. It finds a first plan, and the effect of single
+ * exchanges. It computes the cost of one model at a time, so that a trial takes microseconds.
  */
 export class Search {
   readonly counts: number[];
@@ -59,7 +60,8 @@ export class Search {
   }
 
   /**
-   * Lower is better. A share is a steep function of the served rate, so that the worst served model takes precedence.
+   * Cost of a model; lower is better. If the goal is a share, the cost falls steeply with the served rate, so that the
+   * worst served model takes precedence.
    */
   #cost(m: number): number {
     const { options, demands, goal, usable, pools } = this.#problem;
@@ -99,7 +101,7 @@ export class Search {
     return this.#costs.reduce((a, b) => a + b, 0);
   }
 
-  /** True if all rows and the budget allow one more. */
+  /** True if all rows and the budget allow one more replica of option `o`. */
   #room(o: number): boolean {
     if (this.#useless[o] === true || (this.#usd[o] ?? 0) > this.#budget + 1e-9) return false;
     return (this.#rowsOf[o] ?? []).every((r) => (this.#rows[r]?.left ?? 0) >= (this.#rows[r]?.terms.get(o) ?? 0));
@@ -114,7 +116,7 @@ export class Search {
     }
   }
 
-  /** Returns the change of the cost if `o` changed by `by`, without changing it. */
+  /** Returns how the cost would change if option `o` got `by` more replicas. */
   #trial(o: number, by: number): number {
     const m = this.#problem.options[o]?.demand ?? 0;
     this.counts[o] = (this.counts[o] ?? 0) + by;
@@ -129,7 +131,7 @@ export class Search {
     this.#costs[m] = this.#cost(m);
   }
 
-  /** Adds the replica that helps most per GPU until none helps, or until `deadline` (performance.now). */
+  /** Adds the replica that lowers the cost most per GPU, until none lowers it or until `deadline` (performance.now). */
   fill(deadline: number): void {
     const { options } = this.#problem;
     const gain = (o: number) => -this.#trial(o, 1) / Math.max(1e-9, this.#price[o] ?? 1);
@@ -145,7 +147,9 @@ export class Search {
     }
   }
 
-  /** Removes one replica and adds others in its place while that helps, until `deadline` (performance.now). */
+  /**
+   * Removes one replica and adds others in its place while that lowers the cost, until `deadline` (performance.now).
+   */
   exchange(deadline: number): void {
     const { options, floor } = this.#problem;
     for (let better = true; better && performance.now() < deadline; ) {
@@ -163,8 +167,8 @@ export class Search {
     const saved = [...this.counts];
     this.#commit(o, -1);
     const { pool, demand } = options[o] ?? {};
-    // Options that share the freed GPUs can gain, and the model that lost a replica. A large replica frees GPUs for
-    // several small ones.
+    // Only options on the freed GPUs and the model that lost a replica can gain. The freed GPUs of a large replica may
+    // hold several small ones.
     for (let round = 0; round < 8; round++) {
       let best = -1;
       let gain = 1e-9;
@@ -189,8 +193,8 @@ export class Search {
   }
 
   /**
-   * Removes replicas that gain almost nothing, lowest gain per GPU first, while their total gain is at most `loss`. A
-   * replica that serves requests or is required stays, because its gain is far above `loss`.
+   * Removes replicas that improve the objective least, lowest gain per GPU first, while the total loss is at most
+   * `loss`. A replica that serves requests or is required stays, because its gain is far above `loss`.
    */
   trim(loss: number): void {
     const { options, floor } = this.#problem;
@@ -211,7 +215,10 @@ export class Search {
     }
   }
 
-  /** Returns the best exchange of one replica for another, and the cost after it; undefined if none is possible. */
+  /**
+   * Returns the best exchange of one replica of model `m` for another, and the cost after it; undefined if none is
+   * possible.
+   */
   runnerUp(m: number): { from: number; to: number; cost: number } | undefined {
     const { floor } = this.#problem;
     let best: { from: number; to: number; cost: number } | undefined;
@@ -229,7 +236,7 @@ export class Search {
   }
 }
 
-/** High norms of 1/share approximate the lowest share. */
+/** Exponent of the norm of 1/share that approximates the lowest share: the higher, the closer. */
 const SHARE_NORM = 12;
 /** Cost of a model without any served request, in the objective's unit: above any real value. */
 export const UNSERVED = 1e7;

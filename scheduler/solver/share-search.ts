@@ -3,21 +3,25 @@ import { evaluatePlan } from './evaluate-plan.ts';
 import type { SolverProblem } from './formulation.ts';
 import type { Counts } from './planning-problem.ts';
 
-/** Relative width at which the search for the largest share ends: far below any requested gap. */
+/**
+ * The search ends when the bounds of the largest share differ by less than this relative distance, which is far below
+ * any requested gap.
+ */
 const CLOSE = 0.004;
 /**
- * Shares for which whole configurations are tried, relative to the largest share that fractions of configurations
+ * Shares for which whole configurations are tried, as multiples of the largest share that fractions of configurations
  * reach.
  */
 const WHOLE = [0.995, 0.985, 0.97, 0.95, 0.92, 0.88];
-/** Seconds for choosing whole configurations for one share. */
+/** Time limit for choosing whole configurations for one share, seconds. */
 const CHOOSE_S = 3;
-/** Tolerance of a pool's limit, for rounding errors. */
+/** Use of a pool up to which it counts as not exceeded; above 1 because of rounding errors. */
 const FULL = 1 + 1e-6;
 
 /**
- * Finds the largest share that every model reaches, for problems too large to branch on. For a given share, each model
- * needs a configuration that reaches it. Either the pools hold them all or not, and a bisection finds the limit.
+ * Finds the largest share that every model reaches, for problems too large for branch and cut. For a given share, each
+ * model needs a configuration that reaches it. Either the pools hold all these configurations or they do not, and
+ * bisection finds the largest share for which they do.
  */
 export class ShareSearch {
   readonly #problem: SolverProblem;
@@ -27,7 +31,7 @@ export class ShareSearch {
   /** The largest share that fractions of configurations reach. */
   fits = 0;
 
-  /** `known`: an initial plan; `prices`: initial prices of the pools. */
+  /** `known`: a plan to start from; `prices`: shadow prices of the pools to start from. */
   constructor(problem: SolverProblem, known: Counts | undefined, prices: readonly number[]) {
     this.#problem = problem;
     this.#known = known;
@@ -47,7 +51,10 @@ export class ShareSearch {
     return columns;
   }
 
-  /** Narrows the largest share from both sides, beginning at `guess`, until `deadline` (performance.now). */
+  /**
+   * Narrows the interval that contains the largest share, from both sides and beginning at `guess`, until `deadline`
+   * (performance.now).
+   */
   async bound(atMost: number, guess: number, deadline: number): Promise<{ atMost: number; fractions: number[] }> {
     let high = atMost;
     let fractions: number[] = [];
@@ -63,13 +70,17 @@ export class ShareSearch {
         this.fits = share;
         fractions = columns.fractions(values);
       } else break;
-      // The table became more exact since the guess: the share is slightly below it.
+      // Options were simulated since `guess` was found, which lowers the share slightly. So the next try is slightly
+      // below `guess`.
       next = share === guess && high === guess && guess * NEAR > this.fits ? guess * NEAR : undefined;
     }
     return { atMost: high, fractions };
   }
 
-  /** Returns a plan with a share close to that of fractions; undefined if none better than the known plan was found. */
+  /**
+   * Returns a plan of whole configurations with a share close to that of fractions; undefined if no plan better than
+   * the known one was found.
+   */
   async whole(deadline: number): Promise<number[] | undefined> {
     const low = this.#shareOf(this.#known);
     for (const part of WHOLE) {

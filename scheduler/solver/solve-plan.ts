@@ -10,11 +10,11 @@ import { Search } from './search.ts';
 import { isSmall, planValue, problemOf, relativeGap, type SolverContext } from './solver-context.ts';
 
 export interface SolveReport {
-  /** highs: branch and cut. columns: column generation. search: rounding and exchange reached the gap of the bound. */
-  method: 'highs' | 'search' | 'columns';
   /**
-   * optimal: within the requested gap. unproven: the search ended, and the bound is further away or depends on a guess.
+   * highs: branch and cut. columns: column generation. search: rounding and exchange of replicas came within the gap.
    */
+  method: 'highs' | 'search' | 'columns';
+  /** optimal: within the requested gap. unproven: the search ended, but the bound is farther away or is not proven. */
   status: 'optimal' | 'time-limit' | 'unproven';
   /** Upper bound of the plan's relative distance from the best one. */
   gap: number;
@@ -22,30 +22,30 @@ export interface SolveReport {
   proven: boolean;
   seconds: number;
   integers: number;
-  /** Options with a simulation in place of their estimate. */
+  /** Number of options that were simulated; the others are estimates. */
   simulated: number;
-  /** Proven: no plan meets the requirements. False with a shortfall: none was found in time. */
+  /** True: it is proven that no plan meets the requirements. False with a shortfall: none was found in time. */
   impossible: boolean;
 }
 
-/** The decision, before it is explained and simulated. */
+/** The solver's plan, before it is explained and simulated as a whole. */
 export interface SolverDecision {
   table: OptionTable;
   problem: SolverProblem;
   counts: Counts;
-  /** Shadow prices of the relaxation. */
+  /** Shadow prices of the relaxation, for each condition on a pool. */
   prices: readonly PoolPrice[];
   report: SolveReport;
-  /** The requirements. */
+  /** The requested settings. */
   asked: PlanOptions;
   shortfall: Shortfall | undefined;
   /** Why there is a shortfall, and the smallest change that would help. */
   relief: Relief | undefined;
 }
 
-/** Share of the time limit for the requirements; the rest is for a shortfall. */
+/** Share of the time limit for a plan that meets the requirements; the rest is for a plan that falls short of them. */
 const REQUIREMENTS_SHARE = 0.7;
-/** Share of the time limit for solving; the rest is for the explanation. */
+/** Share of the time limit for solving; the rest is for explaining the plan. */
 const TIME_SHARE = 0.92;
 
 export async function solvePlan(
@@ -71,7 +71,7 @@ export async function solvePlan(
     throw new SchedulerError('infeasible', whyInfeasible(planned.outcome.problem));
   const done = planned.counts === undefined ? inTime(context, planned.outcome) : planned;
   const { outcome, counts } = done;
-  // If replicas may be reclaimed, an empty plan would end all running replicas.
+  // A plan without replicas, if replicas may be reclaimed, would end all running ones.
   if (
     counts === undefined ||
     counts.every((n) => n === 0) ||
@@ -105,15 +105,15 @@ export async function solvePlan(
 
 interface Done {
   outcome: GoalOutcome;
-  /** undefined: even an empty plan breaks a condition. */
+  /** undefined: even a plan without replicas breaks a condition. */
   counts: Counts | undefined;
   shortfall: Shortfall | undefined;
   impossible: boolean;
 }
 
 /**
- * Tries the requirements first; then all requests, later than required; then the largest share of the worst served
- * model.
+ * Tries in this order: to meet the requirements; to serve all requests, but later than required; to maximize the share
+ * of the worst served model.
  */
 async function asPlanned(context: SolverContext, started: number, deadline: number): Promise<Done> {
   const { settings } = context;
@@ -122,7 +122,8 @@ async function asPlanned(context: SolverContext, started: number, deadline: numb
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
   const serving = await anyServing(context, until);
-  // A plan that meets the requirements leaves no shortfall to plan for: all the time is for a better one.
+  // If this plan meets the requirements, no time must be kept for a plan that falls short: all of it is for a better
+  // one.
   const certain = serving !== undefined && Number.isFinite(planValue(problemOf(context, goal), serving).value);
   const first = await new GoalSolver(context, goal, certain ? deadline : until).solve(serving);
   if (first.counts !== undefined && Number.isFinite(first.value))
@@ -139,7 +140,7 @@ async function asPlanned(context: SolverContext, started: number, deadline: numb
   return shares(patient, 1, deadline, 'demand', first.impossible);
 }
 
-/** There is a plan and no shortfall: the remaining time is for a better plan, if there may be one. */
+/** Uses the remaining time for a better plan, if there may be one. */
 async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, deadline: number): Promise<GoalOutcome> {
   const isClose = relativeGap(found.value, found.bound) <= context.settings.gap;
   if (isClose || performance.now() >= deadline) return found;
@@ -152,8 +153,8 @@ async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, de
 const SERVING_SHARE = 0.4;
 
 /**
- * If there are many models and waiting counts: an initial plan that serves all requests. It is found much sooner than
- * one with low latency.
+ * For many models and the objective `latency`: a first plan that serves all requests. It is found much sooner than one
+ * with low latency.
  */
 async function anyServing(context: SolverContext, deadline: number): Promise<Counts | undefined> {
   const { settings, targets } = context;
@@ -167,7 +168,7 @@ async function anyServing(context: SolverContext, deadline: number): Promise<Cou
   return (await new GoalSolver(patient, { kind: 'replicas' }, until).solve()).counts;
 }
 
-/** The time is over without a plan that meets the requirements: greedy filling with simulated replicas. */
+/** The time is over without a plan that meets the requirements: fills the pools greedily with simulated replicas. */
 function inTime(context: SolverContext, first: GoalOutcome): Done {
   const { table } = context;
   const problem = problemOf(context, { kind: 'share', most: 1 });
@@ -190,8 +191,8 @@ function inTime(context: SolverContext, first: GoalOutcome): Done {
 const GREEDY_MAX_MS = 2_000;
 
 /**
- * Removes replicas that gain almost nothing: half of the gap is for finding the plan, half for the least gain of a
- * replica.
+ * Removes replicas that improve the objective by almost nothing. One half of the gap is for the solver, the other for
+ * these removals.
  */
 function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossible: boolean): Done {
   const { problem, counts = [] } = outcome;
@@ -201,7 +202,7 @@ function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossi
 }
 
 /**
- * Every model gets a replica if that is possible; then the largest share of the worst served model; then the least
+ * Gives every model a replica if that is possible; then maximizes the share of the worst served model; then minimizes
  * waiting.
  */
 async function shares(
@@ -228,7 +229,7 @@ async function shares(
     search.fill(performance.now() + 1e3);
     return { outcome, counts: search.counts, shortfall, impossible };
   }
-  // The share is met: the rest goes to the other models, and to shorter waits.
+  // The worst served model has its largest share. The remaining GPUs are for the other models and for shorter waits.
   const least = { kind: 'latency', share: Math.min(1, share) * (1 - 1e-6) } as const;
   const better = await new GoalSolver(inside, least, deadline).solve(counts);
   const kept =
@@ -241,7 +242,7 @@ async function shares(
 /** A share below this counts as zero. */
 const NOTHING = 1e-9;
 
-/** Returns the demands of as many models as can have a replica simultaneously; the others get a rate of 0. */
+/** Returns the demands, with rate 0 for models that get no replica. As many models as possible get one. */
 async function placeable(context: SolverContext, deadline: number): Promise<readonly Demand[]> {
   const outcome = await new GoalSolver(context, { kind: 'placed' }, deadline).solve();
   const placed = new Set<number>();

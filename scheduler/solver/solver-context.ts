@@ -5,9 +5,12 @@ import type { OptionTable } from './option-table.ts';
 import { packs } from './packing-constraints.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './planning-problem.ts';
 
-/** Above this many integers, HiGHS hardly improves on the search within a minute … */
+/** Above this many integers, branch and cut by HiGHS hardly improves on the search within a minute … */
 const BRANCH_MAX = 400;
-/** … and with at least this many models column generation does, because pools split few of them. */
+/**
+ * … and with at least this many models, column generation improves on it, because pools connect the models only
+ * loosely.
+ */
 const COLUMNS_MODELS_MIN = 20;
 
 /** A planning problem, independent of its goal. */
@@ -17,7 +20,7 @@ export interface SolverContext {
   pools: readonly Pool[];
   floor: readonly number[];
   settings: PlanOptions;
-  /** By model. */
+  /** Latency target of each model. */
   targets: readonly LatencyTarget[];
 }
 
@@ -31,7 +34,7 @@ export function problemOf({ table, targets, ...rest }: SolverContext, goal: Goal
   return { ...rest, options: table.options, usable, goal };
 }
 
-/** Value of a plan; Infinity if it breaks a condition. */
+/** Objective value of a plan; Infinity if it breaks a condition. */
 export function planValue(problem: SolverProblem, counts: Counts): { value: number; evaluation: Evaluation } {
   const { options, usable, demands, pools, settings } = problem;
   const evaluation = evaluatePlan(options, usable, counts, demands);
@@ -58,7 +61,10 @@ export const relativeGap = (value: number, bound: number): number =>
     ? Math.max(0, (value - bound) / Math.max(1e-9, Math.abs(value), Math.abs(bound)))
     : 1;
 
-/** GPUs are whole: a bound of 1.3 GPUs is a bound of 2. The added money is less than a half, see `replicaPrice`. */
+/**
+ * Rounds a bound up to whole GPUs, because a bound of 1.3 GPUs is a bound of 2. The money in the objective adds less
+ * than half a GPU, see `replicaPrice`.
+ */
 export function tightened(bound: number, { goal, settings }: SolverProblem): number {
   if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;
   return Math.max(bound, Math.ceil(bound - 0.5));
