@@ -1,20 +1,20 @@
-/** Candidate layouts: for each slot ahead, the fewest changes that leave headroom for its demand. */
+/** Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom. */
 import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout } from './follow-problem.ts';
 
-/** If there is headroom, replicas are filled to this share: above it requests queue. */
+/** If replicas have capacity to spare, a layout fills them at most to this share: above it requests queue. */
 const TARGET_LOAD = 0.75;
-/** If there is not, at most this much of the largest share is given up for fewer changes. */
+/**
+ * If they do not, a layout must reach this share of the largest served share; giving up the rest allows fewer changes.
+ */
 const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
-/**
- * Share of the demand that is assumed for a kind without expected requests: a layout must be able to serve it anyway.
- */
+/** A kind without expected requests counts with this share of the demand, because a layout must be able to serve it. */
 const TRACE_DEMAND = 1e-3;
 
 /**
- * Returns one layout per distinct demand: the expected demand of each slot, and the highest of all slots. Empty if no
- * layout fits.
+ * Returns one layout per distinct demand. The demands are the expected one of each slot, and the high one of all slots
+ * together. Empty if no layout fits.
  */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
   const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));
@@ -32,7 +32,7 @@ export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]
   return found;
 }
 
-/** `[model][kind]`: requests/s. */
+/** Requests/s, as `[model][kind]`. */
 type Demands = readonly (readonly number[])[];
 
 async function layoutFor(problem: FollowProblem, demand: Demands): Promise<Layout | undefined> {
@@ -53,8 +53,8 @@ const layoutIn = ({ status, values }: LpSolution, replicas: readonly number[]): 
     : replicas.map((column) => Math.round(values[column] ?? 0));
 
 /**
- * max z, with every kind's demand times z served; if `least` bounds z from below, the fewest starts and ends instead. A
- * node runs one engine, so replicas are integers.
+ * Maximizes z, where z times the demand of every kind is served. With `least`, z is at least `least` and the starts and
+ * ends of replicas are minimized. A node runs one engine, so replicas are integers.
  */
 function programOf({ options, pools, models, running }: FollowProblem, demand: Demands, least?: number) {
   const program = new LpProgram();
@@ -80,7 +80,7 @@ function programOf({ options, pools, models, running }: FollowProblem, demand: D
     );
   }
   for (const [m, { model, kinds, pin }] of models.entries()) {
-    // A pinned model's demand must not lower the share of the others, because its replicas cannot change.
+    // The replicas of a pinned model cannot change, so its demand must not lower z for the others.
     if (pin !== undefined) continue;
     const wanted = demand[m] ?? [];
     const trace = TRACE_DEMAND * wanted.reduce((sum, one) => sum + one, 0);

@@ -6,22 +6,24 @@ import { seasonal } from '../forecast/seasonal.ts';
 import type { Forecast, Forecaster, History } from '../forecast/types.ts';
 import type { ForecastDemand } from './follow-problem.ts';
 
-/** Methods are compared and fitted again after this many slots. */
+/** Methods are compared and fitted again each time this many slots have passed. */
 const REFIT_SLOTS = 10;
 const LEVEL = 0.8;
 
-/** A season needs two observed periods: with fewer there is no earlier period to compare it with. */
+/** Slots of history that a season needs: two periods, because with fewer there is no earlier period to compare with. */
 export const slotsOf = (season: number): number => 2 * season;
 
 export interface ExpectedDemand {
   /** First slot of the forecast. */
   slot: number;
   forecast: Forecast;
-  /** Method by kind, and why it was chosen. */
+  /** Method of each kind, and why it was chosen. */
   methods: { kind: string; method: string; why: string }[];
 }
 
-/** Forecasts the demand of one model. `season`: slots after which the load repeats, such as a day. */
+/**
+ * Forecasts the demand of one model. `season`: number of slots after which the load repeats, such as those of a day.
+ */
 export class DemandForecaster {
   readonly #season: number;
   #chosen: ChosenForecaster | undefined;
@@ -33,8 +35,8 @@ export class DemandForecaster {
   }
 
   /**
-   * `end`: the slot after the last observed one. `lag`: slots between it and the first slot that a decision can still
-   * affect.
+   * `end`: the slot after the last observed one. `lag`: number of slots from `end` to the first slot that a decision
+   * can still affect.
    */
   expect(history: History, end: number, lag: number, horizon: number): ExpectedDemand {
     const kinds = history.names.join('\n');
@@ -61,7 +63,7 @@ export class DemandForecaster {
   }
 }
 
-/** Converts requests per slot to requests/s, step by step. */
+/** Converts requests per slot to requests/s, for each step of the forecast. */
 export function demandOf(
   model: string,
   kinds: readonly string[],

@@ -11,25 +11,25 @@ import type { FollowedModel } from './network-view.ts';
 import { SlotCounts } from './slot-counts.ts';
 import type { CountedLine } from './slot-records.ts';
 
-/** Most models that are followed; the busiest take precedence. */
+/** Most models that are followed: those with the highest forecast. */
 const MODELS_MAX = 32;
-/** Kinds are fitted again after this many slots. */
+/** Number of slots after which kinds are fitted again. */
 const KINDS_EVERY_SLOTS = 60;
-/** Slots that are requested again, because slow responses are counted late. */
+/** Number of slots before the last look that are requested again, because slow responses are counted late. */
 const REREAD_SLOTS = 8;
-/** Below the bounds of a gateway: 2,880 slots in one response, and seven days. */
+/** Most slots of one request to a gateway. A gateway returns at most 2,880 slots, of at most seven days. */
 const WINDOW_SLOTS_MAX = 2_800;
 const WINDOW_S_MAX = 6 * 86_400;
-/** If a gateway did not read the window in time, the next request is for this share of it. */
+/** If a gateway did not answer in time, the next request is for this share of the slots. */
 const WINDOW_SHARE = 0.25;
-/** Delay between a response and its usage record. */
+/** Assumed delay between a response and its usage record. */
 const REPORT_MS = 1_000;
 /**
- * Share of a slot's requests that may be missing at its end. With short responses, fewer are missing, and the next slot
- * does not wait.
+ * A slot is observed when at most this share of its requests may still be missing. With short responses this holds at
+ * the end of the slot, and the next slot does not wait.
  */
 const MISSING_SHARE = 0.2;
-/** A slot counts at the latest after this many slots, even if its responses take longer. */
+/** A slot counts as observed after at most this many further slots, even if its responses take longer. */
 const LAG_MAX = 3;
 
 interface Followed {
@@ -38,26 +38,26 @@ interface Followed {
   expecter: DemandForecaster;
   fitted: FittedKinds | undefined;
   fittedAt: number;
-  /** First slot that is requested from the gateway. */
+  /** First slot that this run requested from the gateway; earlier ones are from the file or unknown. */
   knownFrom: number;
 }
 
-/** What one look found out about a model. */
+/** The result of one look for one model. */
 export interface ModelSample extends FollowedModel {
   followed: Followed;
   count: KindCount;
-  /** First slot that is not observed yet. */
+  /** The slot after the last observed one. */
   end: number;
   expectation: ExpectedDemand;
 }
 
 export interface DemandSamplerOptions {
   slotS: number;
-  /** Slots ahead that are forecast. */
+  /** Number of slots ahead that are forecast. */
   horizon: number;
-  /** Slots after which the load repeats. */
+  /** Number of slots after which the load repeats. */
   season: number;
-  /** True if kinds are published at the gateway. */
+  /** True if fitted kinds are published at the gateway. */
   publish: boolean;
 }
 
@@ -67,12 +67,12 @@ export class DemandSampler {
   readonly #out: (line: string) => void;
   readonly #before: readonly CountedLine[];
   readonly #models = new Map<string, Followed>();
-  /** Slots before this one were requested. */
+  /** Slots before this one have been requested from the gateway. */
   #askedTo = 0;
-  /** Most slots of one request. */
+  /** Most slots of one request; becomes smaller if the gateway does not answer in time. */
   #window: number;
 
-  /** `before`: slots of an earlier run. */
+  /** `before`: records that an earlier run wrote. */
   constructor(
     context: Pick<PlanningContext, 'gateway' | 'catalogue'>,
     options: DemandSamplerOptions,
@@ -86,7 +86,7 @@ export class DemandSampler {
     this.#window = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / options.slotS));
   }
 
-  /** Returns counts of the last slots and forecasts of the next. */
+  /** Returns counts of the last slots and forecasts of the next ones. */
   async look(now: number): Promise<ModelSample[]> {
     const { slotS } = this.#options;
     const most = this.#window;
@@ -103,8 +103,8 @@ export class DemandSampler {
       const counts = fitted !== undefined && count.kinds.length > 0 && sameKinds(fitted.published, count.kinds);
       const { kinds, published } = counts ? fitted : countedKinds(count);
       this.#setKinds(name, followed, kinds);
-      // Slots of an earlier run are settled. The gateway has no data of slots before its first request, which differs
-      // from zero requests.
+      // Slots that an earlier run recorded are not requested again. The gateway has no data of slots before its first
+      // request, which differs from zero requests.
       const { last } = followed.counted;
       if (this.#askedTo === 0 || refitted)
         followed.knownFrom = last === undefined ? Math.min(now, ...count.slots.keys()) : last + 1;
@@ -120,7 +120,9 @@ export class DemandSampler {
     return looks.sort((a, b) => busy(b) - busy(a)).slice(0, MODELS_MAX);
   }
 
-  /** @throws SchedulerError `gateway` if it did not read the window in time; the next request is for fewer slots */
+  /**
+   * @throws SchedulerError `gateway` if the gateway did not answer in time; the next request is then for fewer slots
+   */
   async #counts(slots: number): Promise<Map<string, KindCount>> {
     const { slotS } = this.#options;
     try {
@@ -133,7 +135,7 @@ export class DemandSampler {
     }
   }
 
-  /** Fits kinds if they are due. Returns true if a gateway counts by other kinds from now on. */
+  /** Fits kinds if they are due. Returns true if a gateway will count by other kinds from now on. */
   async #fitKinds(counts: ReadonlyMap<string, KindCount>, now: number): Promise<boolean> {
     let published = false;
     for (const [name, count] of counts) {
@@ -168,7 +170,7 @@ export class DemandSampler {
     return published;
   }
 
-  /** Keeps the slots of an earlier run if their kinds are still the same. */
+  /** Keeps the slots that an earlier run recorded, if the kinds are still the same. */
   #setKinds(name: string, { counted }: Followed, kinds: readonly FittedKind[]): void {
     const names = kinds.map((kind) => kind.name);
     if (counted.kinds.join('\n') === names.join('\n')) return;
@@ -184,7 +186,7 @@ const sameKinds = (a: readonly RequestKind[], b: readonly RequestKind[]): boolea
   a.length === b.length &&
   a.every((kind, i) => kind.name === b[i]?.name && kind.input === b[i]?.input && kind.output === b[i]?.output);
 
-/** Returns the number of slots with responses that have not ended yet. */
+/** Number of the last slots in which some responses may not have ended yet. */
 function lagOf({ settleMs }: KindCount, slotS: number): number {
   const slotMs = slotS * 1e3;
   return Math.min(LAG_MAX, Math.max(0, Math.ceil((settleMs + REPORT_MS - MISSING_SHARE * slotMs) / slotMs)));

@@ -1,11 +1,12 @@
 /**
- * Describes a layout: which replicas do what, which ones are the bottleneck, and how much more demand they could serve.
+ * Describes a layout for people: which replicas serve which kinds, which replicas are the bottleneck, and how much more
+ * demand they could serve.
  */
 import { balance } from '../orchestration/demand-assignment.ts';
 import { type FollowProblem, type ForecastDemand, type Layout, placeText } from './follow-problem.ts';
 import { demandShares } from './transition-cost.ts';
 
-/** A rate below this many requests/s is not mentioned. */
+/** A lower rate, in requests/s, is not mentioned. */
 const RATE_SHOWN_MIN = 0.005;
 
 /** Describes one model in one slot of the forecast. */
@@ -30,8 +31,8 @@ function loadText(problem: FollowProblem, demand: ForecastDemand, layout: Layout
 }
 
 /**
- * Describes how many times the demand the replicas can serve, and the bottleneck: the kind of replica that helps most
- * if one is added.
+ * Describes which multiple of the demand the replicas can serve, and the bottleneck: the replica that helps most if one
+ * like it is added.
  */
 function growthText(
   problem: FollowProblem,
@@ -40,7 +41,7 @@ function growthText(
   indexes: readonly number[],
   nameOf: (option: number) => string,
 ): string[] {
-  // Without a preference for quick replicas, because they are filled first while others are idle.
+  // Computed without the preference for quick replicas, because it fills these while other replicas are idle.
   const timesWith = (more?: number): number => {
     const rates = indexes.map((i) => problem.options[i]?.rates ?? []);
     const replicas = indexes.map((i) => (layout[i] ?? 0) + (i === more ? 1 : 0));
@@ -55,7 +56,7 @@ function growthText(
   return [can, `the bottleneck is ${nameOf(most.i)}: with one more ${most.times.toFixed(2)} times`];
 }
 
-/** Describes the layout of the next slot and, if it is to change, the layout after it. */
+/** Describes the layout of the next slot and, if a change is planned, the layout after it. */
 export function loadsText(
   problem: FollowProblem,
   demand: ForecastDemand,

@@ -1,4 +1,7 @@
-/** Kinds of one model's requests, fitted to its gateway's records, and kept while they describe them. */
+/**
+ * Fits the kinds of one model's requests to its gateway's records, and keeps earlier kinds while they describe the
+ * records.
+ */
 import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 import { type FittedKind, fitKinds, type KindLengths } from '../workload/kinds.ts';
@@ -10,15 +13,15 @@ const REQUESTS_MIN = 50;
 /** Most requests that a fit uses. */
 const SAMPLE = 4_000;
 /**
- * A kind keeps its publication if its center moved less than this, in logarithms, because each publication restarts the
- * histories.
+ * A kind counts as unchanged if its center moved less than this, as a difference of logarithms. Each publication
+ * restarts the histories, so small moves are not published.
  */
 const MOVED = 0.3;
 
-/** Kinds with the moments that rates are computed from. */
+/** Kinds with the mean values from which rates are computed. */
 export type FittedKinds = { kinds: readonly FittedKind[]; published: readonly RequestKind[] };
 
-/** Returns undefined if too few requests were recorded. `before`: the published kinds. */
+/** Returns undefined if too few requests were recorded. `before`: the kinds that the gateway counts by now. */
 export function fitLiveKinds({ lengths, kinds: before }: KindCount): FittedKinds | undefined {
   const total = lengths.reduce((sum, { requests }) => sum + requests, 0);
   if (total < REQUESTS_MIN) return before.length > 0 ? described(before, []) : undefined;
@@ -28,7 +31,7 @@ export function fitLiveKinds({ lengths, kinds: before }: KindCount): FittedKinds
   if (before.length === fitted.length && fitted.every((kind, i) => isNear(kind, before[i])))
     return described(before, requests);
   const published = fitted.map(({ name, input, output, share }, i) => ({
-    // A kind that stays keeps its name, and so its history.
+    // A kind that stays keeps its name, and therefore its history.
     name: (before.length === fitted.length ? before[i]?.name : undefined) ?? name.slice(0, KIND_NAME_MAX_CHARS),
     input: Math.max(1, input),
     output: Math.max(1, output),
@@ -45,7 +48,7 @@ const ALL_REQUESTS = 'all requests';
 /** Returns the kinds that a gateway counts by, described by its records: its own kinds, or all requests as one. */
 export function countedKinds({ kinds, lengths }: KindCount): FittedKinds {
   const total = lengths.reduce((sum, { requests }) => sum + requests, 0);
-  // The model was requested, but no node answered yet: assume the lengths of a chat.
+  // The model was requested, but no response is recorded yet: assumes the lengths of a chat.
   const requests = total > 0 ? sampled(lengths, total) : [GUESS];
   if (kinds.length > 0) return described(kinds, total > 0 ? requests : []);
   const centre = (of: (one: KindLengths) => number) => Math.exp(meanOf(requests.map((one) => Math.log(of(one)))));
@@ -63,7 +66,7 @@ function isNear(kind: KindLengths, other: KindLengths | undefined): boolean {
   return Math.hypot(Math.log(kind.input / other.input), Math.log(kind.output / other.output)) < MOVED;
 }
 
-/** Samples requests of the grid, at most `SAMPLE`, each cell in proportion to its share. */
+/** Samples at most `SAMPLE` requests from the gateway's grid of lengths, from each cell in proportion to its share. */
 function sampled(lengths: KindCount['lengths'], total: number): KindLengths[] {
   const scale = Math.min(1, SAMPLE / total);
   return lengths.flatMap(({ input, output, requests }) =>
@@ -74,7 +77,7 @@ function sampled(lengths: KindCount['lengths'], total: number): KindLengths[] {
   );
 }
 
-/** Describes published kinds by moments and examples of the requests that are nearest to them. */
+/** Describes each published kind by the recorded requests that are nearest to it. */
 function described(published: readonly RequestKind[], requests: readonly KindLengths[]): FittedKinds {
   const members = new Map<RequestKind, KindLengths[]>(published.map((kind) => [kind, []]));
   for (const one of requests) {

@@ -6,18 +6,18 @@ export interface ReplicaOption {
   place: ReplicaPlace;
   /** GPUs of one replica. */
   gpus: number;
-  /** `rates[kind]`: requests/s if the replica served only that kind; 0: it cannot serve it. */
+  /** Requests/s if the replica served only that kind, as `rates[kind]`; 0: it cannot serve the kind. */
   rates: readonly number[];
-  /** `latencyS[kind]`: seconds of one response without queueing. */
+  /** Seconds of one response without queueing, as `latencyS[kind]`. */
   latencyS: readonly number[];
-  /** True if a plan cannot change it. */
+  /** True if a plan cannot change the replicas of this option. */
   fixed?: boolean;
 }
 
 export interface FollowedPool {
   id: string;
   gpus: number;
-  /** Replicas that fit: one per node if a node runs one engine. */
+  /** Maximum number of replicas: one per node if a node runs one engine. */
   replicas: number;
 }
 
@@ -26,37 +26,39 @@ export interface ForecastDemand {
   model: string;
   /** Names of its kinds. */
   kinds: readonly string[];
-  /** `mean[step][kind]`: requests/s in the slots ahead. `high`: the upper end of the forecast's interval. */
+  /**
+   * Expected requests/s in the slots ahead, as `mean[step][kind]`. `high`: the upper end of the forecast's interval.
+   */
   mean: readonly (readonly number[])[];
   high: readonly (readonly number[])[];
-  /** An operator's pin: replicas by option, regardless of the forecast. */
+  /** Replicas by option that an operator ordered, regardless of the forecast. */
   pin?: Layout;
 }
 
-/** Replicas of each option, in the order of the options. */
+/** Number of replicas of each option, in the order of the options. */
 export type Layout = readonly number[];
 
 export interface FollowProblem {
   options: readonly ReplicaOption[];
   pools: readonly FollowedPool[];
   models: readonly ForecastDemand[];
-  /** The running layout. */
+  /** Replicas that run now. */
   running: Layout;
   slotS: number;
-  /** Seconds from the order to end a replica until its successor serves on the node. */
+  /** Seconds from the order to end a replica until the new replica serves on its node. */
   switchS: number;
-  /** Replicas that change concurrently, while the others serve. */
+  /** Number of replicas that change at the same time, while the others serve. */
   wave: number;
 }
 
 export const sameLayout = (a: Layout, b: Layout): boolean => a.every((count, i) => count === b[i]);
 
-/** Replicas of `to` that do not run yet. */
+/** Number of replicas of `to` that do not run yet. */
 export const startsOf = (from: Layout, to: Layout): number =>
   to.reduce((sum, count, i) => sum + Math.max(0, count - (from[i] ?? 0)), 0);
 export const stopsOf = (from: Layout, to: Layout): number => startsOf(to, from);
 
-/** `TP 2`, or `TP 2 on a100` if the model may run on several kinds of GPUs. */
+/** Formats a place: `TP 2`, or `TP 2 on a100` if the model may run on several kinds of GPUs. */
 export function placeText({ options }: Pick<FollowProblem, 'options'>, place: ReplicaPlace): string {
   const several = options.some((one) => one.place.model === place.model && one.place.pool !== place.pool);
   return several ? `${spreadText(place)} on ${place.pool}` : spreadText(place);

@@ -1,4 +1,4 @@
-/** One slot after another: count, forecast, decide, and hand over a plan. `otela-plan watch --forecast` runs it. */
+/** `otela-plan watch --forecast`: in each slot counts, forecasts, decides, and hands over a plan. */
 import { type Observation, observe, type PlanningContext } from '../live/observation.ts';
 import type { RateTable } from '../orchestration/rate-table.ts';
 import type { Placement } from '../solver/planning-problem.ts';
@@ -13,7 +13,7 @@ import type { MeasuredRates } from './replica-options.ts';
 import type { CountedLine, SlotRecord } from './slot-records.ts';
 import { changeText, type DecideOptions, Decider, type FollowDecision } from './switch-decision.ts';
 
-/** `horizon`: slots ahead in which a change has to pay. */
+/** `horizon`: number of slots ahead in which a change has to pay off. */
 export interface FollowOptions extends DecideOptions, DemandSamplerOptions {
   switchS: number;
   wave: number;
@@ -24,9 +24,9 @@ export interface FollowOptions extends DecideOptions, DemandSamplerOptions {
 export interface FollowOutput {
   out(line: string): void;
   log(line: string): void;
-  /** Called with the plan of each slot. */
+  /** Called with the wanted replicas in each slot. */
   handOver(observation: Observation, wanted: readonly Placement[]): void;
-  /** Rejects with SchedulerError if they cannot be stored. */
+  /** Stores the records of a slot. Rejects with SchedulerError if that fails. */
   record(records: readonly SlotRecord[]): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ export class DemandFollower {
     this.#counting = new DemandSampler(context, options, (line) => output.out(line), before);
   }
 
-  /** @throws SchedulerError if the gateway does not answer; the former plan stays */
+  /** @throws SchedulerError if the gateway does not answer; the previous plan stays */
   async look(): Promise<void> {
     const looks = await this.#counting.look(this.#slotNow());
     const observation = await observe(this.#context);
@@ -124,7 +124,7 @@ export class DemandFollower {
     const last = followed.counted.history(end);
     const { requests, wrong } = count.misjudged;
     const seen = count.slots.get(end - 1);
-    // The times of no request are 0.
+    // Without a request, response times are 0, which must not be shown as measured.
     const answered = seen?.requests.some((one) => one > 0) === true ? seen : undefined;
     return {
       at: timeOf(end - 1),
@@ -146,7 +146,7 @@ export class DemandFollower {
   }
 }
 
-/** Seconds until the model's change ends; infinite: no change of it is planned. */
+/** Seconds until a change of the model ends; infinite if no change is planned. */
 function changeS(model: string, { options, running, slotS, switchS }: FollowProblem, decision: FollowDecision): number {
   const { next, inSlots } = decision;
   const changes = options.some(({ place }, i) => place.model === model && next !== undefined && next[i] !== running[i]);

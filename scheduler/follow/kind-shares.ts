@@ -1,24 +1,25 @@
-/** A layout's shares by kind, as weights of sessions: `PUT /admin/routing/{model}`. */
+/** The shares of a layout's nodes in each kind of request, as weights of sessions for `PUT /admin/routing/{model}`. */
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { PlannerGateway } from '../live/planner-gateway.ts';
 import { fillOrWait } from '../orchestration/demand-assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
 import { type FollowProblem, type ForecastDemand, optionsOf, placeText } from './follow-problem.ts';
 
-/** Most rules of a gateway for one model, except the rule for nodes that join later. */
+/** Most rules that a gateway accepts for one model, without the rule for nodes that join later. */
 const RULES_MAX = 499;
-/** Shares that moved less are not sent again, because each change is a line of the audit log. */
+/** New shares are sent only if one differs by more than this, because each change is a line of the audit log. */
 const MOVED = 0.05;
 /**
- * Weight of a node until its shares are sent. It is close to zero because one request of a kind that does not suit the
- * node blocks it for long. It is above zero so that the node gets all requests if the known nodes are gone.
+ * Weight of a node that joins before new shares are sent. It is close to zero, because one request of a kind that does
+ * not suit the node blocks it for long. It is above zero, so that the node gets all requests if the known nodes are
+ * gone.
  */
 const NEW_NODE = 1e-4;
-/** Replicas are filled to this share; above it requests queue. */
+/** Shares fill replicas at most to this load; above it requests queue. */
 const FULL = 0.92;
 /** Rates below this many requests/s count as zero. */
 const NO_DEMAND = 1e-3;
-/** Share of the demand that is assumed for a kind without expected requests, so that its requests have a node. */
+/** A kind without expected requests counts with this share of the demand, so that its requests have a node. */
 const TRACE_DEMAND = 1e-3;
 
 interface KindRule {
@@ -33,8 +34,8 @@ export interface PublishedShares {
 }
 
 /**
- * `serving[option]`: sessions that serve the model with this option. `step`: the current slot's index in the forecast.
- * `changeS`: seconds until a running change ends. Undefined if no session serves the model.
+ * Returns undefined if no session serves the model. `serving[option]`: sessions that serve the model with this option.
+ * `step`: the current slot's index in the forecast. `changeS`: seconds until a running change ends.
  */
 export function kindShares(
   problem: FollowProblem,
@@ -63,12 +64,16 @@ export function kindShares(
       }),
     ),
   );
-  // The last rule applies to a kind that no replica can hold, and to sessions beyond the gateway's bound.
+  // The last rule applies to kinds that no replica can hold, to nodes that join later, and to sessions beyond the
+  // gateway's bound.
   const rest: KindRule = { weight: rules.length > RULES_MAX ? rounded(1 / sessions) : NEW_NODE };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
 }
 
-/** Requests/s by kind. If no request is expected, the first ones still go to the replicas with the lowest latency. */
+/**
+ * Expected requests/s by kind. If no request is expected, a tiny rate sends the first ones to the replicas with the
+ * lowest latency.
+ */
 function expectedOf({ mean }: ForecastDemand, kinds: readonly RequestKind[], step: number): number[] {
   const typical = mean[step] ?? [];
   const all = typical.reduce((sum, one) => sum + one, 0);
@@ -78,7 +83,7 @@ function expectedOf({ mean }: ForecastDemand, kinds: readonly RequestKind[], ste
 }
 
 /**
- * Mean wait in seconds, by kind, of a request that exceeds the capacity of its quickest replicas: half of the time for
+ * Mean wait by kind, in seconds, of a request for which the quickest replicas have no capacity: half of the time for
  * which the forecast exceeds their capacity. That time is at least one slot, and at most the remaining time of a
  * running change. During a short excess requests wait; during a long one they go to replicas with headroom.
  */
@@ -145,7 +150,7 @@ export class SharePublisher {
 }
 
 function differ(a: PublishedShares, b: PublishedShares): boolean {
-  // Kinds are published without shares: if any kind changed, the gateway has lost the shares.
+  // The gateway drops a model's shares when its kinds are published, so changed kinds need the shares again.
   if (JSON.stringify(a.kinds) !== JSON.stringify(b.kinds)) return true;
   if (a.weights.length !== b.weights.length) return true;
   return a.weights.some((rule, i) => {
@@ -158,7 +163,7 @@ function differ(a: PublishedShares, b: PublishedShares): boolean {
   });
 }
 
-/** `short prompt: 70 % TP 2, 30 % TP 1 × PP 2`, for people. */
+/** Formats shares for people: `short prompt: 70 % TP 2, 30 % TP 1 × PP 2`. */
 export function sharesText(
   problem: Pick<FollowProblem, 'options'>,
   { kinds, weights }: PublishedShares,

@@ -15,7 +15,7 @@ import { followedPool, type OptionContext, replicaOptions } from './replica-opti
 
 export interface FollowedModel {
   model: Model;
-  /** The name in the gateway and on nodes. */
+  /** The model's name in the gateway and on nodes. */
   name: string;
   kinds: readonly FittedKind[];
   published: readonly RequestKind[];
@@ -25,13 +25,13 @@ export interface NetworkView {
   options: ReplicaOption[];
   pools: FollowedPool[];
   running: Layout;
-  /** Sessions that serve now, by option. */
+  /** Sessions that serve now, by index of the option. */
   serving: Map<number, string[]>;
-  /** Deployed replicas that match no option of a followed model: they stay. */
+  /** Replicas that a factory deployed and that match no option of a followed model: they stay. */
   others: Placement[];
 }
 
-/** Nodes that no factory's order started keep serving as they are: each is a fixed option in a separate pool. */
+/** Nodes that no factory's order started stay as they are: each is a fixed option in a separate pool. */
 export function networkView(
   models: readonly FollowedModel[],
   observation: Observation,
@@ -90,7 +90,7 @@ function addForeign(
   add(at, node.session);
 }
 
-/** Replicas by spread, for people. */
+/** Formats replicas by parallelism, for people. */
 export function replicasText(
   { options }: Pick<NetworkView, 'options'>,
   layout: Layout,

@@ -2,8 +2,8 @@ import { UsageError } from '../../shared/command-line/index.ts';
 import type { ReplicaOption } from './follow-problem.ts';
 
 /**
- * An operator's order for one model: a number of replicas of each spread or, if none is listed, the replicas that run
- * now.
+ * An operator's order for one model: the number of replicas of each parallelism or, if it lists none, the replicas that
+ * run now.
  */
 export interface Pin {
   model: string;
@@ -29,8 +29,8 @@ export function parsePin(text: string): Pin {
 }
 
 /**
- * Returns the pin as replicas by option; `running` if the pin lists no replicas. Undefined if some of its replicas
- * match no option. The first pool with a matching option gets them.
+ * Converts a pin to replicas by option: `running` if the pin lists no replicas, undefined if some of its replicas match
+ * no option. If several pools have a matching option, the first gets the replicas.
  */
 export function pinnedLayout(
   pin: Pin,

@@ -1,4 +1,4 @@
-/** The options of a model on the nodes of the network, and the rate of each option for each kind. */
+/** The options of a model on the nodes of the network, and the rate at which each option serves each kind. */
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -19,11 +19,11 @@ const ratesSchema = z.strictObject({
     .array(
       z.strictObject({
         model: z.string().min(1).max(256),
-        /** Class of the catalogue; absent: every GPU. */
+        /** Class of GPU in the catalogue; absent: every GPU. */
         gpu: z.string().min(1).max(64).optional(),
         tp: z.number().int().positive().default(1),
         pp: z.number().int().positive().default(1),
-        /** Rates of one replica that always has requests waiting. */
+        /** Rates of one replica that always has requests waiting, tokens/s. */
         prompt_tokens_per_s: z.number().positive(),
         answer_tokens_per_s: z.number().positive(),
       }),
@@ -48,7 +48,7 @@ export interface OptionContext {
   limits: SimulatedEngineLimits;
   calibration: Calibration;
   measured: MeasuredRates;
-  /** Rate tables that are too slow to compute twice: kept from one slot to the next. */
+  /** Rate tables that are kept from one slot to the next, because they take too long to compute in each slot. */
   tables: Map<string, RateTable>;
 }
 
@@ -56,8 +56,8 @@ export interface OptionContext {
 const TABLES_MAX = 64;
 
 /**
- * Options of one model. Measured rates win over the catalogue's: if a model has measured rates, only the measured
- * options are tried.
+ * Options of one model. If the model has measured rates, only the measured options are tried, and their rates replace
+ * the catalogue's.
  */
 export function replicaOptions(model: Model, kinds: readonly FittedKind[], context: OptionContext): ReplicaOption[] {
   return context.pools.flatMap((pool) => {

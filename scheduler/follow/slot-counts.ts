@@ -1,20 +1,21 @@
-/** Requests of each slot by kind: from the gateway, and from a file for the days before. */
+/** Requests of each slot by kind: from the gateway, and for earlier days from a file. */
 import type { History } from '../forecast/types.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 
 /**
- * Slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest are dropped first.
+ * Most slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest are dropped
+ * first.
  */
 const SLOTS_MAX = 4_320;
 
-/** One model's counts, by number of the slot since the epoch. */
+/** Counts of one model's requests, by the number of slots since the epoch. */
 export class SlotCounts {
   readonly #slotS: number;
   readonly #max: number;
   #kinds: readonly string[] = [];
   readonly #slots = new Map<number, readonly number[]>();
 
-  /** `atLeast`: slots that a forecast needs. */
+  /** `atLeast`: number of slots that a forecast needs. */
   constructor(slotS: number, atLeast: number) {
     this.#slotS = slotS;
     this.#max = Math.max(SLOTS_MAX, atLeast);
@@ -24,12 +25,12 @@ export class SlotCounts {
     return this.#kinds;
   }
 
-  /** The newest known slot. */
+  /** The newest slot with counts. */
   get last(): number | undefined {
     return this.#slots.size === 0 ? undefined : Math.max(...this.#slots.keys());
   }
 
-  /** If the kinds changed, drops the counts by the old kinds, which no longer apply. */
+  /** If the kinds changed, drops all counts, because they are by the old kinds. */
   setKinds(kinds: readonly string[]): void {
     if (kinds.join('\n') === this.#kinds.join('\n')) return;
     this.#kinds = kinds;
@@ -37,8 +38,8 @@ export class SlotCounts {
   }
 
   /**
-   * Requests by kind, in the order of `kinds`. A later count of the same slot replaces an earlier one, because more of
-   * its responses have ended.
+   * Sets the requests of a slot, in the order of `kinds`. A later count of the same slot replaces an earlier one,
+   * because more responses have ended by then.
    */
   set(slot: number, requests: readonly number[]): void {
     this.#slots.delete(slot);
@@ -50,7 +51,8 @@ export class SlotCounts {
 
   /**
    * Adds the gateway's counts of the slots from `from` to `to` (exclusive). A slot without an entry had no request.
-   * Unserved requests have no kind: they are divided in proportion to the served ones, or evenly.
+   * Requests that no node served have no kind: they are divided among the kinds in proportion to the served ones, or
+   * evenly.
    */
   take(counted: KindCount | undefined, from: number, to: number): void {
     for (let slot = from; slot < to; slot++) {
@@ -65,7 +67,7 @@ export class SlotCounts {
     }
   }
 
-  /** All slots before `end`, with gaps as NaN. */
+  /** The counts of all slots before `end`; NaN for a slot without a count. */
   history(end: number): History {
     const numbers = [...this.#slots.keys()].filter((slot) => slot < end);
     const first = Math.max(

@@ -1,6 +1,6 @@
 /**
- * What `watch --forecast` counted, expected and planned in each slot: one line of JSON per slot and model, for people,
- * programs and the next start.
+ * What `watch --forecast` counted, expected and planned in each slot: one line of JSON per slot and model. People,
+ * programs and the next run of the command read it.
  */
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs';
 import * as z from 'zod';
@@ -12,27 +12,30 @@ import { SchedulerError } from '../errors.ts';
 const FILE_MAX_BYTES = 64 * 1024 * 1024;
 
 export interface SlotRecord {
-  /** Start of the slot that was counted last, RFC 3339, and its duration in seconds. */
+  /** Start of the last counted slot, RFC 3339. */
   at: string;
+  /** Duration of a slot, seconds. */
   slot_s: number;
   model: string;
   kinds: readonly string[];
-  /** Requests by kind in that slot; NaN: not counted. */
+  /** Requests by kind in that slot; NaN: the slot was not observed. */
   requests: readonly number[];
-  /** `[kind][step]`: requests of the slots from `from` on. */
+  /** Forecast of requests in the slots from `from` on, as `[kind][step]`. */
   expected: { from: string; mean: number[][]; low: number[][]; high: number[][] };
   methods: { kind: string; method: string; why: string }[];
   notes: string[];
-  /** By spread, such as `TP 2`. */
+  /** Planned replicas by parallelism, such as `TP 2`. */
   replicas: Record<string, number>;
   decision: 'keep' | 'wait' | 'switch';
   why: string;
-  /** Changes of the plan. */
+  /** Changes that the plan makes, as text. */
   changes: string[];
-  /** null: no request was answered. */
+  /** Response time in milliseconds; null: no request was answered. */
   p50_ms: number | null;
   p99_ms: number | null;
-  /** Share of the judged requests with a misjudged kind; null: none was judged. */
+  /**
+   * Share of requests for which the gateway estimated a wrong kind on arrival; null: it estimated none.
+   */
   misjudged: number | null;
 }
 
@@ -46,7 +49,7 @@ const countedSchema = z.object({
 export type CountedLine = z.infer<typeof countedSchema>;
 
 /**
- * @throws SchedulerError `bad_input` if the file cannot be written: a history with holes would mislead the next start
+ * @throws SchedulerError `bad_input` if the file cannot be written, because missing records would mislead the next run
  */
 export function appendRecords(path: string, records: readonly SlotRecord[]): void {
   try {
@@ -58,7 +61,7 @@ export function appendRecords(path: string, records: readonly SlotRecord[]): voi
   }
 }
 
-/** Records in the form of the gateway's dashboard: `PUT /admin/timeline`. */
+/** Converts records to the body of `PUT /admin/timeline`, which the gateway's dashboard shows. */
 export function timelineOf(records: readonly SlotRecord[]): object {
   const next = (rows: readonly (readonly number[])[]) => rows.map((steps) => steps[0] ?? 0);
   return {
@@ -70,7 +73,7 @@ export function timelineOf(records: readonly SlotRecord[]): object {
         slots: [
           {
             at,
-            // A slot that was not observed is unknown, not idle.
+            // A slot that was not observed is null, which differs from zero requests.
             requests: requests.map((one) => (Number.isFinite(one) ? one : null)),
             expected: {
               at: expected.from,
@@ -91,11 +94,11 @@ export function timelineOf(records: readonly SlotRecord[]): object {
   };
 }
 
-/** Bounds of the gateway. */
+/** Maximum lengths that the gateway accepts. */
 const TEXT_MAX_CHARS = 2_000;
 const CHANGES_MAX = 64;
 
-/** Reads all valid lines. A last line that a crash truncated is skipped. A missing file has no lines. */
+/** Reads all valid lines. A last line that a crash cut off is skipped. A missing file counts as empty. */
 export function readRecords(path: string, log: (line: string) => void): CountedLine[] {
   let text: string;
   try {

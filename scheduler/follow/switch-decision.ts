@@ -1,4 +1,4 @@
-/** Decides to keep, wait or switch: to which layout, and in which of the slots ahead. */
+/** Decides whether to keep the layout, to wait, or to switch: to which layout, and in which of the slots ahead. */
 
 import { candidateLayouts } from './candidate-layouts.ts';
 import {
@@ -13,31 +13,32 @@ import {
 import { transitionCost } from './transition-cost.ts';
 
 export interface DecideOptions {
-  /** A change must save this share of the cost of staying, because forecasts err. */
+  /** A change must save this share of the cost of staying, because forecasts are inaccurate. */
   margin: number;
-  /** Consecutive slots that must find the same change worthwhile. */
+  /** A change is made when this many consecutive slots found it worthwhile. */
   confirm: number;
 }
 
 export interface FollowDecision {
   kind: 'keep' | 'wait' | 'switch';
-  /** The layout that is wanted now. */
+  /** The layout that should run now. */
   layout: Layout;
-  /** The layout to change to; for `wait`, in `inSlots`. */
+  /** The layout to change to; for `wait`, after `inSlots` slots. */
   next: Layout | undefined;
   inSlots: number;
-  /** Request seconds over the horizon: of staying, and of the best course. */
+  /** Cost of keeping the layout over the horizon, in request seconds. */
   stayCost: number;
+  /** Cost of the best course over the horizon, in request seconds. */
   bestCost: number;
   why: string;
 }
 
-/** Remembers the change that the last slots preferred, how many slots preferred it, and the last change. */
+/** Remembers the change that the last slots preferred, for how many slots, and the last change made. */
 export class Decider {
   readonly #options: DecideOptions;
   #agreed = 0;
   #wish: Layout = [];
-  /** The layout of the last change, which a factory may not have completed. */
+  /** The layout of the last switch. A factory may still be making this change. */
   #switchedTo: Layout = [];
 
   constructor(options: DecideOptions) {
@@ -72,10 +73,11 @@ export class Decider {
     const said = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, including the switch; the current layout costs ${stayCost.toFixed(1)}`;
-    // A layout that serves nothing has nothing to lose; a pin is an order.
+    // A change that only starts replicas interrupts no request, and a pin is an order: neither needs confirmation by
+    // further slots.
     const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
     const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
-    // A model without replicas makes every request wait: any gain is worthwhile.
+    // Every request of a model without replicas waits, so any gain is worthwhile.
     const margin = starts && begins(problem, layout) ? 0 : this.#options.margin;
     if (sameLayout(layout, running) || stayCost - cost < stayCost * margin) {
       this.#agreed = 0;
@@ -111,8 +113,8 @@ export class Decider {
   }
 
   /**
-   * Consecutive slots may prefer different layouts. They agree only if the layout of the previous slot is also
-   * worthwhile now.
+   * Consecutive slots may prefer different layouts. They agree only if the layout that the previous slot preferred is
+   * also worthwhile now.
    */
   #agree(problem: FollowProblem, layout: Layout, steps: number, stayCost: number, margin: number): void {
     const wished = this.#wish.length === layout.length ? [this.#wish] : [];
@@ -127,7 +129,9 @@ function pinned(problem: FollowProblem, stay: FollowDecision, layout: Layout): F
   return { ...stay, kind: 'switch', layout, next: layout, why };
 }
 
-/** Returns the cheapest of these layouts and the step to change to it in; the running layout if none is cheaper. */
+/**
+ * Returns the cheapest of these layouts and the step in which to change to it; the running layout if none is cheaper.
+ */
 function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: number, stayCost: number) {
   let best = { layout: problem.running, at: 0, cost: stayCost };
   for (const layout of layouts)
@@ -146,7 +150,7 @@ function begins({ options, models, running }: FollowProblem, to: Layout): boolea
   });
 }
 
-/** `m: 3 to 1 × TP 2, 1 to 3 × TP 1 × PP 2`. */
+/** Formats a change for people: `m 3 to 1 × TP 2, m 1 to 3 × TP 1 × PP 2`. */
 export function changeText(problem: Pick<FollowProblem, 'options'>, from: Layout, to: Layout): string {
   const changes = problem.options.flatMap(({ place }, i) => {
     const [before, after] = [from[i] ?? 0, to[i] ?? 0];

@@ -1,4 +1,7 @@
-/** Time that requests wait if a layout stays, or changes in one of the slots ahead: a fluid model, slot by slot. */
+/**
+ * Cost of keeping a layout, or of changing it in one of the slots ahead: the time that requests wait and run. A fluid
+ * model, slot by slot.
+ */
 import { balance } from '../orchestration/demand-assignment.ts';
 import type { Assignment } from '../orchestration/types.ts';
 import {
@@ -10,20 +13,23 @@ import {
   stopsOf,
 } from './follow-problem.ts';
 
-/** Up to this load, kinds go to the replicas with the lowest latency; above it the load decides. */
+/**
+ * While no group of replicas is fuller than this, each kind goes to the replicas with the lowest latency; above it the
+ * loads are balanced.
+ */
 const IDLE_LOAD = 0.92;
-/** Highest load of a replica in the formula of the wait. */
+/** A replica's load counts as at most this much in the formula of the wait, which is infinite at 1. */
 const LOAD_MAX = 0.95;
-/** Slowest drain of a backlog, as a share of the capacity. */
+/** A remaining backlog drains at least at this share of the capacity. */
 const SPARE_MIN = 0.05;
-/** Assumed wait of each request of a model without replicas, seconds. */
+/** Assumed wait of each request that no replica can serve, seconds. */
 const UNSERVED_S = 600;
-/** If there are more waves, they are merged into this many parts. */
+/** A change in more waves than this is computed in this many parts. */
 const PARTS_MAX = 32;
-/** Share of the demand that is assumed for a kind without expected requests, so that its requests have a replica. */
+/** A kind without expected requests counts with this share of the demand, so that its requests have a replica. */
 const TRACE_DEMAND = 1e-3;
 
-/** Assignment of kinds to the replicas of one model. `indexes`: its options with running replicas. */
+/** How the kinds are assigned to the replicas of one model. `indexes`: its options that have replicas. */
 interface Shares {
   indexes: number[];
   assignment: Assignment;
@@ -52,8 +58,9 @@ export function demandShares(
 }
 
 /**
- * Request seconds over the horizon, and until the remaining backlog has drained. `at`: the step in which `to` is
- * ordered; undefined: the layout stays. While replicas change in waves, the others serve.
+ * Request seconds, that is the number of requests in progress summed over time: over the horizon, and until the
+ * remaining backlog has drained. `at`: the step in which the change to `to` is ordered; undefined: the layout stays.
+ * Replicas change in waves; those of other waves serve meanwhile.
  */
 export function transitionCost(problem: FollowProblem, to: Layout, at: number | undefined): number {
   return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
@@ -74,7 +81,7 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
     if (seconds <= 0) return;
     const rate = typical.reduce((sum, one) => sum + one, 0);
     const { indexes, assignment } = demandShares(problem, demand, layout, typical);
-    // Requests that no replica can serve are counted separately; without load the capacity is unlimited.
+    // Requests that no replica can serve are counted in `unserved`. Without load, the capacity is unlimited.
     const capacity = assignment.load > 0 ? rate / assignment.load : Number.POSITIVE_INFINITY;
     last = { rate, capacity };
     const unserved = typical.reduce((sum, one, kind) => sum + ((assignment.served[kind] ?? 0) > 0 ? 0 : one), 0);
@@ -96,7 +103,8 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
     const partS = darkS / parts;
     for (let part = 0; part < parts; part++) {
       const seconds = Math.min(since + dark, (part + 1) * partS) - Math.max(since, part * partS);
-      // Replicas that already changed serve again, those of the next wave do not serve, and the others serve as before.
+      // Replicas that have already changed serve again; those of the current wave do not serve; the others serve as
+      // before.
       const done = part / parts;
       phase(
         meanwhile(running, to, least, done, Math.min(1, done + Math.max(1, wave) / Math.max(1, ended))),
@@ -110,7 +118,10 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
   return area + waiting ** 2 / (2 * Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN, 1e-9));
 }
 
-/** `done`: share of the new replicas that already serve. `ended`: share of the ending replicas that no longer serve. */
+/**
+ * Replicas during a change. `done`: share of the new replicas that already serve. `ended`: share of the ending replicas
+ * that no longer serve.
+ */
 function meanwhile(running: Layout, to: Layout, least: Layout, done: number, ended: number): Layout {
   return least.map((kept, i) => {
     const [before, after] = [(running[i] ?? 0) - kept, (to[i] ?? 0) - kept];
@@ -118,14 +129,17 @@ function meanwhile(running: Layout, to: Layout, least: Layout, done: number, end
   });
 }
 
-/** Midpoint between the expected and the high demand: a layout that just fits the mean queues in every other slot. */
+/**
+ * Demand halfway between the expected and the high one: a layout that just fits the mean would queue in every other
+ * slot.
+ */
 function midDemand({ mean, high }: ForecastDemand, step: number): number[] {
   return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
 }
 
 /**
- * Mean number of requests in progress (Little): their latency without queueing, plus the wait of Poisson arrivals at
- * replicas of that load.
+ * Mean number of requests in progress, by Little's law: from their latency without queueing, plus the wait of Poisson
+ * arrivals at replicas of that load.
  */
 function servedSeconds({ options }: FollowProblem, { indexes, assignment }: Shares): number {
   return indexes.reduce((sum, i, k) => {

@@ -1,26 +1,26 @@
 import type { FitOptions, Forecaster, History } from './types.ts';
 
 interface BacktestOptions extends FitOptions {
-  /** First slot that is forecast; earlier slots are only for fitting. */
+  /** First slot that is forecast; the slots before it are only used to fit the method. */
   from: number;
-  /** The method is fitted again after this many slots. */
+  /** Number of slots after which the method is fitted again. */
   refitEvery: number;
 }
 
 /** Accuracy of a method on one series. */
 export interface Score {
-  /** sqrt(mean squared error) / mean count, one slot ahead. Infinity if no request arrived. */
+  /** Relative error: sqrt(mean squared error) / mean count, one slot ahead. Infinity if no request arrived. */
   rrmse: number;
-  /** Mean absolute error, requests. */
+  /** Mean absolute error, in requests. */
   mae: number;
-  /** Share of the true counts inside the interval. */
+  /** Share of the true counts that were inside the forecast's interval. */
   coverage: number;
   slots: number;
 }
 
 /**
- * Rolling origin (Tashman 2000): at each slot from `from` on, the method forecasts the next slot from the slots before
- * it. Fits use the slots before their origin. Slots that were not observed are not scored.
+ * Tests a method by rolling origin (Tashman 2000): the method forecasts each slot, beginning with `from`, from all
+ * slots before it. A fit uses only slots before the forecast one. Slots that were not observed are not scored.
  */
 export function backtest(forecaster: Forecaster, history: History, options: BacktestOptions): Score[] {
   const slots = history.counts[0]?.length ?? 0;
@@ -50,7 +50,7 @@ export function backtest(forecaster: Forecaster, history: History, options: Back
   }));
 }
 
-/** Returns a copy of the first slots of a history, so that a method cannot look ahead. */
+/** Returns a copy of a history's first slots, so that a method cannot use later ones. */
 export function until(history: History, slots: number): History {
   return { ...history, counts: history.counts.map((series) => series.slice(0, slots)) };
 }

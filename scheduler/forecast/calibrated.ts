@@ -3,17 +3,17 @@ import { hasGaps, withoutGaps } from './gaps.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History, PointForecaster, Predict } from './types.ts';
 
 /**
- * Errors on this share of the history, at its end, determine the intervals (split conformal prediction, Vovk et al.
+ * Last part of the history, as a share. Errors on it determine the intervals (split conformal prediction, Vovk et al.
  * 2005).
  */
 const CALIBRATION_SHARE = 0.2;
-/** Most errors that are collected per series and step; more do not move a quantile. */
+/** Most errors that are collected for each series and step; more would hardly change a quantile. */
 const ERRORS_MAX = 500;
 
 /**
- * Adds to a method what all methods need. Gaps are filled. Intervals are computed from errors on the last fifth of the
- * history, to which the method was not fitted. A prediction that is not a finite count is replaced by the last value,
- * with a note in the forecast.
+ * Adds to a method what all methods need. Gaps in the history are filled. Intervals are computed from errors on the
+ * last fifth of the history, which the fit did not use. A prediction that is not a finite count is replaced by the last
+ * value, and the forecast notes that.
  */
 export function calibrated(point: PointForecaster): Forecaster {
   return {
@@ -39,7 +39,7 @@ function valuesOf({ names, counts }: History): number[][] {
   return counts.map(withoutGaps);
 }
 
-/** `errors[series][step]`: truth minus prediction, over origins from `cut` on. */
+/** Errors as `errors[series][step]`: truth minus prediction, over all origins from `cut` on. */
 function rollingErrors(predict: Predict, values: readonly number[][], cut: number, horizon: number): number[][][] {
   const slots = values[0]?.length ?? 0;
   const errors = values.map(() => Array.from({ length: horizon }, (): number[] => []));
@@ -57,7 +57,7 @@ function rollingErrors(predict: Predict, values: readonly number[][], cut: numbe
   return errors;
 }
 
-/** Quantiles of the errors below and above; `undefined`: no error is known for that step. */
+/** Distances from the prediction to the ends of the interval. `undefined`: no error is known for that step. */
 type Width = { below: number; above: number } | undefined;
 
 function widths(errors: readonly number[][][], { level }: FitOptions): Width[][] {
@@ -65,7 +65,7 @@ function widths(errors: readonly number[][][], { level }: FitOptions): Width[][]
     steps.map((found) => {
       if (found.length === 0) return undefined;
       const sorted = found.toSorted((a, b) => a - b);
-      // The finite-sample correction of conformal prediction: (n + 1) instead of n.
+      // Conformal prediction uses (n + 1) instead of n, because the sample is finite.
       const at = (q: number) =>
         sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * (sorted.length + 1)) - 1))];
       return { below: Math.min(0, at((1 - level) / 2) ?? 0), above: Math.max(0, at((1 + level) / 2) ?? 0) };
@@ -106,8 +106,8 @@ class Calibrated implements FittedForecaster {
   }
 
   /**
-   * Beyond the steps with known errors, intervals grow like those of a random walk. Without errors, they assume Poisson
-   * counts (±1.28σ contains 80 %).
+   * For steps without known errors, intervals grow with the step like those of a random walk. If no errors are known at
+   * all, they are those of Poisson counts (±1.28σ contains 80 %).
    */
   #width(series: number, step: number, mean: number): { below: number; above: number } {
     const known = this.#widths[series] ?? [];

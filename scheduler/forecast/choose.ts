@@ -3,13 +3,13 @@ import { lastValue, movingAverage } from './persistence.ts';
 import { ridge } from './ridge.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History } from './types.ts';
 
-/** Why a series is forecast by its method. */
+/** The method that was chosen for a series, and why. */
 interface Choice {
   series: string;
   chosen: string;
-  /** Relative error in the backtest, of each method by name. */
+  /** Relative error of each method in the backtest, by name of the method. */
   rrmse: Record<string, number>;
-  /** For people. */
+  /** The reason, for people. */
   why: string;
 }
 
@@ -18,20 +18,20 @@ export interface ChosenForecaster {
   choices: Choice[];
 }
 
-/** A method must beat the last value by this share of its error; a smaller difference is chance. */
+/** A method replaces the last value only if its error is lower by this share; a smaller difference is chance. */
 const BETTER = 0.03;
-/** Share of the history, at its end, on which methods are compared. */
+/** Last part of the history, as a share, on which methods are compared. */
 const TEST_SHARE = 0.3;
-/** With fewer slots, methods cannot be compared. */
+/** Minimum number of slots for a comparison of methods. */
 const SLOTS_MIN = 20;
 const FIT: FitOptions = { horizon: 3, level: 0.8, seed: 1 };
 
-/** Fast methods, for every minute; networks are added if there is time to train them. */
+/** Methods that are fast enough for each minute; neural networks are added only if there is time to train them. */
 const QUICK: readonly Forecaster[] = [movingAverage(3), movingAverage(5), movingAverage(15), ridge({ lags: 10 })];
 
 /**
  * Chooses the best method for each series by a backtest on the last 30 % of the history. The last value is the
- * baseline: another method is chosen only if it is clearly better, and the choice names it and its error.
+ * baseline: another method is chosen only if it is clearly better. The choice names the method and its error.
  */
 export function chooseForecaster(
   history: History,
@@ -71,25 +71,25 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
 }
 
 /**
- * Number of last slots over which a chosen method must still beat the last value, because a shifting mix invalidates a
- * past choice.
+ * A chosen method must still beat the last value over this many last slots, because the choice becomes invalid if the
+ * mix of requests shifts.
  */
 const WATCHED_SLOTS = 12;
 const MADE_MAX = 8 * WATCHED_SLOTS;
 /**
- * Between two changes, the last value beats a season that predicts them. With `lenient`, it must beat it by this
- * factor, and by more than Poisson's noise.
+ * With `lenient`, the last value replaces a chosen method only if its error is lower by this factor, and by more than
+ * Poisson's noise. Otherwise it would replace a season between two changes of level that this season predicts.
  */
 const LENIENT = 3;
 
-/** Each series by its chosen method, or by the last value while that was recently better. */
+/** Forecasts each series by its chosen method, or by the last value while that was better over the last slots. */
 class BySeries implements FittedForecaster {
   readonly name: string;
   readonly #choices: readonly Choice[];
   readonly #fitted: ReadonlyMap<string, FittedForecaster>;
   readonly #floor: FittedForecaster;
   readonly #lenient: boolean;
-  /** Forecasts of one slot by method and origin: later slots need each again. */
+  /** Remembered forecasts of one slot, by method and origin, because later slots need them again. */
   readonly #made = new Map<string, number[]>();
 
   constructor(
@@ -105,7 +105,10 @@ class BySeries implements FittedForecaster {
     this.#lenient = lenient;
   }
 
-  /** Compares squared errors one slot ahead over the last slots, each forecast from the slots before it. */
+  /**
+   * True if the last value beat the chosen method: compares squared errors of forecasts one slot ahead, over the last
+   * slots.
+   */
   #worseOfLate(chosen: string, history: History, s: number): boolean {
     const counts = history.counts[s] ?? [];
     let [own, floor, slots, chance] = [0, 0, 0, 0];
@@ -130,7 +133,7 @@ class BySeries implements FittedForecaster {
         .get(chosen)
         ?.forecast(until(history, origin), 1)
         .mean.map((steps) => steps[0] ?? 0) ?? [];
-    // Bounds the cache: older slots are not needed again.
+    // Bounds the memory: forecasts of older slots are not needed again.
     if (this.#made.size >= MADE_MAX) this.#made.clear();
     this.#made.set(key, mean);
     return mean;

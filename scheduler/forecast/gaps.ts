@@ -1,6 +1,6 @@
 /**
- * Fills slots that were not observed with the last observed count before them, or the first one after them if there is
- * none before. Zeros would teach a forecaster that load vanishes whenever the gateway's records have a gap.
+ * Fills slots that were not observed with the last count before them or, if there is none, with the first count after
+ * them. Zeros would teach a forecaster that load vanishes whenever the gateway's records have a gap.
  */
 export function withoutGaps(counts: readonly number[]): number[] {
   let last = counts.find((count) => Number.isFinite(count)) ?? 0;

@@ -1,13 +1,13 @@
 import { calibrated } from './calibrated.ts';
 import type { Forecaster } from './types.ts';
 
-/** Forecasts the last slot's count for all slots: the baseline of every other method. */
+/** Forecasts that all slots have the last slot's count. Other methods are compared with this baseline. */
 export const lastValue: Forecaster = calibrated({
   name: 'last value',
   fit: () => (values, horizon) => values.map((series) => new Array<number>(horizon).fill(series.at(-1) ?? 0)),
 });
 
-/** Forecasts the mean of the last `slots` for all slots. */
+/** Forecasts that all slots have the mean count of the last `slots` slots. */
 export function movingAverage(slots = 5): Forecaster {
   return calibrated({
     name: `moving average of ${slots}`,

@@ -2,20 +2,20 @@ import { calibrated } from './calibrated.ts';
 import type { Forecaster, Predict } from './types.ts';
 
 interface RidgeOptions {
-  /** Number of previous slots that are inputs. */
+  /** Number of previous slots that are inputs, by their counts. */
   lags: number;
-  /** Slots of a season; the same slot of the last season is another input. absent: no season. */
+  /** Number of slots of a season; the count of the same slot one season earlier is another input. Absent: no season. */
   period?: number;
 }
 
-/** Most windows of a fit: the newest ones, enough for some hundred coefficients. */
+/** Most windows that a fit uses: the newest ones, which suffice for several hundred coefficients. */
 const WINDOWS_MAX = 3000;
-/** Weight of the coefficients' squares, for inputs of unit variance and a mean error. */
+/** Weight of the sum of squared coefficients, relative to the mean squared error. Inputs have unit variance. */
 const PENALTY = 0.05;
 
 /**
- * Linear regression on the last slots with a penalty on the coefficients (Hoerl and Kennard 1970), one per series.
- * Later steps use the forecasts of earlier ones.
+ * Linear regression on the last slots, with a penalty on the coefficients (Hoerl and Kennard 1970); one regression for
+ * each series. A forecast several slots ahead uses those of the slots before it as inputs.
  */
 export function ridge({ lags, period }: RidgeOptions): Forecaster {
   return calibrated({
@@ -39,8 +39,8 @@ export function ridge({ lags, period }: RidgeOptions): Forecaster {
 }
 
 /**
- * Inputs of slot `at`: a one, the previous slots and the same slot of the last season, all relative to the level of the
- * last slots.
+ * Inputs for slot `at`: the constant 1, the previous slots, and the same slot one season earlier. Counts are relative
+ * to the mean level of the last slots.
  */
 function inputs(series: readonly number[], at: number, lags: number, period: number | undefined): number[] {
   const row = [1];
@@ -53,7 +53,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
   const from = Math.max(lags, series.length - WINDOWS_MAX);
   const count = series.length - from;
   const width = 1 + lags + (period === undefined ? 0 : 1);
-  // With fewer windows than coefficients, any fit is possible.
+  // With fewer windows, the coefficients are not determined.
   if (count < 2 * width) return undefined;
   const scale = series.reduce((sum, value) => sum + value * value, 0) / series.length || 1;
   const normal = Array.from({ length: width }, () => new Float64Array(width));
@@ -68,7 +68,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
       right[i] = (right[i] ?? 0) + ((row[i] ?? 0) * truth) / count;
     }
   }
-  // The constant is not penalized, except for a small term that keeps the system solvable.
+  // The constant's coefficient is not penalized, except for a small term that keeps the system solvable.
   for (const [i, row] of normal.entries()) row[i] = (row[i] ?? 0) + (i === 0 ? 1e-9 : PENALTY * scale * 0.01);
   return solvePositive(normal, right);
 }
@@ -76,7 +76,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
 const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
 
-/** Solves a symmetric positive definite system by Cholesky; the matrix is its lower half. */
+/** Solves a symmetric positive definite system by Cholesky decomposition. `matrix` is its lower half. */
 function solvePositive(matrix: Float64Array[], right: Float64Array): number[] {
   const n = right.length;
   for (let i = 0; i < n; i++) {

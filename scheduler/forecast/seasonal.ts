@@ -1,12 +1,13 @@
 import { calibrated } from './calibrated.ts';
 import type { Forecaster } from './types.ts';
 
-/** Weight of the last value relative to the season, because days differ in their level. */
+/** How much the last slot's difference from the season counts, because days differ in their level. */
 const LEVEL_WEIGHT = 0.5;
 
 /**
- * Forecasts the same slot of the last season, plus half of the last slot's difference from its slot one season earlier.
- * Without a full season it forecasts the last value. `period`: slots of a season, such as 1,440 minutes.
+ * Forecasts the count of the same slot one season earlier, plus half of the last slot's difference from its own value
+ * one season earlier. Without a full season, it forecasts the last value. `period`: number of slots of a season, such
+ * as 1,440 minutes.
  */
 export function seasonal(period: number): Forecaster {
   return calibrated({

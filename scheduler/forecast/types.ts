@@ -1,46 +1,55 @@
-/** Counted requests, by series (a kind, a region) and slot. */
+/** Number of requests in each slot, by series (such as a kind or a region). */
 export interface History {
   /** One name per series, for messages. */
   names: readonly string[];
   /**
-   * `counts[series][slot]`: requests in that slot; NaN if it was not observed, which differs from 0. All series have
-   * the same slots.
+   * Requests as `counts[series][slot]`; NaN if the slot was not observed, which differs from 0. All series have the
+   * same slots.
    */
   counts: readonly (readonly number[])[];
-  /** Seconds of a slot. */
+  /** Duration of a slot, seconds. */
   slotS: number;
 }
 
 /** Expected requests of the slots after a history. */
 export interface Forecast {
-  /** `mean[series][step]`: requests in slot `step + 1` after the last observed one; finite and at least 0. */
+  /**
+   * Expected requests as `mean[series][step]`, in slot `step + 1` after the last observed one; finite and at least 0.
+   */
   mean: number[][];
-  /** The interval that contains the true count with the probability `level` of the fit, as far as it is calibrated. */
+  /**
+   * Lower end of the interval that contains the true count with the probability `level` of the fit, as far as the
+   * method is calibrated.
+   */
   low: number[][];
+  /** Upper end of the interval. */
   high: number[][];
-  /** Notes for people: fallbacks, gaps. One line each, at most one per series. */
+  /** Notes for people about fallbacks and gaps: at most one line per series. */
   notes: string[];
 }
 
 export interface FitOptions {
-  /** Most slots that `forecast` will be called for. */
+  /** Most slots ahead for which `forecast` will be called. */
   horizon: number;
-  /** Probability that an interval contains the truth, 0 to 1. */
+  /** Probability that an interval contains the true count, 0 to 1. */
   level: number;
-  /** Seed of all randomness in the fit. The same history and seed give the same forecaster. */
+  /** Seed of the fit's randomness. The same history and seed give the same forecaster. */
   seed: number;
 }
 
-/** 80 % intervals of one slot ahead. */
+/** Fits intervals of 80 % for one slot ahead. */
 export const DEFAULT_FIT: FitOptions = { horizon: 1, level: 0.8, seed: 1 };
 
 export interface FittedForecaster {
   readonly name: string;
-  /** `history`: the series of the fit, with at least the slots that followed. Never looks beyond its last slot. */
+  /**
+   * Forecasts `horizon` slots. `history`: the series of the fit, at least up to the slot before the first forecast one.
+   * Slots beyond its end are not used.
+   */
   forecast(history: History, horizon: number): Forecast;
 }
 
-/** A forecasting method. Pure: no clock, and no randomness except the seed's. */
+/** A forecasting method. Pure: no clock, and no randomness except from the seed. */
 export interface Forecaster {
   readonly name: string;
   fit(history: History, options: FitOptions): FittedForecaster;
@@ -49,7 +58,9 @@ export interface Forecaster {
 /** The part that each method implements; `calibrated` adds gaps, intervals and fallbacks. */
 export interface PointForecaster {
   readonly name: string;
-  /** `values[series][slot]`, all finite. Returns `predict(values, horizon)[series][step]`. */
+  /**
+   * `values[series][slot]` are all finite. Returns a function with the result `predict(values, horizon)[series][step]`.
+   */
   fit(values: readonly (readonly number[])[], seed: number): Predict;
 }
 

@@ -16,22 +16,23 @@ import type { PlannerGateway } from './planner-gateway.ts';
 
 const answerSchema = z.object({
   offers: z.array(offerSchema).max(1000),
-  /** What the node runs now; an old agent does not say it. */
+  /** The deployment that the node runs now; old agents do not report it. */
   deployment: z
     .object({ id: z.string().max(64), template: templateNameSchema, parameters: parametersSchema })
     .nullish(),
 });
 type Description = z.infer<typeof answerSchema>;
 
-/** The order that starts a model. */
+/** The template and parameters with which an order starts a model. */
 interface Choice {
   template: string;
   parameters: Parameters;
 }
 
 /**
- * Chooses the first template, by name, that accepts this model with this parallelism. Its parameter for the model is
- * `model`; see `parallelismParameters` for the rest. Its other parameters must have defaults.
+ * Chooses the first template, by name, that accepts this model with this parallelism. The template's parameter for the
+ * model is called `model`; `parallelismParameters` describes the parameters for parallelism. All its other parameters
+ * must have defaults.
  */
 function choose(
   offers: readonly TemplateOffer[],
@@ -78,7 +79,7 @@ function parallelismParameters(
   return Object.fromEntries(wanted.filter(([name]) => specs[name] !== undefined).map(([name, value]) => [name, value]));
 }
 
-/** vLLM's switch as a value, which has no leading dashes. */
+/** The value for vLLM's switch `--enable-expert-parallel`, without its dashes. */
 const EXPERTS_WHOLE = 'enable-expert-parallel';
 const EXPERTS_CUT = 'no-enable-expert-parallel';
 
@@ -115,12 +116,12 @@ export function deployedSpread({ offers, deployment }: Description, gpus: number
   };
 }
 
-/** Most sessions with remembered descriptions; an agent reads its templates once. */
+/** Most sessions with a remembered description; an agent reads its templates only at its start. */
 const REMEMBERED_MAX = 20_000;
-/** Concurrent requests to agents. Each goes through a tunnel. */
+/** Concurrent requests to agents. Each request uses a tunnel. */
 const AT_ONCE = 16;
 
-/** What nodes run and would run. Each session is asked once for each of its deployments. */
+/** The deployment and the templates of each node. A session is asked once for each deployment that it runs. */
 export class DeploymentDescriptions {
   readonly #gateway: PlannerGateway;
   readonly #known = new Map<string, Description>();
@@ -129,7 +130,7 @@ export class DeploymentDescriptions {
     this.#gateway = gateway;
   }
 
-  /** A node that does not answer is absent and is asked again in a later round. */
+  /** A node that does not answer is missing in the result, and is asked again in a later round. */
   async of(nodes: readonly PlacementNode[], log: (line: string) => void): Promise<ReadonlyMap<string, Description>> {
     const waiting = nodes.filter(({ session, deployment }) => {
       const known = this.#known.get(session);
@@ -155,13 +156,16 @@ export class DeploymentDescriptions {
   }
 }
 
-/** Nodes with equal GPUs and equal templates share a pool. Its id contains both and is stable. */
+/**
+ * Id of the pool of a node. Nodes with equal GPUs and equal templates share a pool; the id is computed from both, so it
+ * is stable.
+ */
 export function agentPoolId(node: PlacementNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);
   return `agents: ${node.pool} ${offers.map(({ template }) => template).join('+')}/${hash}`.slice(0, 200);
 }
 
-/** Pools of nodes that wait for a deployment, or run one that the plan may move. */
+/** Pools of nodes that wait for a deployment, or that run a deployment that the plan may move. */
 export function agentPools(nodes: readonly PlacementNode[], known: ReadonlyMap<string, Description>): Pool[] {
   const pools = new Map<string, Pool>();
   for (const node of nodes) {

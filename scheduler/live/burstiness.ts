@@ -3,15 +3,15 @@ import type { PlannerGateway } from './planner-gateway.ts';
 
 /** Number of minutes with counts that are compared. */
 const MINUTES = 10;
-/** With fewer requests a minute, bursts cannot be measured. */
+/** If there are fewer requests per minute, bursts cannot be measured. */
 const REQUESTS_MIN = 5;
 /**
- * In 95 of 100 cases, the dispersion of ten minute counts of Poisson arrivals is between these bounds. Arrivals between
- * them count as Poisson.
+ * Bounds of the dispersion of ten minute counts: that of Poisson arrivals is between them in 95 of 100 cases. So
+ * arrivals with a dispersion between them count as Poisson.
  */
 const POISSON_MIN = 0.3;
 const POISSON_MAX = 1.9;
-/** Bounds of the coefficients of variation: ten minutes are too few for more extreme ones. */
+/** Bounds of the coefficients of variation that are returned: ten minutes are too few to measure more extreme ones. */
 const [CV_MIN, CV_MAX] = [0.3, 4];
 
 const answerSchema = z.object({
@@ -20,8 +20,8 @@ const answerSchema = z.object({
 
 /**
  * Coefficient of variation of the gaps between arrivals, by model, from the counts of the last minutes. If gaps are
- * independent, the counts' variance over their mean approaches its square (Cox 1962). Arrivals of an absent model are
- * Poisson. If a gateway returns no counts, all models are absent.
+ * independent, the variance of the counts over their mean approaches the square of this coefficient (Cox 1962).
+ * Arrivals of a model that is absent count as Poisson. If a gateway returns no counts, all models are absent.
  */
 export async function burstiness(
   gateway: PlannerGateway,
@@ -54,7 +54,7 @@ function countsOf(answer: unknown, idOf: (name: string) => string | undefined): 
   return counts;
 }
 
-/** Undefined if the counts do not distinguish it from 1. */
+/** Coefficient of variation of the gaps; undefined if the counts do not distinguish it from 1. */
 export function variation(counts: readonly number[]): number | undefined {
   const mean = counts.reduce((sum, one) => sum + one, 0) / Math.max(1, counts.length);
   if (counts.length < 2 || mean < REQUESTS_MIN) return undefined;

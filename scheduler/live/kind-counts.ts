@@ -52,9 +52,9 @@ interface KindSlot {
 /** One model's requests by kind. */
 export interface KindCount {
   kinds: RequestKind[];
-  /** By number of the slot since the epoch. A slot of the window that is absent had no request. */
+  /** Counts by the number of slots since the epoch. A slot of the window without an entry had no request. */
   slots: Map<number, KindSlot>;
-  /** Milliseconds after which 95 of 100 responses of the slowest kind have ended. */
+  /** Time in which 95 of 100 responses of the slowest kind end, milliseconds. */
   settleMs: number;
   misjudged: { requests: number; wrong: number };
   lengths: { input: number; output: number; requests: number }[];

@@ -12,7 +12,7 @@ import { tpProblem } from '../roofline/parallelism.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/planning-problem.ts';
 import type { PlannerGateway } from './planner-gateway.ts';
 
-/** The fields of `/v1/registry/nodes` that placement needs; the others may change. */
+/** The fields of `/v1/registry/nodes` that placement needs; other fields may change. */
 const nodesSchema = z.object({
   data: z
     .array(
@@ -35,7 +35,7 @@ const nodesSchema = z.object({
           .max(64),
         job: z.object({ id: z.string().max(64) }).optional(),
         hardware: z.object({
-          // Newer gateways group equal GPUs and count them.
+          // Groups of equal GPUs with their number; older gateways omit the number.
           gpus: z.array(
             z.object({
               class: z.string().max(64),
@@ -50,21 +50,21 @@ const nodesSchema = z.object({
     .max(100_000),
 });
 
-/** A node session, as far as placement needs it. */
+/** The fields of a node's session that placement needs. */
 export interface PlacementNode {
   session: string;
   provider: string;
   cluster: string;
   labels: Record<string, string>;
-  /** True if it waits for a deployment. */
+  /** True if the node waits for a deployment. */
   accepts: boolean;
-  /** The deployment that it runs. */
+  /** The deployment that the node runs. */
   deployment: string | undefined;
-  /** Its job in the batch system. */
+  /** The node's job in the batch system. */
   job: string | undefined;
-  /** Models that it serves or loads. */
+  /** Models that the node serves or loads. */
   models: string[];
-  /** Its claims about how their weights are stored, by model. */
+  /** Quantization of each model's weights, as the node claims. */
   quantization: ReadonlyMap<string, string>;
   tier: Tier;
   gpu: GpuType;
@@ -72,7 +72,10 @@ export interface PlacementNode {
   pool: string;
 }
 
-/** Most kinds of nodes in a plan, the most frequent first: otherwise a provider could create any number of kinds. */
+/**
+ * Most kinds of nodes in a plan; the most frequent ones take precedence. Without a bound, a provider could create any
+ * number of kinds.
+ */
 const POOLS_MAX = 128;
 
 export async function liveNodes(
@@ -86,7 +89,7 @@ export async function liveNodes(
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
     const [first] = entry.hardware.gpus;
     if (first === undefined) return [];
-    // The driver's name of a GPU slice shows that it is a slice; its class does not.
+    // The name from the driver shows whether the GPU is a slice; its class does not.
     const gpuName = isGpuSlice(first.name ?? '') ? (first.name ?? '') : first.class;
     const gpu = knownGpu(catalogue, gpuName, first.vram_mib);
     if (gpu === undefined) {
@@ -94,7 +97,8 @@ export async function liveNodes(
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
-    // Current gateways list no such node. It must not end the plan.
+    // Current gateways list no node with so large a number of GPUs. If one does, the plan must continue without this
+    // node.
     if (gpus > GPUS_MAX) {
       log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: skipped`);
       return [];
@@ -127,8 +131,8 @@ function knownGpu(catalogue: HardwareCatalogue, name: string, vramMib: number): 
 }
 
 /**
- * Groups equal nodes into pools, with the models that run on them: one replica over all GPUs of its node, because an
- * agent wraps one engine. Models that the catalogue lacks count if `workload` has them.
+ * Groups equal nodes into pools, with the models that run on them. Each replica has all GPUs of its node, because an
+ * agent has one engine. Models that the catalogue lacks count if `workload` has them.
  */
 export function inventoryOf(
   nodes: readonly PlacementNode[],

@@ -8,8 +8,8 @@ import { knownModel, type PlacementNode, parseGatewayAnswer } from './live-nodes
 import type { PlannerGateway } from './planner-gateway.ts';
 
 /**
- * The fields of `/admin/workload?window=…` that placement needs. Only numbers; a model without responses has means of
- * 0.
+ * The fields of `/admin/workload?window=…` that placement needs. All are numbers; a model without responses has means
+ * of 0.
  */
 const spread = z.object({ mean: z.number().nonnegative(), deviation: z.number().nonnegative() });
 const workloadSchema = z.object({
@@ -17,10 +17,10 @@ const workloadSchema = z.object({
   data: z
     .array(
       z.object({
-        /** Any name that a client requested. A name that no model can have is skipped, like every unknown name. */
+        /** A name that a client requested. A name that no model can have is skipped, like every unknown name. */
         model: z.string(),
         requests_per_second: z.number().nonnegative(),
-        /** Requests that were refused because no node served the model; older gateways omit it. */
+        /** Requests that were refused because no node served the model; older gateways omit this field. */
         unserved: z.number().nonnegative().default(0),
         input: spread,
         output: spread,
@@ -29,7 +29,7 @@ const workloadSchema = z.object({
     .max(100_000),
 });
 
-/** Longest part of a name that is logged; models have shorter names. */
+/** Most characters of a name that are logged; real names are shorter. */
 const NAME_CHARS = 256;
 
 /** Assumed lengths of requests to a model without responses: those of a chat. */
@@ -39,8 +39,8 @@ const GUESS = {
 };
 
 /**
- * `window` in the gateway's form: `10m`, `1h`. `nodes`: weights count as stored in the precision that a serving node
- * claims; otherwise in the catalogue's.
+ * `window` in the gateway's form: `10m`, `1h`. `nodes`: if a serving node claims the precision of a model's weights,
+ * that precision counts; otherwise the catalogue's.
  */
 export async function liveWorkload(
   gateway: PlannerGateway,
@@ -70,7 +70,7 @@ export async function liveWorkload(
       log(
         `${row.model} is not in the catalogue: planned with the current throughput of its replicas, ${observed[0]?.rate.toPrecision(3)} requests/s each (--models NAME=config.json describes it)`,
       );
-    // If one model has two names, the lengths of the busier one count for both.
+    // If one model has two names, the lengths of the name with more requests count for both.
     const known = demands.get(model.id);
     // Refused requests count as demand, so that a model without a replica gets one.
     const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);
@@ -88,7 +88,7 @@ export async function liveWorkload(
   return [...demands.values()].map((demand) => ({ ...demand, cv: cv.get(demand.model.id) ?? 1 }));
 }
 
-/** Rate of each replica of a model if requests are spread evenly; empty if no request was served. */
+/** Rate of each replica of a model, assuming that requests are spread evenly; empty if no request was served. */
 function observedOf(
   { model, requests_per_second: rate }: { model: string; requests_per_second: number },
   nodes: readonly PlacementNode[],
@@ -100,8 +100,8 @@ function observedOf(
 }
 
 /**
- * The claim of the first node that serves the model and states it; undefined if no node states it, or if this version
- * does not know the precision.
+ * Precision that the first node that serves the model claims. Undefined if no node claims one, or if it is unknown to
+ * this version.
  */
 function servedWeights(
   nodes: readonly PlacementNode[],

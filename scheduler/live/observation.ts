@@ -11,7 +11,7 @@ import type { PlannerGateway } from './planner-gateway.ts';
 /** Prefix of the ids of deployments that a factory ordered. */
 const FACTORY_PREFIX = 'otela-';
 
-/** Everything that a plan for a live network is made with. */
+/** What a plan for a live network is made from. */
 export interface PlanningContext {
   gateway: PlannerGateway;
   catalogue: HardwareCatalogue;
@@ -23,20 +23,20 @@ export interface PlanningContext {
   log: (line: string) => void;
 }
 
-/** A replica that a factory ordered on an idle agent. The factory moves it if the plan does. */
+/** A replica that a factory started on an idle agent by an order. The factory moves it if the plan does. */
 interface DeployedReplica extends ReplicaPlace {
   session: string;
-  /** False while its engine starts. */
+  /** False while the engine of the replica starts. */
   serves: boolean;
 }
 
 export interface Observation {
   nodes: PlacementNode[];
   deployed: DeployedReplica[];
-  /** Nodes that serve and that no factory's order started: a plan counts on them and does not change them. */
+  /** Nodes that serve and that no factory's order started: a plan includes them and does not change them. */
   others: PlacementNode[];
   idle: PlacementNode[];
-  /** Agents that take orders, or run a factory's. */
+  /** Pools of agents that wait for orders, or run a factory's order. */
   pools: Pool[];
 }
 

@@ -1,4 +1,4 @@
-/** The plan that is handed over to a factory: factory/demand/plan-file.ts reads it. */
+/** The file with the plan for a factory; factory/demand/plan-file.ts reads it. */
 import { writePrivateFile } from '../../node/private-file.ts';
 import { FACTORY_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -11,13 +11,13 @@ export interface PlanFilePlacement {
   model: string;
   replicas: number;
   pool?: string;
-  /** Class of the GPUs; absent with `tp`: the factory chooses. */
+  /** Class of the GPUs. If both it and `tp` are absent, the factory chooses. */
   gpu?: string;
   tp?: number;
   spread?: Parallelism;
 }
 
-/** The planned replicas on agents, and the replicas on clusters that the factory must keep. */
+/** The planned replicas on agents, together with the replicas on clusters that the factory must keep. */
 export function planFor({ pools, others }: Observation, wanted: readonly Placement[]): PlanFilePlacement[] {
   const classes = new Map(pools.map(({ id, gpu }) => [id, gpu.class]));
   const jobs = others.filter(({ labels }) => labels[FACTORY_LABEL] !== undefined);
@@ -31,7 +31,8 @@ export function planFor({ pools, others }: Observation, wanted: readonly Placeme
 }
 
 /**
- * Atomic, because a factory may read the file at any moment. `wave`: replicas of a model that change at a time.
+ * Writes the file atomically, because a factory may read it at any moment. `wave`: number of replicas of a model that
+ * change at the same time.
  *
  * @throws SchedulerError `bad_input`
  */

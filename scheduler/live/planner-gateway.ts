@@ -10,7 +10,7 @@ export interface PlannerGateway {
   put(path: string, body: unknown): Promise<void>;
 }
 
-/** The gateway answered with an error. */
+/** The gateway answered with an error status. */
 export class GatewayRefusal extends SchedulerError {
   /** HTTP status. */
   readonly status: number;
@@ -21,7 +21,8 @@ export class GatewayRefusal extends SchedulerError {
 }
 
 /**
- * `keyFile` contains an operator's key. Only GET /v1/registry may work without it, if the operator opened that route.
+ * Opens the gateway at `url`. `keyFile` contains an operator's key. Only GET /v1/registry may work without it, if the
+ * operator opened that route.
  */
 export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): PlannerGateway {
   const key = keyFile === undefined ? undefined : readKey(keyFile);

@@ -9,11 +9,11 @@ const factsSchema = z.object({
   data: z
     .array(
       z.object({
-        /** Empty: nodes that name no region. */
+        /** Name of the region; empty: nodes that report no region. */
         region: z.string().max(64),
         nodes: count,
         price: z.object({ usd_kwh: z.number().nullable(), state: z.string().max(32) }),
-        /** Counts by upper bound, seconds; the last count is of round trips above all bounds. */
+        /** Number of round trips by upper bound, seconds. The last number is of round trips above all bounds. */
         round_trips: z
           .object({ at_most_s: z.array(z.number().positive()).max(64), counts: z.array(count).max(65) })
           .nullable(),
@@ -25,7 +25,7 @@ const factsSchema = z.object({
               kinds: z.array(z.object({ gpu: z.string().max(64).nullable(), gpus: count, replicas: count })).max(1_000),
               running: count,
               waiting: count,
-              /** Since the gateway began to count. */
+              /** Number of responses since the gateway began to count. */
               answered: count.nullable(),
               service_s: z.number().nonnegative().nullable(),
             }),
@@ -41,7 +41,7 @@ export type ModelFacts = RegionFacts['models'][number];
 
 const PATH = '/admin/regions';
 
-/** @throws SchedulerError if the gateway does not answer, or answers in another form */
+/** @throws SchedulerError if the gateway does not answer, or its answer has another form */
 export async function regionFacts(gateway: PlannerGateway): Promise<RegionFacts[]> {
   return parseGatewayAnswer(factsSchema, await gateway.get(PATH), PATH).data;
 }

@@ -1,21 +1,21 @@
-/** What one look saw, for the decision whether the plan still applies. */
+/** The result of one look at the network, from which `Triggers` decides whether the plan still applies. */
 export interface LookSummary {
-  /** Idle sessions that could serve. */
+  /** Idle sessions that could serve a model. */
   idle: readonly string[];
-  /** Requested models without a replica, running or starting. */
+  /** Requested models that have no replica, neither running nor starting. */
   without: readonly string[];
   /** Requests/s by model. */
   rates: Readonly<Record<string, number>>;
 }
 
-/** A load that differs by this share from the planned one … */
+/** A load differs if it is away from the planned one by more than this share … */
 const OFF_SHARE = 0.2;
-/** … for this time is a new load, not a burst. */
+/** … and it counts as new, not as a burst, if it differs for this time. */
 const OFF_MS = 10 * 60_000;
-/** Below this many requests/s, a share is noise. */
+/** Differences below this many requests/s are noise. */
 const NOISE_RATE = 0.01;
 
-/** Remembers since when the load differs. Times are in ms. */
+/** Remembers since when the load has differed from the plan. Times are in ms. */
 export class Triggers {
   readonly #offSince = new Map<string, number>();
   #idleKnown = new Set<string>();

@@ -1,4 +1,4 @@
-/** A plan for agents that take deployments, with the replicas that other nodes serve. */
+/** Makes a plan for agents that take deployments. It includes the replicas that other nodes serve. */
 import { SchedulerError } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
@@ -10,9 +10,9 @@ import type { Observation, PlanningContext } from './observation.ts';
 
 interface Replanned {
   plan: Plan;
-  /** Replicas on agents. */
+  /** Replicas that should run on agents. */
   wanted: Placement[];
-  /** Why a model is not in the plan. */
+  /** For each model that is not in the plan, the reason. */
   impossible: string[];
 }
 
@@ -44,7 +44,10 @@ export async function replan(
   return { plan, wanted, impossible };
 }
 
-/** A model that fits nowhere, or that no template allows, must not prevent the placement of the others. */
+/**
+ * Leaves out models that fit nowhere or that no template allows, because they must not prevent the placement of the
+ * others.
+ */
 function placeableOf(
   workload: readonly Demand[],
   pools: readonly Pool[],
@@ -75,7 +78,10 @@ function placeableOf(
   return { placeable, impossible };
 }
 
-/** Also tensor parallelisms that do not divide the model: then the message names the model, not the templates. */
+/**
+ * Includes tensor parallelisms that do not divide the model, so that the message blames the model and not the
+ * templates.
+ */
 const triedOn = (demand: Demand, pool: Pool): Parallelism[] => [
   ...Array.from({ length: 72 }, (_, i) => ({ tp: i + 1 })),
   ...parallelismsTried(demand, pool),

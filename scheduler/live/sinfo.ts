@@ -6,7 +6,7 @@ import { SchedulerError } from '../errors.ts';
 import type { ClusterInventory } from '../planner/read-input.ts';
 import type { Pool } from '../solver/planning-problem.ts';
 
-/** One node per line, in fields that cannot contain a bar. */
+/** Arguments of sinfo: it prints one line per node, in fields that cannot contain a bar. */
 const ARGUMENTS = [
   '--noheader',
   '-N',
@@ -19,7 +19,10 @@ const POOLS_MAX = 128;
 /** Runs a Slurm command and returns its output; rejects with the end of its error output if it fails. */
 type RunCommand = (file: string, args: readonly string[]) => Promise<string>;
 
-/** GPUs that no job uses, by partition, kind and number on a node. Jobs that start in the meantime are not seen. */
+/**
+ * Reads the GPUs that no job uses, by partition, kind and number on a node. Jobs that start after the query are not
+ * seen.
+ */
 export async function slurmInventory(
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
@@ -31,7 +34,7 @@ export async function slurmInventory(
   const seen = new Set<string>();
   for (const line of out.split('\n')) {
     const [host = '', state = '', gres = '', used = '', partition = ''] = line.split('|').map((cell) => cell.trim());
-    // A node in several partitions counts in the first of them.
+    // A node in several partitions counts only in the first of them.
     if (!takesJobs(state) || seen.has(host)) continue;
     for (const [type, free] of freeGpus(gres, used)) {
       if (free <= 0) continue;

@@ -12,7 +12,10 @@ interface SentRequest {
   hashes?: readonly number[];
 }
 
-/** First come, first served, except that preempted requests go first. Bounded by what the caller pushes. */
+/**
+ * A queue of requests. The first to arrive is served first, but preempted requests go before all others. Bounded by
+ * what the caller pushes.
+ */
 export class Queue {
   readonly #prefixHit: number;
   readonly #sent = new Line<SentRequest>();
@@ -24,7 +27,7 @@ export class Queue {
     this.#prefixHit = prefixHit;
   }
 
-  /** In order of arrival. */
+  /** Must be called in order of arrival. */
   push(sent: SentRequest): void {
     this.#sent.push(sent);
   }
@@ -37,7 +40,7 @@ export class Queue {
     return this.#waiting.length + this.#returning.length;
   }
 
-  /** Including requests that have not arrived. */
+  /** Number of requests, including those that have not arrived. */
   get all(): number {
     return this.waiting + this.#sent.length;
   }
@@ -55,14 +58,17 @@ export class Queue {
     if (this.#returning.pop() === undefined) this.#waiting.shift();
   }
 
-  /** Takes out the newest request, those that have not arrived first; undefined: the queue is empty. */
+  /**
+   * Removes and returns the newest request. Requests that have not arrived count as newer than all others. Undefined if
+   * the queue is empty.
+   */
   takeNewest(): Sequence | undefined {
     const sent = this.#sent.pop();
     if (sent !== undefined) return this.#sequenceOf(sent);
     return this.#waiting.pop() ?? this.#returning.shift();
   }
 
-  /** All requests, those that have not arrived first. */
+  /** All requests: first those that have not arrived, then waiting ones, then preempted ones. */
   sequences(): Sequence[] {
     return [...this.#sent.rest().map((sent) => this.#sequenceOf(sent)), ...this.#waiting.rest(), ...this.#returning];
   }
@@ -98,8 +104,8 @@ export class Queue {
 }
 
 /**
- * Removed entries are dropped when they are more than half of the array: shifting an array of millions entry by entry
- * would take too long.
+ * Removed entries stay in the array until more than this many of them are more than half of it: shifting an array of
+ * millions for each entry would take too long.
  */
 const COMPACT_ABOVE = 4096;
 

@@ -2,17 +2,20 @@ import { SchedulerError } from '../errors.ts';
 import { LENGTH_MAX } from '../serving/length-distribution.ts';
 import type { TraceRow } from '../serving/request-arrivals.ts';
 
-/** Ids that are remembered, 100 bytes each. A trace with more distinct blocks would not fit into memory. */
+/** Most distinct block ids that are remembered, 100 bytes each. A trace with more blocks would not fit into memory. */
 const IDS_MAX = 20_000_000;
 
 /**
- * Converts hashes of single blocks to chained ids: two blocks get the same id only if everything before them is equal,
- * too. Engines do not share blocks with different predecessors.
+ * Converts hashes of single blocks to chained ids: two blocks get the same id only if they and all blocks before them
+ * are equal, because engines share a block only if everything before it is equal.
  */
 class PrefixIds {
   readonly #known = new Map<string, number>();
 
-  /** One id per block, in order. Stops when no more ids can be remembered: later blocks are never shared. */
+  /**
+   * Returns one id per block, in order. It stops at the first new block when `IDS_MAX` ids are known: that block and
+   * later ones count as not shared.
+   */
   chain(blocks: readonly string[]): number[] {
     const ids: number[] = [];
     let before = 0;
@@ -44,20 +47,21 @@ export interface Format {
   /** Tokens per hash of its prompts; 0: the format has no hashes. */
   prefixBlockTokens: number;
   /**
-   * True if arrivals are dates, which are shifted so that the first request is at 0; false: they are used unchanged.
+   * True if arrivals are dates: they are shifted so that the first request arrives at 0. False: they are used
+   * unchanged.
    */
   dated: boolean;
 }
 
-/** A trace of years has milliseconds in place of seconds. */
+/** If arrivals exceed this, the trace has milliseconds in place of seconds, or spans more than 30 years. */
 const TRACE_MAX_S = 1e9;
-/** The year 2286: a later date has milliseconds in place of seconds. */
+/** The year 2286. A date beyond it is in milliseconds in place of seconds. */
 const DATE_MAX_S = 1e10;
 /** Tokens per block in Mooncake's traces (FAST'25), and in this project's exports. */
 const MOONCAKE_BLOCK_TOKENS = 512;
 const OWN_BLOCK_TOKENS = 16;
 
-/** Detects the format of a file by its first line. undefined: unknown. */
+/** Detects the format of a file by its first line; undefined if the format is unknown. */
 export function formatOf(first: string): Format | undefined {
   if (first.trimStart().startsWith('{')) return jsonFormat(first);
   const cells = cellsOf(first);
@@ -156,7 +160,10 @@ function jsonFormat(first: string): Format | undefined {
   return undefined;
 }
 
-/** Milliseconds. `hash_ids` are chained already: an equal id means an equal prompt up to there. */
+/**
+ * Parses a line of Mooncake's format, in which times are milliseconds and `hash_ids` are already chained: an equal id
+ * means that the prompt is equal up to that block.
+ */
 function mooncakeLine(line: string): TraceRow | undefined {
   const { timestamp, input_length, output_length, hash_ids } = objectOf(line);
   const row = request(numberOf(timestamp) / 1000, numberOf(input_length), numberOf(output_length), true);
@@ -164,7 +171,7 @@ function mooncakeLine(line: string): TraceRow | undefined {
   const ids = Array.isArray(hash_ids) ? hash_ids : [];
   if (!ids.every((id) => typeof id === 'number' && Number.isSafeInteger(id)))
     throw new Error('hash_ids must be whole numbers');
-  // The last id may be that of a partial block, which is never shared.
+  // The last id may belong to a partial block, which engines never share.
   return { ...row, hashes: ids.slice(0, Math.floor(row.input / MOONCAKE_BLOCK_TOKENS)) };
 }
 
@@ -177,8 +184,8 @@ function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) 
 }
 
 /**
- * eth-easl/swissai-serving-trace (OSDI'26). Counts of −1 are missing, as after a failure. A file of it has buckets of
- * 16 tokens.
+ * Parses a line of eth-easl/swissai-serving-trace (OSDI'26). A count of −1 means that it is missing, as after a
+ * failure. A file of the trace has buckets of 16 tokens.
  */
 function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
   const { created_at, reported_token_input, reported_token_output, token_count, model, bucket_ids } = objectOf(line);
@@ -190,7 +197,10 @@ function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: stri
   return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
 }
 
-/** `failures`: true if requests without tokens were refused by the service; they are skipped. */
+/**
+ * `failures`: true if a request without tokens is one that the service refused, which is skipped. False: it is an
+ * error.
+ */
 function request(arrival: number, input: number, output: number, failures: boolean): TraceRow | undefined {
   if (failures && (input === 0 || output === 0)) return undefined;
   const whole = Number.isFinite(input) && Number.isFinite(output) && Math.max(input, output) <= LENGTH_MAX;
@@ -200,7 +210,7 @@ function request(arrival: number, input: number, output: number, failures: boole
 }
 
 /**
- * Parses a date of ISO 8601 with a `T` or a blank and any number of decimals, in UTC if it names no zone; returns
+ * Parses a date of ISO 8601 with a `T` or a space and any number of decimals, in UTC if it names no zone. Returns
  * seconds since the epoch.
  */
 function secondsOf(text: string): number {
@@ -226,7 +236,7 @@ function objectOf(line: string): Record<string, unknown> {
 function cellsOf(line: string): string[] {
   const cells = line.match(/("(?:[^"]|"")*"|[^,]*)(,|$)/g) ?? [];
   const plain = cells.map((cell) => cell.replace(/,$/, '').trim());
-  // The match of an empty remainder after the last cell.
+  // The pattern also matches the empty text after the last cell.
   if (!line.endsWith(',')) plain.pop();
   return plain.map((cell) => (cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell));
 }

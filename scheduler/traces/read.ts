@@ -17,12 +17,12 @@ interface Trace {
   format: string;
   /** Tokens per hash; 0: the trace does not describe shared prefixes. */
   prefixBlockTokens: number;
-  /** Lines that are not answered requests, and requests of other models. */
+  /** Number of lines that were skipped: not an answered request, or a request of another model. */
   leftOut: number;
 }
 
 /**
- * Reads a trace in the format of its first line. `model`: only requests of this model, if the trace names models.
+ * Reads a trace; its first line determines the format. `model`: only requests of this model, if the trace names models.
  *
  * @throws SchedulerError `bad_input` with the line, or if no request is left
  */
@@ -84,7 +84,7 @@ function parseLine(format: Format, text: string, path: string, line: number): Re
   }
 }
 
-/** Line by line: a week of Azure's trace is larger than the longest string. */
+/** Reads line by line, because a week of Azure's trace is larger than the longest string. */
 function* linesOf(path: string): Generator<string> {
   let file: number;
   try {

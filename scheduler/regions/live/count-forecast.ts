@@ -7,8 +7,8 @@ export interface OnlineForecast {
 /** Weight of the newest slot in exponential smoothing, as in the simulator. */
 const WEIGHT = 0.3;
 /**
- * Bounds of a forecast relative to the recent level: a forecast that is wrong by a factor of ten neither stops busy
- * regions nor starts all of them.
+ * Bounds of a forecast, as multiples of the recent level: even a forecast that is wrong by a factor of ten neither
+ * stops busy regions nor starts all of them.
  */
 const [TRUST_LEAST, TRUST_MOST] = [0.7, 3];
 
@@ -17,7 +17,7 @@ export class CountForecast implements OnlineForecast {
   #level = 0;
   #seen = 0;
 
-  /** `inner` undefined: only exponential smoothing. */
+  /** `inner`: the forecaster that is bounded; undefined: only exponential smoothing. */
   constructor(inner?: OnlineForecast) {
     this.#inner = inner;
   }

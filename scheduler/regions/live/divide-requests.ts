@@ -3,32 +3,34 @@
 export interface DivisionProblem {
   /** Requests of the slot. */
   requests: number;
-  /** By region: seconds of one request; infinite: it cannot be served there. */
+  /** Seconds of one request, by region; infinite: the region cannot serve it. */
   cost: readonly number[];
-  /** By region: seconds of service of one request, and those that the slot has. */
+  /** Seconds of service that a request needs, by region. */
   load: readonly number[];
+  /** Seconds of service that the slot has, by region. */
   capacity: readonly number[];
-  /** Shares before. */
+  /** Shares of the previous slot, by region. */
   previous: readonly number[];
-  /** Seconds per squared change of a share. */
+  /** Penalty of a change of shares, in seconds: `smoothness` times the squared change. */
   smoothness: number;
 }
 
 interface Division {
-  /** Sum 1; all 0 if no region can serve the requests. */
+  /** Share of the requests, by region. The sum is 1, or 0 if no region can serve them. */
   shares: number[];
   /** Largest overload of a region, as a share of its capacity. */
   overload: number;
 }
 
-/** Cost of one second of service above the capacity, seconds. It exceeds the cost of any detour. */
+/** Cost of each second of service above a region's capacity, in seconds. It exceeds the cost of any detour. */
 const OVERLOAD_COST = 30;
-/** Halves the interval of the multiplier to the precision of a double. */
+/** This number of bisections narrows the multiplier to the precision of a double. */
 const STEPS = 100;
 
 /**
- * min ⟨cost, x⟩ + smoothness · ‖x − previous‖² over shares that sum to 1, where load above the capacity costs
- * `OVERLOAD_COST` a second. Given the multiplier of the sum, each share is known, and it grows with the multiplier.
+ * min ⟨cost, x⟩ + smoothness · ‖x − previous‖² over shares x that sum to 1. Load above a region's capacity costs
+ * `OVERLOAD_COST` a second. The multiplier of the condition on the sum determines each share, and each share grows with
+ * it, so that bisection finds it.
  */
 export function divideRequests(problem: DivisionProblem): Division {
   const { requests, cost, load, capacity, previous, smoothness } = problem;

@@ -7,13 +7,13 @@ interface PublisherOptions {
   gateway: PlannerGateway;
   /** Name of this planner at the gateway. */
   planner: string;
-  /** How long a plan is valid without a newer one. */
+  /** Time for which a plan is valid if no newer one follows. */
   holdsMs: number;
 }
 
 const PATH = '/admin/regions/plan';
 const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() });
-/** Bounds of the gateway. */
+/** The gateway's bounds on notes, on characters of a note, and on warm counts. */
 const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
 
 /**
@@ -31,7 +31,7 @@ export class Publisher {
   /**
    * Returns the plan's number; undefined if there is nothing to send.
    *
-   * @throws GatewayRefusal 409 while another planner's plan is valid
+   * @throws GatewayRefusal with status 409 while another planner's plan is valid
    */
   async send({ models, notes }: LivePlan): Promise<number | undefined> {
     if (models.length === 0) return undefined;
@@ -69,7 +69,7 @@ export class Publisher {
   }
 }
 
-/** Rounding errors must not exceed 1. */
+/** Limits a share to the range 0 to 1, which rounding errors may exceed. */
 function rounded(share: number): number {
   return Math.min(1, Math.max(0, share));
 }

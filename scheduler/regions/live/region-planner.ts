@@ -11,18 +11,19 @@ import { WarmCounts } from './warm-counts.ts';
 
 export interface LivePlannerOptions {
   slotS: number;
-  /** Seconds of response time that a saved US dollar is worth. */
+  /** A saved US dollar is worth this many seconds of response time. */
   secondsPerUsd: number;
-  /** Seconds per squared change of a share. */
+  /** Penalty of a change of shares, in seconds: `smoothness` times the squared change. */
   smoothness: number;
-  /** Makes the forecast of each model. */
+  /** Returns the forecaster of one model; absent: exponential smoothing. */
   forecast?: () => OnlineForecast;
 }
 
 interface PlannedRegion {
   region: string;
-  /** Share in the plan, and share of the last slot's responses. */
+  /** Planned share of the model's requests. */
   share: number;
+  /** Share of the responses in the last slot. */
   shareNow: number;
   roundTripS: number;
   usdKwh: number;
@@ -30,24 +31,25 @@ interface PlannedRegion {
   warm: number;
 }
 
-/** Means over the requests of a slot, by the cost model of the simulator. */
+/** Means over the requests of a slot, as the simulator's cost model computes them. */
 export interface RegionPlanOutcome {
-  /** Network and computation, without queueing. */
+  /** Seconds of network and computation, without queueing. */
   responseS: number;
-  /** Electricity of responses and of warm nodes, USD per hour. */
+  /** Electricity of responses and of idle nodes, USD per hour. */
   usdPerHour: number;
 }
 
 export interface RegionModelPlan {
   model: string;
-  /** Expected requests in the slot. */
+  /** Expected requests in the next slot. */
   expected: number;
   regions: PlannedRegion[];
   spill: Record<string, Record<string, number>>;
-  /** With the current routing, and with the planned routing. */
+  /** Outcome with the current routing. */
   now: RegionPlanOutcome;
+  /** Outcome with the planned routing. */
   planned: RegionPlanOutcome;
-  /** Demand above the capacity of all regions, as a share of the capacity. */
+  /** Demand above the capacity of the most overloaded region, as a share of its capacity; see `divideRequests`. */
   overload: number;
 }
 
@@ -56,23 +58,26 @@ export interface LivePlan {
   notes: string[];
 }
 
-/** Share of a node's time that a plan may use: above it requests queue. */
+/** A plan uses at most this share of a node's time: above it requests queue. */
 const USE_MAX = 0.9;
-/** Shares of the power limit, as in the simulator (`world/hardware.ts`). */
+/** Power of a busy and of an idle node, as shares of its power limit; as in the simulator (`world/hardware.ts`). */
 const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
 const JOULES_PER_KWH = 3.6e6;
-/** Assumed round trip of a region without measurements: that of the farthest known region, or this if none is known. */
+/**
+ * A region without measured round trips is assumed to be as far as the farthest known region, or this far if none is
+ * known.
+ */
 const ROUND_TRIP_GUESS_S = 0.15;
 /**
- * Smaller shares become zero, because a few requests would keep a region's caches and contexts warm for little gain.
+ * A smaller share becomes zero, because a few requests would keep a region's caches and contexts warm for little gain.
  */
 const SHARE_MIN = 1e-3;
 /**
- * λ of the plan for a lost region, seconds. That plan takes effect immediately and without measurements, so it stays
- * close to the regions' free capacity.
+ * `smoothness` of the plan for a lost region, seconds. That plan takes effect immediately and without measurements, so
+ * it stays close to the regions' free capacity.
  */
 const SPILL_SMOOTHNESS = 0.5;
-/** Bounds the memory. */
+/** Most models of a plan; those with the most requests take precedence. */
 const MODELS_MAX = 500;
 
 export class LivePlanner {
@@ -85,7 +90,7 @@ export class LivePlanner {
     this.#options = options;
   }
 
-  /** Skips models without a node, and models without a measured response. */
+  /** Leaves out models without a node, and models without a measured response. */
   plan(observed: Observed, facts: readonly RegionFacts[]): LivePlan {
     const { usdKwh, notes } = plannablePrices(facts);
     const farthest = Math.max(0, ...observed.roundTripS.values());
@@ -182,7 +187,7 @@ export class LivePlanner {
   }
 }
 
-/** Electricity cost of one response: the requests that a node answers concurrently share its busy watts. */
+/** Electricity cost of one response, USD. The requests that a node serves concurrently share its busy power. */
 function requestUsd({ watts, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
   return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
@@ -211,7 +216,9 @@ function roomOf({ replicas, concurrency, serviceS }: ObservedPlace): number {
   return (replicas * concurrency) / serviceS;
 }
 
-/** Seconds of service in a slot, minus those that other sources and the waiting requests take. */
+/**
+ * Seconds of service that a place has in a slot, minus those for requests of other sources and for waiting requests.
+ */
 function capacityOf({ replicas, concurrency, others, waiting, serviceS }: ObservedPlace, slotS: number): number {
   return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);
 }
@@ -238,7 +245,7 @@ function solve(
   return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
 }
 
-/** For each region with a share: the targets of that share if the region is lost, from a plan without it. */
+/** For each region that has a share: the regions that get this share if the region is lost, by a plan without it. */
 function spillOf(
   places: readonly ObservedPlace[],
   cost: readonly number[],
@@ -253,8 +260,8 @@ function spillOf(
     const others = places.map((_, at) => at).filter((at) => at !== lost);
     const of = (values: readonly number[]) => others.map((at) => values[at] ?? 0);
     const left = others.flatMap((at) => places[at] ?? []);
-    // Starts from the mean of the planned shares and the shares of capacity, because the nearest region would be
-    // overloaded if it got all. If the plan gave everything to the lost region, only capacity counts.
+    // The shares start from the mean of the planned shares and the shares of capacity, because the nearest region would
+    // be overloaded if it got all. If the plan gave everything to the lost region, only capacity counts.
     const rooms = normalised(left.map(roomOf));
     const proportional = sum(of(shares)) > 0 ? normalised(of(shares)) : rooms;
     const previous = proportional.map((share, at) => (share + (rooms[at] ?? 0)) / 2);
@@ -270,7 +277,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Normalizes values to shares of their sum; equal shares if it is 0. */
+/** Divides each value by their sum; if the sum is 0, all get equal shares. */
 function normalised(values: readonly number[]): number[] {
   const total = sum(values);
   return values.map((value) => (total > 0 ? value / total : 1 / values.length));

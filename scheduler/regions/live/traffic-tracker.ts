@@ -7,17 +7,19 @@ export interface ObservedPlace {
   replicas: number;
   /** Power limit of all GPUs of one node, watts. */
   watts: number;
-  /** Requests that were answered here in the slot. */
+  /** Responses in the slot from this region's nodes. */
   answered: number;
-  /** Requests that arrived here: the answered ones, plus the increase of those in the engines since the last slot. */
+  /**
+   * Requests that arrived in the slot: `answered`, plus the increase of requests in the engines since the last slot.
+   */
   arrived: number;
-  /** Mean number of requests in the engines from other sources, such as another gateway. */
+  /** Mean number of requests in the engines that this gateway did not send, such as another gateway's. */
   others: number;
   /** Seconds of one response without queueing; NaN: never measured, here or elsewhere. */
   serviceS: number;
-  /** Concurrent requests of one node. */
+  /** Requests that a node serves concurrently. */
   concurrency: number;
-  /** Requests in the engines' queues. */
+  /** Requests that wait in the queues of the engines. */
   waiting: number;
 }
 
@@ -35,52 +37,54 @@ export interface Observed {
 }
 
 interface TrackerOptions {
-  /** Seconds between two looks. */
+  /** Seconds of a slot: the planned time between two calls of `look`. */
   slotS: number;
-  /** Concurrency of a node if its engine was never seen with a queue. */
+  /** Assumed concurrency of a node if its engine was never seen with a queue. */
   concurrency: number;
-  /** Watts of one GPU of a class; `null`: of a node without a GPU. */
+  /** Power limit of one GPU of a class, watts; `null`: of a node without a GPU. */
   watts(gpu: string | null): number;
 }
 
-/** Number of means that are compared: the lowest is free of queues. */
+/** Number of kept means of the response time. The lowest of them counts as the time without queueing. */
 const SERVICE_SLOTS = 20;
 /**
  * Weight of the newest slot in the estimate of other sources. With a weight of 1, two planners that both make space for
  * each other would oscillate.
  */
 const OTHERS_WEIGHT = 0.3;
-/** Fewer responses do not determine a service time. */
+/** A mean of fewer responses, or a quantile of fewer round trips, is too inaccurate. */
 const ANSWERS_MIN = 5;
-/** Quantile of the measured round trips: load at the gateway lengthens the others. */
+/**
+ * Quantile of the measured round trips that counts. It is low because load at the gateway lengthens the longer ones.
+ */
 const ROUND_TRIP_QUANTILE = 0.25;
 /**
- * A node's claim about its requests counts up to this many times its concurrency. Beyond it, only answered requests
- * count.
+ * A node's claimed number of requests counts only up to this multiple of its concurrency; a false claim cannot attract
+ * more.
  */
 const CLAIM_FACTOR_MAX = 4;
-/** Bounds the memory: regions times models. */
+/** Most pairs of region and model that are remembered. */
 const REMEMBERED_MAX = 65_536;
 
 interface Memory {
-  /** undefined: its count was never read. */
+  /** The gateway's counter of responses at the last look; undefined: it was never read. */
   answered: number | undefined;
   serviceS: number;
   /** Responses, and their seconds, since the last entry of `means`. */
   service: { answers: number; seconds: number };
-  /** Means of at least `ANSWERS_MIN` responses, newest last. */
+  /** Mean seconds of at least `ANSWERS_MIN` responses each, newest last. */
   means: number[];
-  /** Most requests of one node while others waited there. */
+  /** Most requests that a node was seen to run while others waited there. */
   full: number;
-  /** Requests in the engines at the last look, as far as claims are trusted. */
+  /** Requests in the engines at the last look; node claims count up to `CLAIM_FACTOR_MAX`. */
   inEngines: number;
-  /** From other sources, smoothed; noise may make it negative. */
+  /** Smoothed number of requests in the engines from other sources. Noise may make it negative. */
   others: number;
 }
 
 /**
- * Remembers the counters of the last look. A counter that decreased belongs to a gateway that restarted: it counts from
- * 0.
+ * Remembers the counters of the last look. If a counter decreased, the gateway has restarted, and the new value counts
+ * from 0.
  */
 export class Tracker {
   readonly #options: TrackerOptions;
@@ -136,13 +140,15 @@ export class Tracker {
     const service = memory.service;
     service.answers += count;
     service.seconds += seconds;
-    // A few responses are kept until there are more, so that a model with rare requests also gets a service time.
+    // Responses are collected until there are `ANSWERS_MIN`, so that a model with rare requests also gets a service
+    // time.
     if (service.answers >= ANSWERS_MIN) {
       memory.means.push(service.seconds / service.answers);
       if (memory.means.length > SERVICE_SLOTS) memory.means.shift();
       memory.service = { answers: 0, seconds: 0 };
     }
-    // Counts from before this planner's first look measure service times, but not this slot's demand.
+    // The first value of a counter includes responses from before this planner started. They count for the service
+    // time, but not for this slot's demand.
     if (!isKnown) [count, seconds] = [0, 0];
     if (waiting > 0 && replicas > 0) memory.full = Math.max(memory.full, Math.ceil(running / replicas));
     // Little's law: seconds of service per second are the mean number of this gateway's requests.
@@ -203,7 +209,7 @@ export class Tracker {
   }
 }
 
-/** A place without a response gets the mean of the others. */
+/** A place without a measured response gets the mean service time of the others. */
 function guessServices(places: ObservedPlace[]): void {
   const known = places.map(({ serviceS }) => serviceS).filter(Number.isFinite);
   if (known.length === 0) return;

@@ -1,19 +1,22 @@
-/** Number of contexts of a model that each region keeps warm: (6) N* = (F + γ√F)·s, with gradual change. */
+/**
+ * Number of contexts of a model that each region keeps warm: equation (6), N* = (F + γ√F)·s. The number changes
+ * gradually.
+ */
 import type { ObservedPlace } from './traffic-tracker.ts';
 
-/** γ of (6): number of standard deviations above the mean arrivals. */
+/** γ of equation (6): number of standard deviations above the mean arrivals. */
 const GAMMA = 1;
-/** Largest change of a region's count in one slot, as a share of it; at least one. */
+/** Largest change of a region's count in one slot, as a share of the count; a change by one is always allowed. */
 const CHANGE_MAX = 0.25;
-/** Slots with a lower target before the first context ends, because a start costs minutes. */
+/** Consecutive slots with a lower target before the first context ends, because a start costs minutes. */
 const IDLE_SLOTS = 4;
 const COUNT_MAX = 10_000;
-/** A forecast below this many requests per slot is the remainder of demand that has ended. */
+/** A forecast below this many requests per slot is only the decaying remainder of past demand. */
 const REQUESTS_MIN = 0.01;
 
 interface Kept {
   count: number;
-  /** Consecutive slots with a lower target. */
+  /** Consecutive slots in which the target was below the count. */
   idle: number;
 }
 
@@ -21,8 +24,8 @@ export class WarmCounts {
   readonly #kept = new Map<string, Map<string, Kept>>();
 
   /**
-   * Returns counts in the order of `places`; the first count of a region is its current number. `secondsOfNode`: planned
-   * work per slot of each of a node's concurrent places, seconds.
+   * Returns counts in the order of `places`. A region's first count is its current number of contexts. `secondsOfNode`:
+   * planned work per slot of each of a node's concurrent requests, seconds.
    */
   of(
     model: string,

@@ -4,7 +4,7 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import type { RegionFacts } from '../../live/region-facts.ts';
 import type { LivePlan } from './region-planner.ts';
 
-/** Providers choose the names of regions: only a plain name may become a file name. */
+/** Providers choose the names of regions, so a name becomes a file name only if it matches this. */
 const FILE_NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
 
 /**
