@@ -12,7 +12,7 @@ import { embeddingParameters, type Model, windowTokens } from '../catalogue/mode
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
 import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
 
-/** One replica: a model on the GPUs of its parallelism, all of one kind. */
+/** One replica: a model on as many GPUs as its parallelism needs, all of one kind. */
 export interface ModelDeployment extends Parallelism {
   model: Model;
   gpu: GpuType;
@@ -20,17 +20,17 @@ export interface ModelDeployment extends Parallelism {
   kv: Precision;
 }
 
-/** Memory that CUDA, the engine and its graphs reserve on each GPU, bytes. */
+/** Bytes that CUDA, the engine and its graphs reserve on each GPU. */
 export const RUNTIME_BYTES = 2e9;
 
-/** vLLM's `--gpu-memory-utilization`. */
+/** Share of a GPU's memory that the engine uses: the default of vLLM's `--gpu-memory-utilization`. */
 const MEMORY_FRACTION = 0.9;
 
 type Stored = Pick<ModelDeployment, 'model' | 'weights'> & Parallelism;
 
 /**
- * Precision of a part of the weights: the checkpoint's, if that is the requested precision; otherwise the requested one
- * for all products.
+ * Precision of a part of the weights. If the requested precision is the checkpoint's, each part has its precision in
+ * the checkpoint; otherwise all products have the requested one.
  */
 export function precisionOf(
   { model, weights }: Pick<ModelDeployment, 'model' | 'weights'>,
@@ -46,7 +46,7 @@ export function waysOf(matrix: Matrix, parallelism: Parallelism): number {
   return matrix.part === 'experts' ? tp * dp : tp;
 }
 
-/** Weights of the whole replica including all copies, bytes. */
+/** Bytes of the weights of the whole replica, including copies. */
 export function weightBytes(stored: Stored): number {
   const { model } = stored;
   const { pp, tp } = spreadOf(stored);
@@ -60,12 +60,15 @@ export function weightBytes(stored: Stored): number {
     }
     for (const mixer of layer.mixers) bytes += layer.count * extraMixerBytes(mixer, stored) * (perStage / tp);
   }
-  // Embedding and head stay in 16 bits in quantized checkpoints. Each stage has at most one of them, divided by tensor
-  // parallelism.
+  // Embedding and head have 16 bits even in quantized checkpoints. Each stage has at most one of them, divided by
+  // tensor parallelism.
   return bytes + (embeddingParameters(model) + model.extra) * 2 * (perStage / tp);
 }
 
-/** Copied key-value heads count once per copy. The small parameters of a recurrent mixer stay in 16 bits. */
+/**
+ * Bytes that a mixer adds: copies of key-value heads, and the small parameters of a recurrent mixer, which have 16
+ * bits.
+ */
 function extraMixerBytes(mixer: Mixer, stored: Stored): number {
   if (mixer.kind === 'recurrent') return mixer.small * 2;
   if (mixer.kind === 'latent') return 0;
@@ -73,15 +76,15 @@ function extraMixerBytes(mixer: Mixer, stored: Stored): number {
   return stored.model.hidden * 2 * copies * mixer.headDim * bytesPerElement(precisionOf(stored, 'attention'));
 }
 
-/** Memory of sequences in the whole replica, bytes. */
+/** Memory that sequences take in the whole replica, bytes. */
 export interface CacheLayout {
-  /** Per token, in layers with full attention. */
+  /** For each token, in layers with full attention. */
   perToken: number;
-  /** Per token of the last `window`, in layers with a window. */
+  /** For each of the last `window` tokens, in layers with a window. */
   perWindowToken: number;
-  /** Tokens; 0: no layer has a window. */
+  /** Length of the window, tokens; 0: no layer has a window. */
   window: number;
-  /** Per sequence, independent of its length. */
+  /** For each sequence, independent of its length. */
   perSequence: number;
 }
 
@@ -101,8 +104,8 @@ export function cacheLayout(deployment: Pick<ModelDeployment, 'model' | 'kv'> & 
 }
 
 /**
- * Number of copies of a token's keys and values in its data-parallel rank. Latent vectors are on every GPU; heads are
- * copied if there is less than one per GPU.
+ * How many GPUs of a data-parallel rank hold a token's keys and values. Each GPU holds latent vectors; heads are copied
+ * if there are fewer heads than GPUs.
  */
 function cacheCopies(mixer: Mixer, ways: number): number {
   switch (mixer.kind) {
@@ -115,26 +118,26 @@ function cacheCopies(mixer: Mixer, ways: number): number {
   }
 }
 
-/** Keys and values of one token in the whole replica while every layer attends to it, bytes. */
+/** Bytes of keys and values of one token in the whole replica, while every layer attends to it. */
 export function kvBytesPerToken(deployment: Pick<ModelDeployment, 'model' | 'kv'> & Parallelism): number {
   const { perToken, perWindowToken } = cacheLayout(deployment);
   return perToken + perWindowToken;
 }
 
-/** Memory of a sequence of this many tokens, bytes. */
+/** Bytes of a sequence of this many tokens. */
 export function sequenceBytes(layout: CacheLayout, tokens: number): number {
   return layout.perToken * tokens + layout.perWindowToken * Math.min(tokens, layout.window) + layout.perSequence;
 }
 
-/** Memory of the whole replica that weights leave free, bytes; 0 or less: the model does not fit. */
+/** Bytes of the whole replica's memory that weights leave free; 0 or less: the model does not fit. */
 export function freeBytes(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): number {
   return gpusOf(deployment) * (deployment.gpu.memoryBytes * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
 }
 
 /**
- * Tokens that fit into the memory that weights leave free; 0 or less: the model does not fit. `sequenceTokens`: length
- * of each sequence, because a model with windows or states holds more tokens in long sequences. Without it, every layer
- * counts as one with full attention.
+ * Number of tokens that fit into the memory that weights leave free; 0 or less: the model does not fit.
+ * `sequenceTokens`: length of each sequence; a model with windows or states holds more tokens if sequences are long.
+ * Without it, every layer counts as one with full attention.
  */
 export function kvCapacityTokens(
   deployment: ModelDeployment,
@@ -148,8 +151,8 @@ export function kvCapacityTokens(
 }
 
 /**
- * Returns why the engine would not start with this deployment, or undefined: parallelism, precision on this GPU,
- * memory.
+ * Returns why the engine would not start with this deployment: parallelism, precision on this GPU, or memory.
+ * Undefined: it would start.
  */
 export function deploymentProblem(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): string | undefined {
   if (deployment.prefill !== undefined) {

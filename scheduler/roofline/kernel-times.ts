@@ -4,8 +4,8 @@ import type { Precision } from '../catalogue/precision.ts';
 import type { Work } from './operators.ts';
 
 /**
- * FLOP/s that products with weights of this precision can reach: without a unit for it, weights are first widened to 16
- * bits.
+ * FLOP/s that products with weights of this precision can reach. A GPU without units for the precision first widens
+ * weights to 16 bits.
  */
 export function peakFlops(gpu: GpuType, weights: Precision): number {
   switch (weights) {
@@ -23,8 +23,9 @@ export function peakFlops(gpu: GpuType, weights: Precision): number {
 }
 
 /**
- * Seconds of a matrix product. A roofline (Williams 2009) has a corner. Measured products near it are slower than
- * either bound; the p-norm of both times describes them: p = 1 adds them, p = infinity is the sharp roofline.
+ * Seconds of a matrix product. A roofline (Williams 2009) is the maximum of two times, for arithmetic and for memory.
+ * Measured products that need about the same time for both are slower than the maximum. The p-norm of both times
+ * describes them: p = 1 adds them, p = infinity is the exact roofline.
  */
 export function gemmSeconds(
   work: Work,
@@ -45,11 +46,11 @@ export function pNorm(a: number, b: number, p: number): number {
   return high * (1 + (Math.min(a, b) / high) ** p) ** (1 / p);
 }
 
-/** Latency in s, and bytes/s of one direction, between this many GPUs of a node. */
+/** Latency in s between this many GPUs of a node, and bytes/s in one direction. */
 function wireOf(gpus: number, gpu: GpuType, links: Calibration['links']): { latency: number; oneWay: number } {
   const joined = gpus <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
-  // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
+  // In a mesh of n GPUs, a group of t uses the wires to t-1 of n-1 others.
   const wires = gpu.linkMesh > 1 && gpus <= gpu.linkMesh ? (gpus - 1) / (gpu.linkMesh - 1) : 1;
   const { latency_us, bandwidth } = link.gpus?.[String(gpus)] ?? link;
   const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * bandwidth;
@@ -57,8 +58,8 @@ function wireOf(gpus: number, gpu: GpuType, links: Calibration['links']): { late
 }
 
 /**
- * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that are not all joined by
- * their links (NVLink bridges join pairs) fall back to PCIe.
+ * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. If the link does not join all
+ * GPUs of the group (NVLink bridges join pairs), PCIe is used.
  */
 export function allReduceSeconds(bytes: number, tp: number, gpu: GpuType, links: Calibration['links']): number {
   if (tp === 1) return 0;
@@ -66,14 +67,14 @@ export function allReduceSeconds(bytes: number, tp: number, gpu: GpuType, links:
   return latency + (((2 * (tp - 1)) / tp) * bytes) / oneWay;
 }
 
-/** Seconds in which each of `gpus` sends `bytes`, spread evenly over the others. */
+/** Seconds for each of `gpus` GPUs to send `bytes`, spread evenly over the others. */
 export function allToAllSeconds(bytes: number, gpus: number, gpu: GpuType, links: Calibration['links']): number {
   if (gpus === 1) return 0;
   const { latency, oneWay } = wireOf(gpus, gpu, links);
   return latency + (((gpus - 1) / gpus) * bytes) / oneWay;
 }
 
-/** Seconds in which one GPU sends `bytes` to a neighbor among `gpus`. */
+/** Seconds for one GPU to send `bytes` to a neighbor among `gpus` GPUs. */
 export function sendSeconds(bytes: number, gpus: number, gpu: GpuType, links: Calibration['links']): number {
   const { latency, oneWay } = wireOf(Math.max(2, gpus), gpu, links);
   return latency + bytes / oneWay;

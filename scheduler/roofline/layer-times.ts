@@ -19,25 +19,27 @@ import {
 import { gpusOf, spreadOf } from './parallelism.ts';
 
 /**
- * Seconds of all layers of one replica, by their parts. A pipeline of p stages processes p batches concurrently. So a
- * round in which every sequence gains a token takes as long as one batch with a p-th of the tokens takes through all
+ * Seconds that all layers of one replica take, by their parts. A pipeline of p stages processes p batches concurrently.
+ * So a round in which every sequence gains a token takes as long as a batch with a p-th of the tokens takes through all
  * stages.
  */
 export class LayerTimes {
   readonly head: Gemm;
-  /** Seconds per token of context of a decode step, in layers with full attention and in layers with a window. */
+  /** Seconds per token of context in a decode step, for layers with full attention. */
   contextToken = 0;
+  /** Seconds per token of context in a decode step, for layers with a window. */
   windowToken = 0;
-  /** Seconds per (query, key) pair of a prompt, with full attention and with a window. */
+  /** Seconds per (query, key) pair of a prompt, for layers with full attention. */
   pair = 0;
+  /** Seconds per (query, key) pair of a prompt, for layers with a window. */
   windowPair = 0;
   /** Seconds per key that a prompt's attention reads. */
   promptKey = 0;
   /** Seconds per sequence to read and write recurrent states. */
   state = 0;
-  /** Seconds of the kernel launches of attention. */
+  /** Seconds that the kernel launches of attention take in one step. */
   launch = 0;
-  /** Operations per token, converted to 16-bit operations. */
+  /** Operations per token; those in other precisions are converted to the 16-bit operations that take as long. */
   flopsPerToken = 0;
   readonly #deployment: ModelDeployment;
   readonly #efficiency: Efficiency;
@@ -81,7 +83,7 @@ export class LayerTimes {
     }
   }
 
-  /** Products, elementwise kernels and exchanges for `tokens` tokens. */
+  /** Seconds of products, elementwise kernels and exchanges for `tokens` tokens. */
   seconds(tokens: number): number {
     const { gpu, model } = this.#deployment;
     const efficiency = this.#efficiency;
@@ -110,18 +112,18 @@ export class LayerTimes {
     const { tp, pp, dp, sp } = spreadOf(this.#deployment);
     const here = tokens / (pp * dp * sp);
     const reduce = allReduceSeconds(activationBytes(model.hidden, here), tp, gpu, this.#links);
-    // Ulysses sends queries, keys and values to the GPUs of their heads, and the outputs back.
+    // Sequence parallelism (Ulysses) sends queries, keys and values to the GPUs of their heads, and outputs back.
     const heads = sp > 1 ? 2 * allToAllSeconds(2 * activationBytes(model.hidden, here), tp * sp, gpu, this.#links) : 0;
     const mixer = reduce + heads;
     if (dp === 1 || !this.#routed) return { mixer, dense: reduce, routed: reduce };
-    // Every token goes to the GPUs of its experts, and its results return.
+    // Every token is sent to the GPUs of its experts, and the results return.
     const most = Math.max(...model.layers.map(({ feedForward }) => feedForward?.active ?? 1));
     const fanOut = Math.min(most, tp * dp - 1);
     const routed = 2 * allToAllSeconds((activationBytes(model.hidden, here) * fanOut) / tp, tp * dp, gpu, this.#links);
     return { mixer, dense: reduce, routed };
   }
 
-  /** A stage sends its activations to the next. */
+  /** Seconds for all stages to send their activations to the next stage. */
   #hops(tokens: number): number {
     const { gpu, model } = this.#deployment;
     const { pp, dp, sp, tp } = spreadOf(this.#deployment);

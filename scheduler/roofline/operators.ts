@@ -14,19 +14,21 @@ export interface Gemm {
   name: string;
   inner: number;
   outer: number;
-  /**
-   * Expert layers hold this many such matrices, and a token uses `active` of them. Both may be fractions on one GPU.
-   */
+  /** Number of such matrices in an expert layer. May be a fraction on one GPU. */
   matrices: number;
+  /** Number of these matrices that a token uses. May be a fraction on one GPU. */
   active: number;
   /** Share of the step's tokens that this GPU processes. */
   share: number;
-  /** GPUs over which whole experts are distributed: the most loaded one ends last. 1: experts are not distributed. */
+  /**
+   * Number of GPUs over which whole experts are distributed; the most loaded GPU ends last. 1: experts are not
+   * distributed.
+   */
   spread: number;
   weights: Precision;
 }
 
-/** Bytes of an activation: engines compute in bf16 regardless of the precision of the weights. */
+/** Bytes of an activation value: engines compute in bf16 regardless of the precision of the weights. */
 const ACTIVATION_BYTES = 2;
 
 /** The matrix products of one layer on one GPU, in order. */
@@ -42,7 +44,7 @@ function shardOf(
   const { tp, pp, dp, ep, sp } = spreadOf(deployment);
   const weights = precisionOf(deployment, matrix.part);
   const routed = matrix.part === 'experts';
-  // Under data parallelism each rank has its own tokens, but its experts process those of all ranks.
+  // With data parallelism, each rank has its own tokens, but the experts process the tokens of all ranks.
   const share = 1 / (pp * sp * (routed ? 1 : dp));
   const { name, inner, outer, matrices, active } = matrix;
   if (routed && ep) {
@@ -62,7 +64,7 @@ function shardOf(
 }
 
 /**
- * Key-value heads are copied if there is less than one per GPU. Returns the width that copies add to a GPU's
+ * Key-value heads are copied if there are fewer heads than GPUs. Returns the width that the copies add to a GPU's
  * projection.
  */
 function copiedHeads(layer: Layer, tp: number): number {
@@ -74,7 +76,7 @@ function copiedHeads(layer: Layer, tp: number): number {
 export function headGemm({ model, ...parallelism }: Pick<ModelDeployment, 'model'> & Parallelism): Gemm {
   const { tp, dp, pp } = spreadOf(parallelism);
   const share = 1 / (dp * pp);
-  // The head stays in 16 bits in quantized checkpoints.
+  // The head has 16 bits even in quantized checkpoints.
   return {
     name: 'lm_head',
     inner: model.hidden,
@@ -88,9 +90,9 @@ export function headGemm({ model, ...parallelism }: Pick<ModelDeployment, 'model
 }
 
 /**
- * An expert is read once if any token of the step uses it: E(1-(1-k/E)^T) of them if the router spreads evenly. With
- * whole experts on G GPUs, the most loaded one computes m + sqrt(2 m ln G) tokens if the mean is m (the maximum of G
- * Poisson counts).
+ * Work of a product for `tokens` tokens. An expert is read once if any token of the step uses it. If the router sends
+ * T tokens evenly to k experts each, E(1-(1-k/E)^T) of the E experts are read. If whole experts are on G GPUs and the
+ * mean is m tokens, the most loaded GPU computes m + sqrt(2 m ln G) tokens (the maximum of G Poisson counts).
  */
 export function gemmWork(gemm: Gemm, tokens: number): Work {
   const { inner, outer, matrices, active, share, spread, weights } = gemm;
@@ -104,7 +106,10 @@ export function gemmWork(gemm: Gemm, tokens: number): Work {
   };
 }
 
-/** Norms, rotary embedding, residual adds and activation of one layer on one GPU. They are bound by bytes. */
+/**
+ * Bytes that norms, rotary embedding, residual adds and activation of one layer move on one GPU. They determine the
+ * time of these kernels.
+ */
 export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Parallelism, tokens: number): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   const { mixers, feedForward } = layer;
@@ -114,7 +119,7 @@ export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Para
     const ways = experts > 1 ? tp * dp : tp;
     elements += 5 * hidden + ((gated ? 3 : 2) * width * active * (experts > 1 ? dp : 1)) / ways;
   }
-  // A GPU that takes part processes at least one whole token.
+  // Each GPU that takes part processes at least one whole token.
   return ACTIVATION_BYTES * elements * Math.max(tokens / (pp * dp * sp), Math.min(tokens, 1));
 }
 
@@ -135,7 +140,7 @@ function mixerElements(mixer: Mixer, tp: number): number {
 export const elementwiseKernels = ({ mixers, feedForward }: Layer): number =>
   (mixers.length > 0 ? 3 : 0) + (feedForward === undefined ? 0 : 2);
 
-/** Attention of a decode step per token of context, on one GPU. */
+/** Work of attention in a decode step for each token of context, on one GPU. */
 export function decodeAttentionWork(mixer: Mixer, parallelism: Parallelism, kv: Precision): Work {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   const ways = tp * sp;
@@ -149,7 +154,7 @@ export function decodeAttentionWork(mixer: Mixer, parallelism: Parallelism, kv: 
       };
     }
     case 'latent': {
-      // Absorbed: every head attends to the latent vector directly.
+      // With absorbed matrices, every head attends to the latent vector directly.
       const { heads, kvRank, ropeDim } = mixer;
       return {
         flops: (2 * heads * (2 * kvRank + ropeDim) * share) / ways,
@@ -161,7 +166,7 @@ export function decodeAttentionWork(mixer: Mixer, parallelism: Parallelism, kv: 
   }
 }
 
-/** Operations of a prompt's attention per (query, key) pair, on one GPU. */
+/** Operations of attention for each (query, key) pair of a prompt, on one GPU. */
 export function prefillPairFlops(mixer: Mixer, parallelism: Parallelism): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   const over = tp * sp * pp * dp;
@@ -175,14 +180,14 @@ export function prefillPairFlops(mixer: Mixer, parallelism: Parallelism): number
   }
 }
 
-/** Bytes of recurrent state that a step reads and writes per sequence, on one GPU. */
+/** Bytes of recurrent state that a step reads and writes for each sequence, on one GPU. */
 export function stateBytesPerStep(mixer: Mixer, parallelism: Parallelism): number {
   if (mixer.kind !== 'recurrent') return 0;
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   return (2 * mixer.stateBytes) / (tp * pp * dp * sp);
 }
 
-/** Payload of an all-reduce of a group's tokens. */
+/** Bytes that an all-reduce transfers for a group's tokens. */
 export function activationBytes(hidden: number, tokens: number): number {
   return ACTIVATION_BYTES * tokens * hidden;
 }

@@ -1,17 +1,17 @@
 import { expertsOf, headsOf, layerCount, type Model } from '../catalogue/model.ts';
 
 /**
- * How one replica is spread over GPUs, with vLLM's option for each field. An absent field is 1. More fields may follow:
- * code that reads it takes a `Parallelism`, not a tensor parallelism.
+ * How one replica is divided among GPUs. Each field names vLLM's option; an absent field is 1. Fields may be added, so
+ * functions take a whole `Parallelism` and not only the tensor parallelism.
  */
 export interface Parallelism {
   /** --tensor-parallel-size: every matrix is divided. */
   tp: number;
-  /** --pipeline-parallel-size: stages of layers, with the same number of concurrent batches. */
+  /** --pipeline-parallel-size: layers are divided into stages, and as many batches run concurrently. */
   pp?: number;
-  /** --data-parallel-size: attention is copied and the batch is divided; the experts stay one set over all GPUs. */
+  /** --data-parallel-size: attention is copied and the batch is divided; all GPUs together have one set of experts. */
   dp?: number;
-  /** --enable-expert-parallel: each GPU of the tp × dp has whole experts instead of a slice of each. */
+  /** --enable-expert-parallel: each of the tp × dp GPUs has whole experts instead of a slice of each expert. */
   ep?: boolean;
   /**
    * Ulysses (Jacobs et al. 2023; Arctic Inference): the tokens of a step are divided, and heads are exchanged for
@@ -19,8 +19,8 @@ export interface Parallelism {
    */
   sp?: number;
   /**
-   * Parallelism of a separate engine that computes the prompts; the fields above are the decode engine's. Both engines
-   * are in one node.
+   * Parallelism of a separate engine that computes the prompts; the other fields are then those of the decode engine.
+   * Both engines are in one node.
    */
   prefill?: Parallelism;
 }
@@ -33,7 +33,7 @@ export function enginesOf<T extends Parallelism>(
   return { decode, prefill: prefill && { ...decode, ...ALONE, ...prefill } };
 }
 
-/** Defaults of absent fields. */
+/** Values of fields that are absent. */
 const ALONE = { pp: 1, dp: 1, ep: false, sp: 1 };
 
 interface Spread {
@@ -48,13 +48,13 @@ export function spreadOf({ tp, pp = 1, dp = 1, ep = false, sp = 1 }: Parallelism
   return { tp, pp, dp, ep, sp };
 }
 
-/** GPUs of one replica, including those of its prefill engine. */
+/** Number of GPUs of one replica, including those of its prefill engine. */
 export function gpusOf(parallelism: Parallelism): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
   return tp * pp * dp * sp + (parallelism.prefill === undefined ? 0 : gpusOf(parallelism.prefill));
 }
 
-/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`, `prefill TP 1, decode TP 2`, for people. */
+/** Formats a parallelism for people: `TP 2 × PP 2`, `TP 1 × DP 8 + EP`, `prefill TP 1, decode TP 2`. */
 export function parallelismText(parallelism: Parallelism): string {
   if (parallelism.prefill !== undefined)
     return `prefill ${parallelismText(parallelism.prefill)}, decode ${parallelismText(enginesOf(parallelism).decode)}`;
@@ -106,8 +106,8 @@ const hasTokenCache = (model: Model): boolean =>
   model.layers.every(({ mixers }) => mixers.every(({ kind }) => kind !== 'recurrent'));
 
 /**
- * Pairs of a prefill and a decode engine in one node, each with tensor parallelism. Empty if keys and values cannot be
- * transferred.
+ * Pairs of a prefill and a decode engine in one node, each with tensor parallelism. Empty if the model's keys and
+ * values cannot be transferred.
  */
 export function pairsOf(model: Model, tps: readonly number[], gpusPerNode: number): Parallelism[] {
   if (!hasTokenCache(model)) return [];
@@ -116,7 +116,10 @@ export function pairsOf(model: Model, tps: readonly number[], gpusPerNode: numbe
   );
 }
 
-/** `expertWays`: number of GPUs over which each routed expert is divided; undefined: experts stay whole. */
+/**
+ * Returns why the model cannot be divided by tensor parallelism, or undefined. `expertWays`: number of GPUs over which
+ * each routed expert is divided; undefined: experts stay whole.
+ */
 export function tpProblem(model: Model, tp: number, expertWays: number | undefined = tp): string | undefined {
   if (!Number.isInteger(tp) || tp < 1) return `tensor parallelism must be a positive whole number, not ${tp}`;
   for (const { mixers, feedForward } of model.layers) {
@@ -147,10 +150,10 @@ function mixerProblem(mixer: Model['layers'][number]['mixers'][number], tp: numb
 }
 
 /**
- * Parallelisms to try for a model on a node with this many GPUs, smallest first. They are tensor parallelism in powers
- * of two; for models with experts also expert parallelism and data-parallel attention; pipelines if tensors cannot be
- * divided further (odd head counts) or GPUs have no fast link. Sequence parallelism helps long prompts and is tried if
- * `longPrompts` is set.
+ * Parallelisms to try for a model on a node with this many GPUs, smallest first: tensor parallelism in powers of two;
+ * for models with experts also expert parallelism and data-parallel attention; pipelines if tensors cannot be divided
+ * further (odd head counts) or GPUs have no fast link. With `longPrompts` also sequence parallelism, which helps long
+ * prompts.
  */
 export function parallelismsOf(
   model: Model,

@@ -8,26 +8,25 @@ import { gpusOf } from './parallelism.ts';
 
 /** The work of one step of the engine. */
 export interface EngineStep {
-  /** Sequences that get one more token. */
+  /** Number of sequences that get one more token. */
   decodes: number;
-  /** Sum of their context lengths, tokens; and the part of it inside windows. */
+  /** Sum of the context lengths of these sequences, tokens. */
   context: number;
+  /** The part of `context` that is inside windows. */
   windowContext: number;
   /** New prompt tokens. */
   prefillTokens: number;
-  /**
-   * (query, key) pairs of the prompts' attention: n(c+(n+1)/2) each for n new after c cached tokens; and the pairs
-   * inside a window.
-   */
+  /** (query, key) pairs of the prompts' attention: for n new tokens after c cached ones, n(c+(n+1)/2). */
   prefillPairs: number;
+  /** The part of `prefillPairs` that is inside windows. */
   prefillWindowPairs: number;
-  /** Keys that the prompts' attention reads. */
+  /** Number of keys that the prompts' attention reads. */
   prefillKeys: number;
-  /** Sequences that sample their next token from this step's prefill. */
+  /** Number of sequences that sample their next token from this step's prefill. */
   prefillEnds: number;
 }
 
-/** An empty step, as a template. */
+/** A step without work, as a template. */
 export const IDLE_STEP: EngineStep = {
   decodes: 0,
   context: 0,
@@ -39,7 +38,7 @@ export const IDLE_STEP: EngineStep = {
   prefillEnds: 0,
 };
 
-/** Start options of an engine that affect its steps. */
+/** Start options of an engine that affect the time of its steps. */
 export interface EngineMode {
   asyncScheduling: boolean;
 }
@@ -47,24 +46,26 @@ export interface EngineMode {
 const SYNCHRONOUS: EngineMode = { asyncScheduling: false };
 
 /**
- * Bounds of the cached times; steps with more tokens or sequences are rare and computed each time. 90 KB for each of
- * some thousand options.
+ * Times are cached up to this many tokens and sequences; larger steps are rare, and computed each time. The caches take
+ * 90 KB for each of about a thousand options.
  */
 const CACHED_TOKENS = 10_240;
 const CACHED_SEQUENCES = 1_024;
-/** A prompt of 1,000 tokens of an 8B model: the link's rate is taken at this size. */
+/** Bytes of a typical transfer, for which the rate of the link is computed: a prompt of 1,000 tokens of an 8B model. */
 const HANDOVER_BYTES = 128e6;
 
 /**
- * The time of a step of one replica. The part that depends only on the number of tokens is computed once per number.
+ * Computes the time of a step of one replica. The part that depends only on the number of tokens is computed once for
+ * each number.
  */
 export class StepModel {
   readonly deployment: ModelDeployment;
   readonly host: CalibrationHost;
   /** Tokens that windowed layers attend to; 0: there are no such layers. */
   readonly window: number;
-  /** Seconds of decode attention per token of context, in layers with full attention and in layers with a window. */
+  /** Seconds of decode attention per token of context, in layers with full attention. */
   readonly secondsPerContextToken: number;
+  /** Seconds of decode attention per token of context, in layers with a window. */
   readonly secondsPerWindowToken: number;
   /** Share of the host's time in a step that overlaps with the GPU's. */
   readonly #hidden: number;
@@ -86,7 +87,7 @@ export class StepModel {
     this.secondsPerWindowToken = this.#layers.windowToken;
   }
 
-  /** Seconds. */
+  /** Seconds of one step. */
   seconds(step: EngineStep): number {
     const { decodes, prefillTokens } = step;
     let seconds = this.#fixed(decodes + prefillTokens, decodes + step.prefillEnds);
@@ -98,7 +99,10 @@ export class StepModel {
     return seconds;
   }
 
-  /** Seconds of one layer: `tokens` new, decode attention over `context`, prompt attention over `pairs`. */
+  /**
+   * Seconds of one layer for `tokens` new tokens, decode attention over `context` tokens, and prompt attention over
+   * `pairs` (query, key) pairs.
+   */
   layerSeconds(tokens: number, context: number, pairs: number): number {
     const all =
       this.linear(tokens) +
@@ -114,7 +118,8 @@ export class StepModel {
   }
 
   /**
-   * Cost of a step that depends on neither tokens nor context: host, sampling, launches of attention, recurrent states.
+   * Seconds of a step that depend on neither tokens nor context: host, sampling, launches of attention, recurrent
+   * states.
    */
   overheadSeconds(sequences: number): number {
     return this.#host(sequences) * (1 - this.#hidden) + this.#sequences(sequences);
@@ -130,8 +135,8 @@ export class StepModel {
   }
 
   /**
-   * The part of a step that does not grow with context. The host's hidden share counts only as far as it outlasts the
-   * GPU's part.
+   * Seconds of a step that do not grow with context. The hidden share of the host's time overlaps with the GPU's, so
+   * only the longer of the two counts.
    */
   #fixed(tokens: number, sequences: number): number {
     const host = this.#host(sequences);
@@ -143,21 +148,21 @@ export class StepModel {
     return this.#sample(sequences) + this.#layers.launch + sequences * this.#layers.state;
   }
 
-  /** Seconds in which the GPU's 16-bit arithmetic would be busy at its peak, for the energy estimate. */
+  /** Seconds that the arithmetic would take at the GPU's 16-bit peak, for the energy estimate. */
   peakComputeSeconds(tokens: number): number {
     return (tokens * this.#layers.flopsPerToken) / this.deployment.gpu.bf16;
   }
 
   /**
-   * Bytes/s at which keys and values move from this engine's GPUs to other GPUs of its node: each sends its part to one
-   * receiver.
+   * Bytes/s at which keys and values move from this engine's GPUs to the decode engine's GPUs in the same node. Each
+   * GPU sends its part to one receiver.
    */
   handoverRate(decode: ModelDeployment, links: Calibration['links']): number {
     const [from, to] = [gpusOf(this.deployment), gpusOf(decode)];
     return (Math.min(from, to) * HANDOVER_BYTES) / sendSeconds(HANDOVER_BYTES, from + to, this.deployment.gpu, links);
   }
 
-  /** Seconds in which keys and values of `tokens` tokens cross a network of `bytesPerSecond`. */
+  /** Seconds that keys and values of `tokens` tokens take over a network of `bytesPerSecond`. */
   transferSeconds(tokens: number, bytesPerSecond: number): number {
     return (tokens * kvBytesPerToken(this.deployment)) / bytesPerSecond;
   }

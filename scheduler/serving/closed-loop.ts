@@ -4,28 +4,29 @@ import { drawLength, type LengthDistribution } from './length-distribution.ts';
 import { seededRandom } from './random.ts';
 import { SimulatedEngine } from './replica.ts';
 
-/** One request in progress per client: each client sends its next request when the last has ended. */
+/** A closed loop: each client has one request in progress, and sends its next request when the last one has ended. */
 interface ClosedLoop {
   step: StepModel;
   limits: SimulatedEngineLimits;
   input: LengthDistribution;
   output: LengthDistribution;
   clients: number;
-  /** Requests of each client; the first does not count. */
+  /** Number of requests of each client; the first one does not count. */
   rounds: number;
   seed: number;
 }
 
 interface ClosedLoopResult {
-  /** Means over all requests, seconds; `tpotS` per token after the first, of responses with at least two. */
+  /** Mean seconds to the first token, over all requests. */
   ttftS: number;
+  /** Mean seconds per token after the first, over responses with at least two tokens. */
   tpotS: number;
-  /** Output tokens per second. */
+  /** Output tokens per second of all clients. */
   tokensPerS: number;
   refused: number;
 }
 
-/** The load of `vllm bench serve --max-concurrency` and similar tools. */
+/** Simulates the load of `vllm bench serve --max-concurrency` and similar tools. */
 export function closedLoop({ step, limits, input, output, clients, rounds, seed }: ClosedLoop): ClosedLoopResult {
   const random = seededRandom(seed);
   const total = clients * rounds;
@@ -37,7 +38,8 @@ export function closedLoop({ step, limits, input, output, clients, rounds, seed 
     const request = sent++;
     arrivals[request] = at;
     const answer = drawLength(output, random);
-    // The first responses are cut at random; otherwise clients that begin together would stay in lockstep.
+    // The first responses are cut at random lengths; otherwise clients that begin together would end together in each
+    // round.
     answers[request] = request < clients ? 1 + Math.floor(random() * answer) : answer;
     replica.push(request, at, drawLength(input, random), answers[request] ?? 1);
   };

@@ -3,8 +3,8 @@ import { type LengthDistribution, meanLength } from './length-distribution.ts';
 
 /**
  * Returns why requests of these lengths do not suit the model, or undefined. An engine refuses a prompt that fills the
- * context, and ends a response there. A workload is a mistake if its mean request does not fit; longer requests in its
- * tail are refused or cut individually.
+ * context, and ends a response when the context is full. If the mean request does not fit, the workload is a mistake;
+ * single longer requests are refused or cut.
  */
 export function contextProblem(
   model: Model,

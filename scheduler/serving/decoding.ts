@@ -3,23 +3,24 @@ import type { KvBlocks } from './kv-blocks.ts';
 import type { Sequence } from './sequence.ts';
 
 /**
- * The decoding batch of one replica. All its sequences gain a token per step, so the batch is described by a size, a
- * context and the steps at which its sequences end. Sequences join with their blocks and get those of the steps here;
- * the caller frees the blocks of a sequence that ends.
+ * The decoding batch of one replica. All its sequences gain a token per step, so the batch is described by its size,
+ * its context and the steps at which its sequences end. A sequence joins with the blocks that it has, and gets those of
+ * later steps here. When it ends, the caller frees its blocks.
  */
 export class Decoding {
   readonly #blocks: KvBlocks;
   readonly #finishes = new Heap<Sequence>();
   /** Sequences in the batch. */
   size = 0;
-  /** Tokens of which the sequences hold keys and values; and those of them inside a window of `window` tokens. */
+  /** Sum over the sequences of the tokens of which they hold keys and values. */
   context = 0;
+  /** The part of `context` that is inside a window of `window` tokens. */
   windowContext = 0;
-  /** Sequences that are still inside the window completely: each adds one token to `windowContext` in every step. */
+  /** Number of sequences that are shorter than the window: each adds one token to `windowContext` in every step. */
   widening = 0;
   readonly #window: number;
   readonly #fills = new Heap<Sequence>();
-  /** Steps so far. */
+  /** Number of steps so far. */
   #step = 0;
 
   /** `window`: tokens that windowed layers attend to; 0: there are no such layers. */
@@ -28,7 +29,7 @@ export class Decoding {
     this.#window = window;
   }
 
-  /** The sequence holds `base` tokens, and `remaining` follow. */
+  /** Adds a sequence that holds `base` tokens and will get `remaining` more. */
   join(sequence: Sequence): void {
     sequence.since = this.#step;
     sequence.phase = this.#blocks.join(sequence.base, this.#step);
@@ -47,7 +48,7 @@ export class Decoding {
     return sequence.base + (this.#step - sequence.since);
   }
 
-  /** Returns the tokens that the sequence held. */
+  /** Removes a sequence and returns the number of tokens that it held. */
   leave(sequence: Sequence): number {
     const held = this.held(sequence);
     this.#blocks.leave(sequence.phase);
@@ -63,7 +64,10 @@ export class Decoding {
     return this.#blocks.needed(1, this.#step) > this.#blocks.free;
   }
 
-  /** Steps until the first sequence has all its tokens or fills its window, or the blocks run out; at least one. */
+  /**
+   * Number of steps until a sequence has all its tokens or fills its window, or until the blocks are used up; at least
+   * one.
+   */
   stepsToChange(): number {
     const next = Math.min(
       this.#next(this.#finishes) ?? this.#step + 1,
@@ -72,7 +76,7 @@ export class Decoding {
     return Math.max(1, this.#blocks.stepsInRoom(Math.max(1, next - this.#step), this.#step));
   }
 
-  /** The first key of a heap with a sequence that is still in the batch. */
+  /** Step of the first entry in a heap for a sequence that is still in the batch. */
   #next(heap: Heap<Sequence>): number | undefined {
     for (;;) {
       const top = heap.peek();
@@ -82,7 +86,7 @@ export class Decoding {
     }
   }
 
-  /** All sequences gain `steps` tokens. */
+  /** Runs `steps` steps: each sequence gains as many tokens. */
   advance(steps: number): void {
     this.#blocks.free -= this.#blocks.needed(steps, this.#step);
     this.context += steps * this.size;
@@ -94,7 +98,7 @@ export class Decoding {
     }
   }
 
-  /** Returns a sequence of the batch that has all its tokens, if there is one. */
+  /** Returns a sequence of the batch that has all its tokens; undefined if there is none. */
   takeFinished(): Sequence | undefined {
     for (;;) {
       const top = this.#finishes.peek();
@@ -106,8 +110,8 @@ export class Decoding {
 }
 
 /**
- * (query, key) pairs inside a window, of `chunk` tokens after `before`: sum of min(before + j, window) over j =
- * 1..chunk.
+ * Number of (query, key) pairs inside a window for `chunk` new tokens after `before` earlier ones: the sum of
+ * min(before + j, window) over j = 1..chunk.
  */
 export function pairsInWindow(before: number, chunk: number, window: number): number {
   const growing = Math.max(0, Math.min(chunk, window - before));

@@ -1,4 +1,4 @@
-/** Seconds; NaN if there are no values, because 0 s would be wrong. */
+/** Statistics of a duration in seconds; NaN if there are no values, because 0 s would be wrong. */
 export interface Distribution {
   mean: number;
   p50: number;

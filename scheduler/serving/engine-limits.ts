@@ -4,25 +4,33 @@ import { type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 export interface SimulatedEngineLimits {
   /** --max-num-seqs */
   maxSequences: number;
-  /** --max-num-batched-tokens: of one step. If prompts are not chunked, a longer prompt takes a separate step. */
+  /**
+   * --max-num-batched-tokens: tokens of one step. If prompts are not chunked, a longer prompt is computed in a separate
+   * step.
+   */
   tokenBudget: number;
   /** --block-size: tokens per block of keys and values. */
   blockTokens: number;
   /** --gpu-memory-utilization */
   memoryFraction: number;
-  /** --enable-chunked-prefill: prompts are cut to fill the budget. */
+  /** --enable-chunked-prefill: prompts are cut so that they fill the token budget. */
   chunkedPrefill: boolean;
-  /** Prompts and decodes share steps (vLLM V1), or steps with prompts contain only prompts (V0). */
+  /**
+   * mixed: prompts and decodes share steps (vLLM V1). prefill-first: a step with prompts contains only prompts (V0).
+   */
   schedule: 'mixed' | 'prefill-first';
   /** --async-scheduling: the host prepares the next step while the GPU computes this one. */
   asyncScheduling: boolean;
-  /** Share of each prompt that the prefix cache already holds, if a trace does not describe shared prefixes. */
+  /** Assumed share of each prompt that the prefix cache already holds, if a trace does not describe shared prefixes. */
   prefixHit: number;
-  /** Tokens per hash of a trace: 512 in Mooncake's. */
+  /** Number of tokens for each hash of a trace: 512 in Mooncake's. */
   prefixBlockTokens: number;
 }
 
-/** Limits of a whole replica: under data parallelism every rank schedules separately, with its own limits. */
+/**
+ * Limits of a whole replica. With data parallelism, each rank schedules separately and has these limits itself, so they
+ * are multiplied.
+ */
 export function replicaLimits(limits: SimulatedEngineLimits, parallelism: Parallelism): SimulatedEngineLimits {
   const { dp } = spreadOf(parallelism);
   if (dp === 1) return limits;
@@ -42,7 +50,7 @@ export const DEFAULT_LIMITS: SimulatedEngineLimits = {
 };
 
 /**
- * The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is
- * never cut.
+ * Limits of the paper's vLLM: `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt
+ * is never cut.
  */
 export const PAPER_LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

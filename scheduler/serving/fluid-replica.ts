@@ -2,7 +2,7 @@ import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts
 import type { StepModel } from '../roofline/step-model.ts';
 import { replicaLimits, type SimulatedEngineLimits } from './engine-limits.ts';
 
-/** Mean and mean square of a distribution of lengths, tokens: all that averages need. */
+/** Mean and mean square of prompt and response lengths, tokens. Averages need no more of a distribution. */
 export interface Moments {
   input: { mean: number; square: number };
   output: { mean: number; square: number };
@@ -13,33 +13,34 @@ interface FluidState {
   batch: number;
   /** Mean seconds per step, including prompts. */
   stepS: number;
-  /** Requests per second that end. */
+  /** Requests that end per second. */
   rate: number;
-  /** Mean seconds. */
+  /** Mean seconds to the first token. */
   ttftS: number;
+  /** Mean seconds of a request. */
   latencyS: number;
 }
 
 /**
- * The part of requests that an engine computes: a prefill engine's responses have one token, a decode engine receives
- * computed prompts.
+ * Which part of a request the engine computes. prefill: the prompt and one token. decode: the response to a prompt that
+ * another engine computed.
  */
 type Phase = 'both' | 'prefill' | 'decode';
 
-/** The input of bounds on a replica. */
+/** What the bounds on a replica need of its averages. */
 export interface FluidLike {
   readonly maxSequences: number;
   readonly batchMax: number;
   readonly isPair: boolean;
   /** The maximum throughput. */
   saturated(): Pick<FluidState, 'rate'>;
-  /** The state at `rate` requests/s if no request waited for a free place in the batch. */
+  /** The state at `rate` requests/s, assuming that no request waits for a free place in the batch. */
   unqueued(rate: number): Pick<FluidState, 'latencyS'>;
 }
 
 /**
- * A replica described by averages instead of events: thousands of candidates take the time of one simulation. The
- * chosen ones are simulated afterwards.
+ * A replica described by averages instead of events, so that thousands of candidates take no longer than one
+ * simulation. The chosen candidates are simulated afterwards.
  */
 export class Fluid implements FluidLike {
   readonly #step: StepModel;
@@ -48,10 +49,10 @@ export class Fluid implements FluidLike {
   readonly #pairs: number;
   readonly #windowPairs: number;
   readonly #phase: Phase;
-  /** The engine's limit. */
+  /** Most sequences in the batch by the engine's limit. */
   readonly maxSequences: number;
   readonly isPair = false;
-  /** Largest mean batch: the engine's limit, or the memory's. */
+  /** Largest mean batch, by the engine's limit or by the memory. */
   readonly batchMax: number;
 
   constructor(step: StepModel, limits: SimulatedEngineLimits, asked: Moments, phase: Phase = 'both') {
@@ -60,20 +61,19 @@ export class Fluid implements FluidLike {
     this.#moments = moments;
     this.#phase = phase;
     const { input, output } = moments;
-    // Long responses are more frequent in a batch than among arrivals: their mean context is length-biased.
+    // A batch holds more long responses than arrivals do, because they stay longer: the mean context is length-biased.
     this.#context = input.mean + output.square / (2 * output.mean);
     this.#pairs = phase === 'decode' ? 0 : input.square / 2;
     this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
     const { maxSequences } = replicaLimits(limits, step.deployment);
     this.maxSequences = maxSequences;
-    // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is
-    // lost.
+    // Prompts enter when they fit and then grow, so a full memory is nearly full: each sequence wastes half a block.
     const each = sequenceBytes(cacheLayout(step.deployment), this.#context + limits.blockTokens / 2);
     this.batchMax = Math.max(0, Math.min(maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each));
   }
 
   /**
-   * Mean seconds of a step with `batch` sequences. Each step ends batch/output sequences and begins the same number.
+   * Mean seconds of a step with `batch` sequences. In each step, batch/(mean output) sequences end and as many begin.
    */
   #stepSeconds(batch: number): number {
     const { input, output } = this.#moments;
@@ -91,21 +91,24 @@ export class Fluid implements FluidLike {
     return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
   }
 
-  /** The maximum throughput. A full memory preempts and recomputes, which averages do not include. */
+  /**
+   * The state at maximum throughput. Averages leave out that a full memory preempts and recomputes; a factor includes
+   * it.
+   */
   saturated(): FluidState {
     const state = this.#state(this.batchMax, 0);
     return { ...state, rate: state.rate * (this.batchMax < this.maxSequences ? FULL_MEMORY : FULL_BATCH) };
   }
 
   /**
-   * The state at `rate` requests/s if no request waited for a free place in the batch: a lower bound of simulated
-   * latencies, except for effects that averages hide.
+   * The state at `rate` requests/s, assuming that no request waits for a free place in the batch. Its latency is a
+   * lower bound of the simulated one, except for effects that averages hide.
    */
   unqueued(rate: number): FluidState {
     return this.#state(Math.max(this.#batchAt(rate), Math.min(1, rate)), 0);
   }
 
-  /** Mean number of sequences in the batch that ends `rate` requests/s. */
+  /** Mean size of the batch in which `rate` requests end per second. */
   #batchAt(rate: number): number {
     const { output } = this.#moments;
     let low = 0;
@@ -119,15 +122,15 @@ export class Fluid implements FluidLike {
   }
 
   /**
-   * The state at `rate` requests/s, which must be below the rate of `saturated`. The variation of arrivals and service
-   * times causes the queue.
+   * The state at `rate` requests/s, which must be below that of `saturated`. It includes the queue that varying
+   * arrivals and service times cause.
    */
   at(rate: number, cv = 1): FluidState {
     const { output } = this.#moments;
     const batch = this.#batchAt(rate);
     const full = this.saturated();
     const rho = Math.min(0.999, rate / full.rate);
-    // Sakasegawa's (1977) M/G/c wait, with the batch's places as servers.
+    // Sakasegawa's approximation (1977) of the wait in an M/G/c queue; the servers are the places of the batch.
     const places = Math.max(1, this.batchMax);
     const service = places / full.rate;
     const variation = (cv * cv + output.square / output.mean ** 2 - 1) / 2;
@@ -149,6 +152,7 @@ export class Fluid implements FluidLike {
   }
 }
 
-/** Shares of the averages' throughput that simulations reach, if the memory or the engine's limit bounds the batch. */
+/** A simulated throughput is this share of that by averages, if the memory bounds the batch. */
 const FULL_MEMORY = 0.87;
+/** A simulated throughput is this share of that by averages, if the engine's limit bounds the batch. */
 const FULL_BATCH = 0.97;

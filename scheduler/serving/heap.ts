@@ -4,12 +4,12 @@ interface Node<T> {
   item: T;
 }
 
-/** A binary heap, lowest key first. Bounded by its caller, which pushes one node per admitted sequence. */
+/** A binary heap, lowest key first. Its caller bounds it, by one entry per admitted sequence. */
 export class Heap<T> {
   readonly #nodes: Node<T>[] = [];
   readonly #byEpoch: boolean;
 
-  /** `byEpoch`: among equal keys the lowest epoch is first; otherwise their order is undefined. */
+  /** `byEpoch`: entries with equal keys come in ascending order of epoch. Otherwise their order is undefined. */
   constructor({ byEpoch = false } = {}) {
     this.#byEpoch = byEpoch;
   }
@@ -18,7 +18,7 @@ export class Heap<T> {
     return this.#nodes.length;
   }
 
-  /** In no particular order. */
+  /** All items, in no particular order. */
   items(): T[] {
     return this.#nodes.map(({ item }) => item);
   }

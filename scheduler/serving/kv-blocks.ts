@@ -2,8 +2,8 @@ import type { CacheLayout } from '../roofline/deployment.ts';
 
 /**
  * The blocks of keys and values of one replica. A decoding sequence gains one token per step and a block every
- * `blockTokens` steps. So its phase, (tokens - step) modulo blockTokens, is constant, and counts by phase give the
- * blocks that any number of steps needs.
+ * `blockTokens` steps. So its phase, (tokens - step) modulo blockTokens, is constant. The number of sequences of each
+ * phase determines how many blocks any number of steps needs.
  */
 export class KvBlocks {
   readonly total: number;
@@ -15,11 +15,11 @@ export class KvBlocks {
   readonly #layout: CacheLayout;
   readonly #blockBytes: number;
 
-  /** `freeBytes` of memory hold sequences of this layout. */
+  /** `freeBytes`: memory for sequences with this layout. */
   constructor(freeBytes: number, blockTokens: number, layout: CacheLayout) {
     this.blockTokens = blockTokens;
     this.#layout = layout;
-    // A model without layers of full attention takes blocks only at admission.
+    // A model without layers of full attention takes blocks only when a sequence is admitted.
     this.#blockBytes =
       layout.perToken > 0 ? layout.perToken * blockTokens : layout.perWindowToken * blockTokens + layout.perSequence;
     this.total = Math.max(0, Math.floor(freeBytes / Math.max(this.#blockBytes, 1e-9)));
@@ -28,8 +28,8 @@ export class KvBlocks {
   }
 
   /**
-   * Blocks that a sequence takes once for its windows and states, regardless of its growth. `longest`: its final length,
-   * tokens. An engine frees tokens that left the window, so it holds at most a window of them.
+   * Blocks that a sequence takes once, at admission, for its windows and states. `longest`: its final length, tokens.
+   * An engine frees tokens that left the window, so a sequence holds at most one window of them.
    */
   fixedFor(longest: number): number {
     const { perWindowToken, perSequence, window } = this.#layout;
@@ -40,7 +40,7 @@ export class KvBlocks {
     return this.#layout.perToken > 0;
   }
 
-  /** Share in use. */
+  /** Share of the blocks that are in use. */
   get used(): number {
     return this.total === 0 ? 0 : 1 - this.free / this.total;
   }
@@ -72,7 +72,7 @@ export class KvBlocks {
     this.#decodes--;
   }
 
-  /** Blocks that `steps` decode steps from `step` on take. */
+  /** Number of blocks that `steps` decode steps take, beginning with step `step`. */
   needed(steps: number, step: number): number {
     const cycles = Math.floor(steps / this.blockTokens);
     let needed = cycles * this.#decodes;
@@ -80,7 +80,7 @@ export class KvBlocks {
     return needed;
   }
 
-  /** Steps from `step` on until the blocks run out, at most `wanted`. */
+  /** Number of steps, beginning with `step`, until the blocks are used up; at most `wanted`. */
   stepsInRoom(wanted: number, step: number): number {
     if (this.#decodes === 0) return wanted;
     const cycles = Math.floor(this.free / this.#decodes);
@@ -95,7 +95,7 @@ export class KvBlocks {
     return steps;
   }
 
-  /** Sequences that begin a new block at `step`. */
+  /** Number of sequences that begin a new block at `step`. */
   #beginning(step: number): number {
     return this.#phases[(this.blockTokens - (step % this.blockTokens)) % this.blockTokens] ?? 0;
   }

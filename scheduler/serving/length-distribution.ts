@@ -3,14 +3,14 @@ import { normal, type Random, seededRandom } from './random.ts';
 /** Number of tokens of a prompt or a response. */
 export type LengthDistribution =
   | { kind: 'constant'; mean: number }
-  /** Rounded down and bounded below by `min`, as the paper's benchmark draws them. */
+  /** The drawn number is rounded down and is at least `min`, as in the paper's benchmark. */
   | { kind: 'normal'; mean: number; sd: number; min: number }
   | { kind: 'lognormal'; mean: number; sd: number }
-  /** Integers from `low` to `high`, equally likely. */
+  /** Whole numbers from `low` to `high`, all equally likely. */
   | { kind: 'uniform'; low: number; high: number }
   | { kind: 'samples'; values: readonly number[] };
 
-/** Bounds the tail of a wide distribution. */
+/** Longest length that is drawn: bounds the tail of a wide distribution. */
 export const LENGTH_MAX = 10_000_000;
 
 export function drawLength(lengths: LengthDistribution, random: Random): number {
@@ -37,7 +37,7 @@ function drawn(lengths: LengthDistribution, random: Random): number {
   }
 }
 
-/** Mean number of tokens drawn, bounds included. */
+/** Mean of the numbers of tokens that are drawn, with their bounds. */
 export function meanLength(lengths: LengthDistribution): number {
   switch (lengths.kind) {
     case 'constant':
@@ -52,7 +52,7 @@ export function meanLength(lengths: LengthDistribution): number {
   }
 }
 
-/** Mean and mean square; sampled if there is no short formula. */
+/** Mean and mean square of the drawn lengths. They are sampled if there is no short formula. */
 export function moments(lengths: LengthDistribution): { mean: number; square: number } {
   switch (lengths.kind) {
     case 'constant':
@@ -72,10 +72,10 @@ export function moments(lengths: LengthDistribution): { mean: number; square: nu
   }
 }
 
-/** Enough for half a percent. */
+/** Number of draws that estimates the moments to half a percent. */
 const MOMENT_DRAWS = 20_000;
 
-/** E max(min, X) for a normal X, minus the half token that rounding down takes from values above `min`. */
+/** E max(min, X) for a normal X, minus the half token by which rounding down lowers values above `min` on average. */
 function cutNormalMean(mean: number, sd: number, min: number): number {
   if (sd === 0) return Math.max(min, mean);
   const z = (min - mean) / sd;
@@ -84,7 +84,7 @@ function cutNormalMean(mean: number, sd: number, min: number): number {
   return min * below + (mean - 0.5) * (1 - below) + sd * density;
 }
 
-/** Abramowitz and Stegun 7.1.26, error below 1.5e-7. */
+/** Distribution function of the standard normal: Abramowitz and Stegun 7.1.26, error below 1.5e-7. */
 function normalCdf(z: number): number {
   const x = Math.abs(z) / Math.SQRT2;
   const t = 1 / (1 + 0.3275911 * x);

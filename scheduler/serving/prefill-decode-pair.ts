@@ -2,17 +2,17 @@ import type { StepModel } from '../roofline/step-model.ts';
 import type { SimulatedEngineLimits } from './engine-limits.ts';
 import { type OnFinished, SimulatedEngine } from './replica.ts';
 
-/** The prefill engine of a disaggregated pair, and bytes/s of the link to its decode engine. */
+/** The prefill engine of a disaggregated pair, and the bytes/s of the link to its decode engine. */
 export interface PrefillSide {
   step: StepModel;
   bytesPerSecond: number;
 }
 
-/** Accepts requests: one engine, or a pair of engines. */
+/** A replica that accepts requests: one engine, or a pair of engines. */
 export interface ServingEngine {
-  /** Seconds. */
+  /** Time of the simulation, seconds. */
   readonly clock: number;
-  /** Requests that it holds, running or waiting. */
+  /** Number of requests that it holds, running or waiting. */
   readonly load: number;
   push(
     request: number,
@@ -26,10 +26,10 @@ export interface ServingEngine {
 }
 
 /**
- * Two engines that serve as one replica (DistServe, OSDI'24): one computes the prompts; the other receives their keys
- * and values and decodes. As with vLLM's NixlConnector, the decode engine produces every token of the response,
- * including the first. Keys and values cross the link one request after another. The prefill engine's memory counts as
- * free once a prompt is computed.
+ * Two engines that serve as one replica (DistServe, OSDI'24): the prefill engine computes the prompts; the decode
+ * engine receives their keys and values and decodes. As with vLLM's NixlConnector, the decode engine produces every
+ * token of the response, including the first. Keys and values cross the link one request after another. The prefill
+ * engine's memory counts as free when a prompt is computed.
  */
 export class PairReplica implements ServingEngine {
   readonly prefill: SimulatedEngine;
@@ -37,7 +37,7 @@ export class PairReplica implements ServingEngine {
   readonly #sent = new Map<number, { input: number; output: number }>();
   readonly #side: PrefillSide;
   readonly #finished: OnFinished;
-  /** Time at which the link is free, seconds. */
+  /** Time at which the link becomes free, seconds. */
   #linkFree = 0;
 
   constructor(decode: StepModel, side: PrefillSide, limits: SimulatedEngineLimits, finished: OnFinished) {
@@ -85,7 +85,7 @@ export class PairReplica implements ServingEngine {
   }
 }
 
-/** Opens the engine or engines of one replica; `parts` are their separate counters. */
+/** Opens the engine or the engines of one replica. `parts`: its engines, each with separate counters. */
 export function openReplica(
   step: StepModel,
   prefill: PrefillSide | undefined,

@@ -1,30 +1,33 @@
 /**
- * The prefix cache of one replica, like vLLM's automatic prefix caching: blocks of prompts by their chained hash.
- * Sequences with equal beginnings share blocks. Blocks are kept until the memory is needed and evicted in order of last
- * use. A hash identifies its block and all previous ones.
+ * The prefix cache of one replica, like vLLM's automatic prefix caching. It holds blocks of prompts by their chained
+ * hash, which identifies a block and all blocks before it, so that sequences with equal beginnings share blocks. Blocks
+ * are kept until the memory is needed, and are then evicted in order of last use.
  *
- * Its owner counts memory: `reserve` and `release` return how many blocks were pinned or unpinned. Unpinned blocks
- * count as free, so the owner calls `trim` with the free number before each lookup. Bounded by the memory that it
- * represents.
+ * The owner of the cache counts memory: `reserve` and `release` return how many blocks were pinned or unpinned.
+ * Unpinned blocks count as free, so the owner calls `trim` with the number of free blocks before each lookup. Bounded
+ * by the memory that it represents.
  */
 export class PrefixCache {
-  /** Number of sequences that use a block; 0: kept for the next sequence. In order of last use. */
+  /** Number of sequences that use each block, in order of last use; 0: the block is kept for later sequences. */
   readonly #users = new Map<number, number>();
   #idle = 0;
 
-  /** Blocks that no sequence uses. */
+  /** Number of blocks that no sequence uses. */
   get idle(): number {
     return this.#idle;
   }
 
-  /** Number of first hashes that are present. */
+  /** Number of leading hashes that are in the cache. */
   match(hashes: readonly number[]): number {
     let found = 0;
     while (found < hashes.length && this.#users.has(hashes[found] ?? 0)) found++;
     return found;
   }
 
-  /** A sequence begins to use the first `count` blocks, which are present. Returns how many of them were idle. */
+  /**
+   * Pins the first `count` blocks for a new sequence; they must be in the cache. Returns how many of them no sequence
+   * used before.
+   */
   reserve(hashes: readonly number[], count: number): number {
     if (count === 0) return 0;
     let woken = 0;
@@ -37,7 +40,9 @@ export class PrefixCache {
     return woken;
   }
 
-  /** A sequence has computed the blocks from `from` on; new blocks become its own. Returns their hashes. */
+  /**
+   * Adds the blocks from index `from` on, which a sequence has computed. Returns the hashes of blocks that were new.
+   */
   add(hashes: readonly number[], from: number): number[] {
     const added: number[] = [];
     for (const hash of hashes.slice(from)) {
@@ -48,7 +53,7 @@ export class PrefixCache {
     return added;
   }
 
-  /** A sequence ends. Returns how many of its blocks are now unused. */
+  /** Unpins the blocks of a sequence that ended. Returns how many of them no sequence uses any more. */
   release(hashes: readonly number[]): number {
     let idle = 0;
     // The last block first, so that it is evicted before the blocks on which it depends.
@@ -62,7 +67,7 @@ export class PrefixCache {
     return idle;
   }
 
-  /** Evicts idle blocks in order of last use until at most `room` are left. */
+  /** Evicts blocks that no sequence uses, in order of last use, until at most `room` of them are left. */
   trim(room: number): void {
     if (this.#idle <= room) return;
     for (const [hash, users] of this.#users) {

@@ -1,7 +1,10 @@
-/** Uniform in [0, 1). The same seed gives the same sequence on every machine. */
+/** Returns random numbers, uniform in [0, 1). The same seed gives the same numbers on every machine. */
 export type Random = () => number;
 
-/** sfc32 (Doty-Humphrey, PractRand): 128 bits of state, passes BigCrush; seeded by a splitmix of one number. */
+/**
+ * The generator sfc32 (Doty-Humphrey, PractRand) with 128 bits of state, which passes BigCrush. A splitmix of one
+ * number seeds it.
+ */
 export function seededRandom(seed: number): Random {
   let x = seed | 0;
   const next = () => {
@@ -30,12 +33,18 @@ export function exponential(random: Random, mean: number): number {
   return -Math.log(1 - random()) * mean;
 }
 
-/** Box-Muller. The second value is dropped, so that every call uses two numbers. */
+/**
+ * Draws from the standard normal distribution by Box-Muller. The method's second value is dropped, so that every call
+ * uses two random numbers.
+ */
 export function normal(random: Random): number {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** Marsaglia and Tsang (2000), with their boost for `shape` below 1. Mean shape * scale. */
+/**
+ * Draws from the gamma distribution with mean shape * scale, by Marsaglia and Tsang (2000) with their extension to
+ * `shape` below 1.
+ */
 export function gamma(random: Random, shape: number, scale: number): number {
   if (shape < 1) return gamma(random, shape + 1, scale) * (1 - random()) ** (1 / shape);
   const d = shape - 1 / 3;

@@ -3,24 +3,27 @@ import { PrefixCache } from './prefix-cache.ts';
 import { NONE, type Sequence } from './sequence.ts';
 
 /**
- * Memory that sequences take in one replica at admission, and that they leave to later sequences with the same
- * beginning.
+ * The memory of one replica for all its sequences: what they take at admission, and which blocks they leave for later
+ * sequences with the same beginning.
  */
 export class ReplicaMemory {
   readonly #blocks: KvBlocks;
   readonly #prefixes = new PrefixCache();
   readonly #prefixBlockTokens: number;
-  /** Blocks of memory per block of a prefix; 0: the model has no keys and values that could be shared. */
+  /** Number of memory blocks for each block of a prefix; 0: the model has no keys and values that could be shared. */
   readonly #prefixBlocks: number;
 
-  /** `prefixBlockTokens`: tokens per hash. */
+  /** `prefixBlockTokens`: number of tokens for each hash. */
   constructor(blocks: KvBlocks, prefixBlockTokens: number) {
     this.#blocks = blocks;
     this.#prefixBlockTokens = prefixBlockTokens;
     this.#prefixBlocks = blocks.blocksFor(prefixBlockTokens);
   }
 
-  /** Looks up the prefix first: blocks that are present and in use by other sequences take no memory. */
+  /**
+   * True if there is memory for the sequence. Looks up its prefix first, because blocks that other sequences use now
+   * take no further memory.
+   */
   fits(sequence: Sequence): boolean {
     const { hashes } = sequence;
     const all = sequence.prompt + sequence.cached;
@@ -28,7 +31,7 @@ export class ReplicaMemory {
     if (hashes.length === 0 || this.#prefixBlocks === 0)
       return this.#blocks.blocksFor(all) + sequence.fixed <= this.#blocks.free;
     this.#prefixes.trim(Math.floor(this.#blocks.free / this.#prefixBlocks));
-    // The last token of a prompt is always computed.
+    // The last token of a prompt is always computed, even if the cache holds its block.
     const most = Math.floor((all - 1) / this.#prefixBlockTokens);
     sequence.shared = Math.min(most, this.#prefixes.match(hashes));
     sequence.cached = sequence.shared * this.#prefixBlockTokens;
@@ -42,13 +45,16 @@ export class ReplicaMemory {
     this.#blocks.take(this.#prefixes.reserve(sequence.hashes, sequence.shared) * this.#prefixBlocks);
   }
 
-  /** The prompt is computed: later sequences with the same beginning can reuse it. */
+  /** Keeps the blocks of a computed prompt in the cache, for later sequences with the same beginning. */
   keepPrefix(sequence: Sequence): void {
     if (this.#prefixBlocks > 0 && sequence.hashes.length > 0)
       sequence.own = this.#prefixes.add(sequence.hashes, sequence.shared);
   }
 
-  /** Frees the memory of a sequence with `held` tokens; blocks of its prefix stay until their memory is needed. */
+  /**
+   * Frees the memory of a sequence with `held` tokens. Blocks of its prefix stay in the cache until their memory is
+   * needed.
+   */
   giveBack(sequence: Sequence, held: number): void {
     const own = sequence.own.length * this.#prefixBlocks;
     this.#blocks.give(this.#private(sequence, held) - own);

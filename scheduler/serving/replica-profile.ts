@@ -5,7 +5,7 @@ import { openReplica, type PrefillSide } from './prefill-decode-pair.ts';
 import { seededRandom } from './random.ts';
 import { drawRequests, type Requests } from './request-arrivals.ts';
 
-/** Performance of one replica at one load. */
+/** Latency of one replica at one load. */
 interface LoadPoint {
   /** Requests/s. */
   rate: number;
@@ -14,31 +14,34 @@ interface LoadPoint {
 }
 
 interface Profile {
-  /** Requests/s at which a backlog ends. */
+  /** Requests that end per second while requests always wait. */
   capacity: number;
   points: LoadPoint[];
 }
 
 /**
  * Loads at which a replica is simulated, as shares of its capacity. At 0, requests run one at a time. Above the last
- * level the queue is measured, not the GPU.
+ * level, a simulation would mainly measure the queue.
  */
 export const LOAD_LEVELS = [0, 0.25, 0.5, 0.7, 0.85, 0.95];
 
-/** Requests that are simulated one at a time: enough for the mean of their lengths. */
+/** Number of requests that are simulated one at a time: enough for the mean of their lengths. */
 const ALONE_SAMPLE = 600;
 
-/** Requests per simulation: several batches at the engine's usual limit … */
+/** Number of requests of a simulation: several batches at the engine's usual limit … */
 const SAMPLE = 1200;
-/** … and at any other limit, up to what a plan can wait for. */
+/** … and at a higher limit as many batches, but at most this number, because a plan waits for the simulation. */
 const SAMPLE_MAX = 20_000;
 const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
-/** A capacity decides between plans: an error of half a percent less is worth the milliseconds. */
+/**
+ * A backlog has this many times as many requests: a capacity decides between plans, so half a percent less error is
+ * worth the milliseconds.
+ */
 const BACKLOG_SAMPLES = 4;
 
 interface ProfileOf {
   step: StepModel;
-  /** Set for a disaggregated pair; `step` is then its decode engine. */
+  /** Prefill engine, if the replica is a disaggregated pair; `step` is then that of the decode engine. */
   prefill?: PrefillSide;
   limits: SimulatedEngineLimits;
   input: LengthDistribution;
@@ -48,8 +51,8 @@ interface ProfileOf {
 }
 
 /**
- * Profiles a replica by simulation; the same input gives the same result. `levels` may be empty if only the capacity
- * counts. `known`: capacity of an earlier profile.
+ * Measures a replica by simulation; the same input gives the same result. `levels` may be empty if only the capacity
+ * counts. `known`: capacity from an earlier profile.
  */
 export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS, known?: number): Profile {
   const capacity = known ?? backlogRate(of);
@@ -63,12 +66,18 @@ export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS, 
 interface Drawn {
   of: ProfileOf;
   backlog: Requests;
-  /** Poisson or burstier, at 1 request/s; at other rates the same requests arrive faster or slower. */
+  /**
+   * Requests that arrive at 1 request/s, as a Poisson process or burstier. For other rates, their arrival times are
+   * scaled.
+   */
   atOne: Requests;
   alone: Requests;
 }
 
-/** Cached by the lengths of the prompts, because a planner simulates one model's requests on many kinds of GPU. */
+/**
+ * Requests by the distribution of prompt lengths. They are reused, because a planner simulates one model's requests on
+ * many kinds of GPU.
+ */
 const drawn = new WeakMap<LengthDistribution, Drawn>();
 
 function drawnFor(of: ProfileOf): Drawn {
@@ -89,8 +98,8 @@ function drawnFor(of: ProfileOf): Drawn {
 }
 
 /**
- * Requests/s of a long backlog, from the 20th to the 80th percentile of ends. This excludes the first batch, which
- * begins in one go, and the last responses, which run in a nearly empty batch.
+ * Requests/s of a long backlog, between the ends of the first and the last 20 % of its requests. This excludes the
+ * first batch, which begins at one time, and the last responses, which run in a nearly empty batch.
  */
 function backlogRate(of: ProfileOf): number {
   const { step, limits } = of;
@@ -104,7 +113,7 @@ function backlogRate(of: ProfileOf): number {
   const [from, to] = [ends[Math.floor(ends.length * 0.2)], ends[Math.floor(ends.length * 0.8)]];
   if (from === undefined || to === undefined) return 0;
   if (to <= from) return ends.length / (ends.at(-1) ?? Number.POSITIVE_INFINITY);
-  // Responses of equal length end together: only whole groups are counted.
+  // Responses of equal length end at the same time: such a group is counted completely or not at all.
   return ends.filter((end) => end > from && end <= to).length / (to - from);
 }
 
@@ -132,7 +141,7 @@ function meanLatency(of: ProfileOf, rate: number): number {
   const requests = drawnFor(of).atOne;
   const { count } = requests;
   const at = (i: number) => (requests.arrival[i] ?? 0) / rate;
-  // The first requests arrive at an empty replica.
+  // The first requests do not count, because they find an empty replica.
   const from = Math.floor(count * 0.15);
   let sum = 0;
   let counted = 0;

@@ -8,19 +8,19 @@ import { Queue } from './replica-queue.ts';
 import type { Sequence } from './sequence.ts';
 
 /**
- * Called once per request that ended. Times in seconds. `firstToken` undefined: the request can never fit and was
- * refused.
+ * Called once for each request that ended. Times are in seconds. `firstToken` is undefined if the request was refused
+ * because it can never fit.
  */
 export type OnFinished = (request: number, firstToken: number | undefined, end: number) => void;
 
-/** A request that a replica holds, and that may continue on another. */
+/** A request that a replica holds and that can continue on another replica. */
 export interface HeldRequest {
   request: number;
-  /** Tokens of its prompt and of the response so far. */
+  /** Tokens of its prompt, and of its response so far. */
   tokens: number;
-  /** True if keys and values of all its tokens are in memory and can be moved; false: they must be computed. */
+  /** True if keys and values of all these tokens are in memory and can be moved. False: they must be computed again. */
   computed: boolean;
-  /** Response tokens that are still to come. */
+  /** Number of response tokens that are still to come. */
   remaining: number;
   /** Time of its first token; undefined: there is none yet. */
   firstToken: number | undefined;
@@ -30,23 +30,23 @@ interface ReplicaCounters {
   steps: number;
   decodeTokens: number;
   prefillTokens: number;
-  /** Prompt tokens that the prefix cache held. */
+  /** Number of prompt tokens that the prefix cache held. */
   cachedTokens: number;
   preemptions: number;
   refused: number;
-  /** Seconds in a step. */
+  /** Seconds in which a step was running. */
   busy: number;
-  /** Seconds that the arithmetic would take at its peak. */
+  /** Seconds that the arithmetic of all steps would take at the GPU's peak. */
   peakCompute: number;
-  /** Integral of the share of used blocks over busy time. */
+  /** Integral of the share of used blocks over the time in which a step was running. */
   kvBusy: number;
   kvPeak: number;
 }
 
 /**
- * One engine with continuous batching (Orca, OSDI'22; blocks as in vLLM, SOSP'23), as a discrete-event simulation.
- * Between two changes of its batch, steps differ only in the context, which grows by one per sequence. So their sum is
- * a closed form, and a thousand steps cost as much as one.
+ * One engine with continuous batching (Orca, OSDI'22) and blocks as in vLLM (SOSP'23), as a discrete-event simulation.
+ * Between two changes of its batch, steps differ only in the context, which grows by one token per sequence. So their
+ * sum is a closed form, and a thousand steps cost as much as one.
  */
 export class SimulatedEngine {
   clock = 0;
@@ -70,7 +70,10 @@ export class SimulatedEngine {
   readonly #decoding: Decoding;
   readonly #memory: ReplicaMemory;
   #partial: Sequence | undefined;
-  /** In order of admission, to preempt the newest. Ended sequences are dropped when they reach the top. */
+  /**
+   * Sequences in order of admission, because the newest is preempted first. Ended sequences are removed when they are
+   * the newest.
+   */
   #admitted: Sequence[] = [];
 
   constructor(model: StepModel, limits: SimulatedEngineLimits, finished: OnFinished) {
@@ -95,17 +98,17 @@ export class SimulatedEngine {
     return this.#blocks.used;
   }
 
-  /** Requests that it holds, running or waiting. */
+  /** Number of requests that it holds, running or waiting. */
   get load(): number {
     return this.#decoding.size + this.#queue.all + (this.#partial ? 1 : 0);
   }
 
-  /** Requests that wait for a place in the batch. */
+  /** Number of requests that wait for a place in the batch. */
   get waiting(): number {
     return this.#queue.all;
   }
 
-  /** Sequences with a computed prompt, and the seconds until their next token. */
+  /** Sequences that decode now, and the seconds until their next token. */
   get decoding(): { sequences: { tokens: number; remaining: number }[]; tokenS: number } {
     const { size, context, windowContext } = this.#decoding;
     const sequences = this.#admitted.flatMap((one) => {
@@ -117,9 +120,9 @@ export class SimulatedEngine {
   }
 
   /**
-   * Requests must be pushed in order of arrival. `stored`: the prompt's keys and values were computed elsewhere
-   * (disaggregated prefill). An engine refuses a prompt that fills the model's context, and ends a response at the end
-   * of the context.
+   * Adds a request; requests must be added in order of arrival. `stored`: another engine has computed the prompt's keys
+   * and values (disaggregated prefill). As an engine does, refuses a prompt that fills the model's context, and ends a
+   * response when the context is full.
    */
   push(
     request: number,
@@ -135,7 +138,7 @@ export class SimulatedEngine {
       this.#finished(request, undefined, arrival);
       return;
     }
-    // A hash represents a full block.
+    // A hash represents a full block, so hashes of a partial block are left out.
     const full = hashes?.slice(0, Math.floor(input / this.#limits.prefixBlockTokens));
     const within = context > 0 ? Math.min(output, context - input) : output;
     this.#queue.push({
@@ -148,7 +151,7 @@ export class SimulatedEngine {
     });
   }
 
-  /** Runs until no step begins before `until`. */
+  /** Runs steps until the next one would begin at `until` or later. */
   run(until: number): void {
     for (;;) {
       this.#queue.arrive(this.clock);
@@ -166,8 +169,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Removes and returns up to `most` requests for a change of the deployment or of the balance: first waiting ones,
-   * shortest wait first, then running ones, shortest run first. A partly computed prompt is lost.
+   * Removes and returns up to `most` requests that another replica shall serve: first waiting ones, the newest first,
+   * then running ones, the newest first. A partly computed prompt is lost.
    */
   surrender(most = Number.POSITIVE_INFINITY): HeldRequest[] {
     const held: HeldRequest[] = [];
@@ -191,7 +194,7 @@ export class SimulatedEngine {
     return held;
   }
 
-  /** All requests, in the form of `surrender`. */
+  /** Returns all requests in the form of `surrender`, without removing them. */
   held(): HeldRequest[] {
     const running = this.#admitted.filter((one) => one.running);
     return [...this.#queue.sequences().map(waitingHeld), ...running.map((one) => this.#runningHeld(one))];
@@ -208,13 +211,13 @@ export class SimulatedEngine {
     return this.#decoding.size === 0 && this.#partial === undefined && this.#queue.waiting === 0;
   }
 
-  /** True if the head of the queue can begin in the next step. */
+  /** True if the first request of the queue can begin in the next step. */
   #admissible(): boolean {
     const head = this.#queue.head;
     return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#memory.fits(head);
   }
 
-  /** If nothing runs and the head still does not fit, it never will. */
+  /** Refuses the first request of the queue: nothing runs and it still does not fit, so it never will. */
   #refuse(): void {
     const head = this.#queue.head;
     if (head === undefined) return;
@@ -223,7 +226,7 @@ export class SimulatedEngine {
     this.#finished(head.request, undefined, this.clock);
   }
 
-  /** A step that includes prompts. */
+  /** Runs a step that includes prompts. */
   #mixedStep(): void {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
     if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
@@ -267,7 +270,10 @@ export class SimulatedEngine {
     else this.#partial = sequence;
   }
 
-  /** Cannot happen while blocks are counted correctly. A loop without progress would block the caller. */
+  /**
+   * Throws, because a loop without progress would block the caller. This cannot happen while blocks are counted
+   * correctly.
+   */
   #stuck(): void {
     throw new Error('a step with nothing in it');
   }
@@ -292,12 +298,12 @@ export class SimulatedEngine {
     this.counters.peakCompute += this.#model.peakComputeSeconds(tokens);
   }
 
-  /** The prompt is computed and the first token is available. */
+  /** Starts to decode a sequence: its prompt is computed and its first token is available. */
   #begin(sequence: Sequence): void {
     if (sequence.firstToken < 0) sequence.firstToken = this.clock;
     sequence.base = sequence.prompt + sequence.cached;
     this.#memory.keepPrefix(sequence);
-    // The prefill produced one token, unless the prompt was computed elsewhere and its token with it.
+    // The prefill produced one token. If another engine computed the prompt, that token was counted there.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
     this.#decoding.join(sequence);
@@ -316,7 +322,7 @@ export class SimulatedEngine {
       this.#admitted = this.#admitted.filter(({ running }) => running);
   }
 
-  /** Preempts the newest sequences until the next decode step has its blocks. */
+  /** Preempts the newest sequences until there are enough blocks for the next decode step. */
   #makeRoom(): void {
     while (this.#decoding.size > 0 && this.#decoding.cramped) {
       const newest = this.#admitted.pop();
@@ -332,7 +338,8 @@ export class SimulatedEngine {
         const held = this.#decoding.leave(newest);
         this.#memory.giveBack(newest, held);
         newest.remaining -= held - newest.base;
-        // Keys and values that were computed elsewhere are lost and must be computed here.
+        // A preempted sequence loses the keys and values that another engine computed, so this engine must compute
+        // them.
         if (newest.prompt === 0) newest.cached = 0;
         newest.prompt = held + 1 - newest.cached;
         if (this.#decoding.size === 0 && this.#blocks.blocksFor(held + 1) + newest.fixed > this.#blocks.total) {
@@ -352,14 +359,14 @@ export class SimulatedEngine {
     const n = this.#decoding.size;
     if (n === 0) return;
     const room = this.#decoding.stepsToChange();
-    // While a request waits for a place in the batch, new arrivals only queue after it.
+    // While a request waits for a place in the batch, a new arrival does not affect the steps.
     const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
     const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);
     const { secondsPerContextToken: slope, secondsPerWindowToken: windowSlope } = this.#model;
     const { context, windowContext, widening } = this.#decoding;
-    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2). The part inside windows grows by the
-    // sequences that are shorter than the window.
+    // Step i of k reads context + n(i+1) tokens, which sums to: k base + slope (k context + n k(k+1)/2). The part
+    // inside windows grows by one token for each sequence that is shorter than the window.
     const linear = base + slope * (context + n / 2) + windowSlope * (windowContext + widening / 2);
     const quadratic = (slope * n + windowSlope * widening) / 2;
     let steps = room;
@@ -371,7 +378,7 @@ export class SimulatedEngine {
     this.#advance(steps);
   }
 
-  /** All decoding sequences gain `steps` tokens; finished ones are removed. */
+  /** Adds `steps` tokens to all decoding sequences, and removes those that are finished. */
   #advance(steps: number): void {
     this.counters.decodeTokens += steps * this.#decoding.size;
     this.#decoding.advance(steps);

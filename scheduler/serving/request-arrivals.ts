@@ -1,21 +1,25 @@
 import { drawLength, type LengthDistribution } from './length-distribution.ts';
 import { exponential, gamma, type Random } from './random.ts';
 
-/** The arrival process. */
+/** How requests arrive. */
 export type Arrivals =
   | { kind: 'poisson'; rate: number }
-  /** Gamma-distributed gaps. `cv` is their coefficient of variation: 1 is Poisson, above it arrivals are bursty. */
+  /**
+   * Gaps between arrivals are gamma-distributed with coefficient of variation `cv`: 1 is Poisson; above 1, arrivals are
+   * bursty.
+   */
   | { kind: 'gamma'; rate: number; cv: number }
   /** All requests arrive at time 0: a backlog. */
   | { kind: 'backlog' };
 
-/** Requests in order of arrival, as columns: 155,000 objects would cost more than the simulation. */
+/** Requests in order of arrival, as columns, because 155,000 objects would cost more than the simulation. */
 export interface Requests {
   count: number;
-  /** Seconds. */
+  /** Times of arrival, seconds. */
   arrival: Float64Array;
-  /** Tokens. */
+  /** Tokens of the prompts. */
   input: Int32Array;
+  /** Tokens of the responses. */
   output: Int32Array;
   /** Chained hashes of each prompt's full blocks, if the trace has them. */
   hashes?: readonly (readonly number[])[];
@@ -27,10 +31,10 @@ interface Drawing {
   output: LengthDistribution;
 }
 
-/** More requests than this are a mistake in a unit. */
+/** A higher number of requests is a mistake in a unit. */
 export const REQUESTS_MAX = 20_000_000;
 
-/** The requests of `durationS` seconds, or exactly `count`. */
+/** Draws the requests of `durationS` seconds, or exactly `count` requests. */
 export function drawRequests(
   drawing: Drawing,
   extent: { durationS: number } | { count: number },
@@ -74,7 +78,10 @@ function gap(arrivals: Arrivals, random: Random): number {
   }
 }
 
-/** One request of a trace: seconds, tokens, and the chained hashes of the prompt's full blocks if they are known. */
+/**
+ * One request of a trace: arrival in seconds, lengths in tokens, and the chained hashes of the prompt's full blocks if
+ * they are known.
+ */
 export interface TraceRow {
   arrival: number;
   input: number;
@@ -82,7 +89,7 @@ export interface TraceRow {
   hashes?: readonly number[];
 }
 
-/** Accepts rows in any order. */
+/** Sorts rows by arrival, so they may be in any order. */
 export function requestsFromTrace(rows: readonly TraceRow[]): Requests {
   const sorted = [...rows].sort((a, b) => a.arrival - b.arrival);
   return {
@@ -94,7 +101,7 @@ export function requestsFromTrace(rows: readonly TraceRow[]): Requests {
   };
 }
 
-/** Accepts rows of [arrival in s, input, output] in any order. */
+/** Takes rows of [arrival in s, input, output] in any order. */
 export function requestsFromRows(rows: readonly (readonly [number, number, number])[]): Requests {
   return requestsFromTrace(rows.map(([arrival, input, output]) => ({ arrival, input, output })));
 }

@@ -2,34 +2,34 @@
 export interface Sequence {
   request: number;
   /**
-   * Prompt tokens to compute before the next token, without those of the prefix cache; grows when the sequence is
-   * preempted.
+   * Prompt tokens to compute before the next token, without those that the prefix cache holds. It grows if the sequence
+   * is preempted.
    */
   prompt: number;
   /** Prompt tokens that the prefix cache held. */
   cached: number;
-  /**
-   * Chained hashes of the prompt's full blocks. The first `shared` of them were in the cache; `own` are the ones that
-   * this sequence added.
-   */
+  /** Chained hashes of the prompt's full blocks. */
   hashes: readonly number[];
+  /** Number of leading `hashes` that were in the cache. */
   shared: number;
+  /** The hashes that this sequence added to the cache. */
   own: readonly number[];
-  /** Computed part of `prompt`. */
+  /** How many tokens of `prompt` are computed. */
   prefilled: number;
-  /** Blocks that it keeps for windows and states. */
+  /** Blocks that the sequence keeps for windows and states. */
   fixed: number;
-  /** Response tokens that are still to come; while it decodes, as of the start of its decoding. */
+  /** Response tokens that are still to come. While the sequence decodes: the number when its decoding began. */
   remaining: number;
   firstToken: number;
-  /** Keys and values held when its decoding began, and the step at which it began: it gains one per step. */
+  /** Tokens of which it held keys and values when its decoding began. It gains one per step. */
   base: number;
+  /** Step at which its decoding began. */
   since: number;
   phase: number;
-  /** A finish in the heap with another epoch is void, because the sequence was preempted since. */
+  /** Increased when the sequence is preempted. A heap entry with another epoch no longer applies. */
   epoch: number;
   running: boolean;
 }
 
-/** Shared by all sequences without hashes. */
+/** The empty list of hashes, which all sequences without hashes share. */
 export const NONE: readonly number[] = [];

@@ -12,41 +12,42 @@ import { policyNamed, type SimulatedReplica } from './simulated-policies.ts';
 
 export interface ReplicaGroup {
   step: StepModel;
-  /** Set if each replica is a disaggregated pair; `step` is then the decode engine. */
+  /** Prefill engine, if each replica is a disaggregated pair; `step` is then that of the decode engine. */
   prefill?: PrefillSide;
   replicas: number;
-  /** Share of the traffic of each replica; only ratios count. */
+  /** Relative share of the traffic that each replica gets; only ratios between groups count. */
   weight: number;
 }
 
 interface Simulation {
-  /** The model's name for policies. */
+  /** Name of the model, as policies get it. */
   model: string;
   groups: readonly ReplicaGroup[];
   requests: Requests;
   limits: SimulatedEngineLimits;
-  /** A name of `policyNamed`, or any policy of shared/routing over the replicas. */
+  /** A name that `policyNamed` knows, or any policy of shared/routing over the replicas. */
   policy: string | ((replicas: readonly SimulatedReplica[]) => { policy: Policy; readsLoad: boolean });
   seed: number;
-  /** A what-if: prefill on other replicas; keys and values cross a network of `bytesPerSecond`. */
+  /** If set, other replicas compute the prompts, and keys and values cross a network of `bytesPerSecond`. */
   prefill?: { groups: readonly ReplicaGroup[]; bytesPerSecond: number };
 }
 
 export interface SimulationResult {
   requests: number;
   refused: number;
-  /** Seconds from the first arrival to the last end, including refusals. */
+  /** Seconds from the first arrival to the end of the last request, refused ones included. */
   durationS: number;
-  /** Ended requests, and output tokens per second of `durationS`. */
+  /** Ended requests per second of `durationS`. */
   requestsPerS: number;
+  /** Output tokens per second of `durationS`. */
   tokensPerS: number;
   ttft: Distribution;
-  /** Of responses with at least two tokens. */
+  /** Time per output token after the first, of responses with at least two tokens. */
   tpot: Distribution;
   latency: Distribution;
-  /** Of each request that ended, seconds. */
+  /** Seconds of each request that ended. */
   latencies: Float64Array;
-  /** Averaged over busy time. */
+  /** Mean share of used blocks, over the time in which replicas were in a step. */
   kvUse: number;
   kvPeak: number;
   /** Share of `durationS` in which replicas were in a step, weighted by their GPUs. */
@@ -54,7 +55,7 @@ export interface SimulationResult {
   preemptions: number;
   /** Share of prompt tokens that prefix caches held. */
   prefixHit: number;
-  /** Joules of all GPUs over `durationS`: an estimate, see docs/scheduling.md. */
+  /** Joules that all GPUs used in `durationS`: an estimate, see docs/scheduling.md. */
   energyJ: number;
   simulatedTokens: number;
   byGroup: { requests: number; busy: number; kvUse: number }[];
@@ -65,7 +66,7 @@ interface Times {
   end: Float64Array;
 }
 
-/** Runs all requests to their end. The same input gives the same output. */
+/** Simulates all requests until they end. The same input gives the same output. */
 export function simulate(simulation: Simulation): SimulationResult {
   const { requests } = simulation;
   if (simulation.groups.every(({ replicas }) => replicas === 0))
@@ -82,7 +83,8 @@ export function simulate(simulation: Simulation): SimulationResult {
 }
 
 /**
- * One pool computes the prompt and the first token. Another pool continues the response after the cache has arrived.
+ * Simulates two pools: one computes the prompt and the first token, the other continues the response after keys and
+ * values have arrived.
  */
 function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simulation['prefill']>): SimulationResult {
   const { requests } = simulation;
@@ -111,7 +113,7 @@ function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simu
   return summarise(simulation, [first, second], times);
 }
 
-/** A pool of replicas and its policy. */
+/** A pool of replicas and the policy that chooses among them. */
 class Stage {
   readonly times: Times;
   readonly groups: readonly ReplicaGroup[];
@@ -175,10 +177,9 @@ class Stage {
   }
 }
 
-/**
- * Shares of the power limit: of an idle GPU, and of a GPU bound by memory. A GPU bound by arithmetic draws all of it.
- */
+/** Power of an idle GPU, as a share of its power limit. */
 const IDLE_SHARE = 0.2;
+/** Power of a GPU that memory bounds, as a share of its power limit. Bound by arithmetic, a GPU draws all of it. */
 const MEMORY_BOUND_SHARE = 0.7;
 
 function summarise(simulation: Simulation, stages: readonly Stage[], times: Times): SimulationResult {
@@ -201,7 +202,7 @@ function summarise(simulation: Simulation, stages: readonly Stage[], times: Time
     tokens += output;
     if (end > last) last = end;
   }
-  // A request that is refused late, because its response outgrew the memory, kept its replica busy until then.
+  // A request may be refused late, because its response outgrew the memory. It kept its replica busy until then.
   for (const { replicas } of stages) for (const { engine } of replicas) last = Math.max(last, engine.clock);
   const durationS = Math.max(last - start, 1e-9);
   const totals = totalsOf(stages, durationS);

@@ -4,15 +4,15 @@ import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** The simulator's replica as a policy sees it. */
+/** A replica of the simulator, as a routing policy sees it. */
 export interface SimulatedReplica extends Candidate {
   /** Its share of the traffic in the plan. */
   weight: number;
-  /** Requests that it holds now. */
+  /** Number of requests that it holds now. */
   readonly inFlight: number;
 }
 
-/** `readsLoad`: the simulator must run all replicas up to each arrival, because the policy reads `load`. */
+/** `readsLoad`: the policy reads `load`, so the simulator must run all replicas up to each arrival. */
 export interface SimulatedPolicy {
   policy: Policy;
   readsLoad: boolean;
@@ -20,7 +20,7 @@ export interface SimulatedPolicy {
 
 export const POLICY_NAMES = ['weighted', 'random', 'round-robin', 'least-loaded'] as const;
 
-/** Each call returns fresh state. `pick` is called with the same `replicas` objects. */
+/** Returns a policy with new state. Its `pick` must always be called with the same `replicas` objects. */
 export function policyNamed(name: string, replicas: readonly SimulatedReplica[]): SimulatedPolicy {
   switch (name) {
     case 'random':
@@ -38,7 +38,7 @@ export function policyNamed(name: string, replicas: readonly SimulatedReplica[])
 
 /**
  * Smooth weighted round-robin: of any n consecutive picks each replica gets its share within one, so that bursts are
- * also spread evenly. Random picks by weight would queue at clusters of picks.
+ * also spread evenly. Random picks by weight would sometimes hit one replica several times in a row, and queue there.
  */
 function weighted(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
@@ -67,7 +67,10 @@ function roundRobin(): Policy {
   return statelessPolicy('round-robin', (candidates) => candidates[turn++ % candidates.length]);
 }
 
-/** Fewest requests relative to the share of traffic: a GPU of twice the speed holds twice as many. */
+/**
+ * Picks the replica with the fewest requests relative to its share of traffic: a GPU of twice the speed holds twice as
+ * many.
+ */
 function leastLoaded(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
   return statelessPolicy('least-loaded', (candidates) => {
