@@ -2,19 +2,20 @@ import * as z from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 
-/** A stream without data for this long is given up. A prompt of 8,192 tokens on the slowest GPU takes a tenth of it. */
+/**
+ * If a stream sends no data for this time, the measurement fails. A prompt of 8,192 tokens on the slowest GPU takes a
+ * tenth of it.
+ */
 const SILENCE_MS = 120_000;
-/** Most events of one response that are remembered. */
+/** Most events of one response that are recorded. */
 const EVENTS_MAX = 100_000;
 const LINE_CHARS_MAX = 1 << 20;
 
-/** An engine's OpenAI-compatible port. */
+/** The OpenAI-compatible port of an engine. */
 export interface ProbedEngine {
   url: string;
   model: string;
-  /**
-   * Clock in milliseconds, and the function that sends requests. Both are parameters so that a test can replace them.
-   */
+  /** Clock in milliseconds. It and `fetch` are parameters so that a test can replace them. */
   now(): number;
   fetch: typeof fetch;
   headers: Readonly<Record<string, string>>;
@@ -23,7 +24,7 @@ export interface ProbedEngine {
 /** When the tokens of one response arrived, in milliseconds of the engine's clock. */
 export interface CompletionTiming {
   sent: number;
-  /** Time of each event with a token. */
+  /** Times of the events that contain a token. */
   at: number[];
   promptTokens: number;
   answerTokens: number;
@@ -117,7 +118,7 @@ const modelsSchema = z.object({
     .max(1000),
 });
 
-/** `vLLM 0.19.0`, `SGLang 0.5.9`, or a generic name if neither path returns a version. */
+/** Returns `vLLM 0.19.0` or `SGLang 0.5.9`; a generic name if neither path returns a version. */
 export async function servedEngineName(engine: ProbedEngine): Promise<string> {
   for (const [path, name] of [
     ['/version', 'vLLM'],

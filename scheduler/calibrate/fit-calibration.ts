@@ -5,25 +5,26 @@ import { IDLE_STEP, StepModel } from '../roofline/step-model.ts';
 import { minimise } from '../validate/nelder-mead.ts';
 import type { LoadObservation } from './load-observation.ts';
 
-/** Fewer observations do not determine six parameters. */
+/** Minimum number of observations: fewer do not determine six parameters. */
 const OBSERVATIONS_MIN = 8;
 /**
- * Weight of the squared logarithm of a parameter's change against squared relative errors. It holds a parameter near
- * its old value if the load reveals little about it.
+ * Weight of the penalty on a change of a parameter (its logarithm squared), relative to squared relative errors. A
+ * parameter stays near its old value if the load reveals little about it.
  */
 const HOLD = 1e-4;
 const STEPS = 1500;
 
 interface Fit {
   calibration: Calibration;
-  /** Each observation with the time of the fitted model, ms, and that of the model before the fit. */
+  /** For each observation the milliseconds that the model predicts, after the fit (`ms`) and before it. */
   points: { observation: LoadObservation; ms: number; before: number }[];
-  /** Mean relative error before and after the fit. */
+  /** Mean relative error before the fit. */
   before: number;
+  /** Mean relative error after the fit. */
   after: number;
 }
 
-/** Time that the model predicts for an observation, ms. */
+/** Milliseconds that the model predicts for an observation. */
 export function predicted(step: StepModel, { kind, sequences, prompt, context }: LoadObservation): number {
   if (kind === 'decode') {
     const seen = Math.min(context, step.window);
@@ -42,9 +43,9 @@ export function predicted(step: StepModel, { kind, sequences, prompt, context }:
 
 /**
  * Fits six parameters by least squares of relative errors: the shares of peak arithmetic and bandwidth that products
- * reach, the share of bandwidth that attention reaches, and the host's time per step, per sequence and per request. A
- * parameter about which the load reveals nothing keeps its value. The load of one model does not separate the time to
- * read its weights from the host's time per step: the fit finds only their sum.
+ * reach, the share of bandwidth that attention reaches, and the host's time per step, per sequence and per request. If
+ * the load reveals nothing about a parameter, it keeps its value. The load of one model cannot separate the time to
+ * read its weights from the host's time per step, so the fit finds only their sum.
  */
 export function fitCalibration(
   base: Calibration,
@@ -66,7 +67,7 @@ export function fitCalibration(
     const held = values.reduce((sum, one, i) => sum + Math.log(one / (start[i] ?? 1)) ** 2, 0);
     return error(new StepModel(deployment, make(values))).reduce((sum, one) => sum + one * one, 0) + HOLD * held;
   };
-  // A second search that starts at the end of the first escapes a flat corner of the simplex.
+  // The search is repeated from its result, because it may have ended in a flat corner of the simplex.
   const found = minimise(value, minimise(value, start, STEPS), STEPS);
   const [before, after] = [base, make(found)].map((one) => new StepModel(deployment, one));
   if (before === undefined || after === undefined) throw new Error('two models were made');
@@ -83,7 +84,10 @@ export function fitCalibration(
   };
 }
 
-/** In the order of `findModelStart`: shares of peak and milliseconds that no engine exceeds. */
+/**
+ * Upper bounds of the parameters, in the order of `findModelStart`: shares of peak, then milliseconds that no engine
+ * exceeds.
+ */
 const LIMITS = [1.2, 1.2, 1.2, 200, 20, 5000];
 
 function startOf(base: Calibration, { gpu, weights }: ModelDeployment): number[] {

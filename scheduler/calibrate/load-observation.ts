@@ -1,14 +1,14 @@
 import type { Random } from '../serving/random.ts';
 import { type CompletionTiming, type ProbedEngine, timedCompletion } from './completion-probe.ts';
 
-/** A decoding batch or a single prompt. `ms`: one step, or the time to first token. */
+/** A measurement of a decoding batch or of a single prompt. `ms`: duration of one step, or time to first token. */
 export interface LoadObservation {
   kind: 'decode' | 'prompt';
-  /** Concurrent requests. */
+  /** Number of concurrent requests. */
   sequences: number;
-  /** Tokens of each prompt, counted by the engine. */
+  /** Number of tokens of each prompt, as the engine counted them. */
   prompt: number;
-  /** Mean context of a sequence over the timed steps, tokens. */
+  /** Mean context of a sequence during the timed steps, tokens. */
   context: number;
   ms: number;
 }
@@ -18,13 +18,13 @@ interface Phase {
   sequences: number;
   promptWords: number;
   answer: number;
-  /** Repetitions; the median counts. */
+  /** Number of repetitions; their median counts. */
   repeats: number;
 }
 
 /**
- * Short prompts in growing batches reveal the time of products and of the host, long prompts that of attention, single
- * prompts that of arithmetic.
+ * Short prompts in growing batches reveal the time of products and of the host; long prompts reveal that of attention;
+ * single prompts reveal that of arithmetic.
  */
 const PHASES: readonly Phase[] = [
   ...[1, 2, 4, 8, 16, 32, 64, 128].map((sequences) => phase('decode', sequences, 16, 96, sequences === 1 ? 3 : 2)),
@@ -39,11 +39,13 @@ function phase(kind: Phase['kind'], sequences: number, promptWords: number, answ
 interface Load {
   engine: ProbedEngine;
   random: Random;
-  /** Context length of the model: longer phases are skipped. 0: unknown. */
+  /** Context length of the model: phases that exceed it are skipped. 0: unknown. */
   contextTokens: number;
-  /** Batch limit of the engine: sequences of larger batches would wait. */
+  /**
+   * The engine's limit of sequences in a batch. Larger batches are skipped, because some of their sequences would wait.
+   */
   maxSequences: number;
-  /** No phase begins later than this many milliseconds after the first. */
+  /** No phase begins later than this many milliseconds after the first phase. */
   limitMs: number;
   log(line: string): void;
 }
@@ -55,7 +57,7 @@ const TOKENS_PER_WORD_MAX = 2;
 export async function observeLoad(load: Load): Promise<LoadObservation[]> {
   const { engine, contextTokens, maxSequences, limitMs, log } = load;
   const begun = engine.now();
-  // Warm-up: the first requests make the engine capture graphs and fill caches.
+  // Warm-up: during the first requests, the engine captures graphs and fills caches.
   await Promise.all([1, 2, 3, 4].map(() => timedCompletion(engine, promptOf(64, load.random), 16)));
   const observations: LoadObservation[] = [];
   for (const one of PHASES) {
@@ -88,7 +90,7 @@ async function repeated(one: Phase, load: Load): Promise<LoadObservation> {
   return middle;
 }
 
-/** Each prompt begins differently. Otherwise a prefix cache would answer instead of the GPU. */
+/** Makes a prompt that begins unlike all others. Otherwise a prefix cache would answer instead of the GPU. */
 function promptOf(words: number, random: Random): string {
   return Array.from({ length: words }, () => SYLLABLES[Math.floor(random() * SYLLABLES.length)]).join(' ');
 }
@@ -103,7 +105,10 @@ function firstToken(timings: readonly CompletionTiming[]): LoadObservation {
   return { kind: 'prompt', sequences: 1, prompt: one?.promptTokens ?? 0, context: 0, ms };
 }
 
-/** Between the last first token and the first end, all sequences decode and the engine does nothing else. */
+/**
+ * Computes the time of a step. Between the latest first token and the first end of a response, all sequences decode and
+ * the engine does nothing else.
+ */
 function stepTime(timings: readonly CompletionTiming[]): LoadObservation {
   const from = Math.max(...timings.map(({ at }) => at[0] ?? 0));
   const until = Math.min(...timings.map(({ at }) => at.at(-1) ?? 0));

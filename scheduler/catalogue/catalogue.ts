@@ -13,17 +13,17 @@ import { isHuggingFaceConfig, modelFromConfig } from './huggingface-config.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
 
 /**
- * Relative difference that is allowed between the memory in a name and the data sheet, because drivers and vendors
- * round differently.
+ * Largest relative difference between the memory in a name and in the data sheet, because drivers and vendors round
+ * differently.
  */
 const MEMORY_TOLERANCE = 0.08;
-/** A device is a slice of a GPU, or another GPU, if its memory differs this much from every GPU of its class. */
+/** If a device's memory differs by this share from every GPU of its class, it is a slice of a GPU, or another GPU. */
 const MEMORY_FAR = 0.3;
 const GIB = 2 ** 30;
 
 /**
  * Chooses the GPU of a class that a name means. The memory decides first (`A100-80`, `A100-SXM4-80GB`, or `memoryMib`),
- * then the form (SXM, PCIe, NVL, HGX). If the name contains neither, it is the first GPU. Returns undefined if
+ * then the form (SXM, PCIe, NVL, HGX). If the name contains neither, the first GPU of the class is chosen. Undefined if
  * `memoryMib` is far from all of them.
  */
 function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: number): GpuType | undefined {
@@ -31,7 +31,7 @@ function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: numb
   const form = formOf(name);
   const share = (gpu: GpuType): number => (wanted === undefined ? 0 : Math.abs(gpu.memoryBytes / wanted - 1));
   const fits = (gpu: GpuType): boolean => share(gpu) <= MEMORY_TOLERANCE;
-  // `GH200 480GB` names the processor's memory: a number that fits no variant is ignored.
+  // If the number in the name fits no variant, it is ignored: in `GH200 480GB` it is the processor's memory.
   const tells = memoryMib !== undefined || variants.some(fits);
   const distance = (gpu: GpuType): number => (!tells || fits(gpu) ? 0 : share(gpu));
   const differs = (gpu: GpuType): number => (form === undefined || formOf(gpu.id) === form ? 0 : 1);
@@ -44,8 +44,8 @@ function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: numb
 }
 
 /**
- * Bytes, from the number after the class (`A100-80`, `80GB`, `80G`). The class's own number follows its letter
- * directly.
+ * Memory in bytes, from the number after the class (`A100-80`, `80GB`, `80G`). The class's own number directly follows
+ * a letter, so it does not match.
  */
 function memoryOf(name: string): number | undefined {
   const found = /(?:^|[^a-z0-9])(\d{2,3})(?:\s?gi?b?)?(?=$|[^a-z0-9])/i.exec(name);
@@ -56,7 +56,7 @@ function formOf(name: string): string | undefined {
   return /(sxm|pcie|nvl|hgx)\d*(?=$|[^a-z0-9])/i.exec(name)?.[1]?.toLowerCase();
 }
 
-/** All GPUs and models with a name, and how close the GPUs come to their data sheets. */
+/** All GPUs and models by name, and the calibration: how close the GPUs come to their data sheets. */
 export interface HardwareCatalogue {
   gpus: GpuType[];
   models: Model[];
@@ -70,13 +70,16 @@ interface CatalogueFiles {
   calibration?: string;
 }
 
-/** `data/model-configs.json`: facts of public `config.json` files, with the statements of their publishers. */
+/** `data/model-configs.json`: facts from public `config.json` files, with the statements of their publishers. */
 const publicConfigsSchema = z.object({
   models: z.array(z.object({ id: z.string().min(1).max(256), config: z.record(z.string(), z.unknown()) })).max(1000),
 });
 export const PUBLIC_SOURCE = 'public config.json';
 
-/** Read at run time so that an operator can edit them. The bundle in dist/ has copies next to it. */
+/**
+ * Directories of the built-in tables. They are read at run time so that an operator can edit them. The bundle in dist/
+ * has copies next to it.
+ */
 const DATA = [new URL('../data/', import.meta.url), new URL('./otela-plan-data/', import.meta.url)];
 
 export function dataPath(name: string): string {
@@ -84,7 +87,10 @@ export function dataPath(name: string): string {
   return source !== undefined && existsSync(source) ? source : (bundled ?? name);
 }
 
-/** Loads the built-in tables and then the user's files; rows of the latter win. */
+/**
+ * Loads the built-in tables and then the user's files. A row of a user's file replaces the built-in row of the same
+ * name.
+ */
 export function loadCatalogue(files: CatalogueFiles = {}): HardwareCatalogue {
   const gpus = new Map<string, GpuType>();
   for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {
@@ -118,7 +124,7 @@ function readModels(named: string): Model[] {
   return parseAs(modelFileSchema, value, file).models.map(modelFromRow);
 }
 
-/** Python writes numbers that JSON lacks: the published `config.json` of Nemotron 3 contains `Infinity`. */
+/** Numbers that Python writes and JSON lacks: the published `config.json` of Nemotron 3 contains `Infinity`. */
 const PYTHON_NUMBERS = /("(?:[^"\\]|\\.)*")|-?\bInfinity\b|\bNaN\b/g;
 
 /** Older exports of modelopt keep the quantization in a file next to `config.json`. */
@@ -163,7 +169,7 @@ export function parseAs<T>(schema: z.ZodType<T>, value: unknown, what: string): 
 export function findGpu(catalogue: HardwareCatalogue, name: string, memoryMib?: number): GpuType {
   const exact = catalogue.gpus.find(({ id }) => id.toLowerCase() === name.toLowerCase());
   if (exact) return exact;
-  // A slice of a GPU has a part of its memory, bandwidth and units: no row has its speed.
+  // A slice of a GPU has a part of its memory, bandwidth and units, so no row of the table describes it.
   const row = isGpuSlice(name) ? undefined : findGpuClass(name);
   const same = row === undefined ? [] : catalogue.gpus.filter((gpu) => gpu.class === row.name);
   const variant = gpuVariant(same, name, memoryMib);

@@ -6,8 +6,8 @@ const COUNT_MAX = 100_000_000;
 const LIST_MAX = 4096;
 
 /**
- * Reads the fields of a parsed `config.json` and checks each one when it is read. If several names are given, the first
- * one that is present counts.
+ * Reads the fields of a parsed `config.json` and checks each field when it is read. If a method gets several names, the
+ * first name that the file has counts.
  */
 export class ConfigReader {
   readonly id: string;
@@ -28,7 +28,7 @@ export class ConfigReader {
     return Object.keys(this.#fields);
   }
 
-  /** Returns a nested object, which is read by the same rules. */
+  /** Returns a reader of a nested object. */
   nested(name: string): ConfigReader | undefined {
     return this.has(name) && typeof this.#fields[name] === 'object'
       ? new ConfigReader(this.#fields[name], this.id)

@@ -34,8 +34,8 @@ const RUNS: Readonly<Record<Architecture, readonly Precision[]>> = {
 };
 
 /**
- * Returns why weights, or keys and values, of this precision do not run on the GPU, or undefined. If the GPU's
- * architecture is unknown, it returns undefined.
+ * Returns why weights, or keys and values, of this precision do not run on the GPU. Undefined if they do, or if the
+ * GPU's architecture is unknown.
  */
 export function precisionProblem(
   gpu: { id: string; architecture: Architecture | undefined },

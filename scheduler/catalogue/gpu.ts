@@ -13,14 +13,17 @@ const gpuRowSchema = z.strictObject({
   fp4_tflops: positive.optional(),
   int8_tops: positive.optional(),
   bandwidth_gbs: positive,
-  /** GB of 10^9 bytes, as the driver reports it. */
+  /** Memory in GB of 10^9 bytes, as the driver reports it. */
   memory_gb: positive,
-  /** A name in `links` of the calibration. */
+  /** Name of the link in `links` of the calibration. */
   link: z.string().min(1).max(32),
   link_gbs: positive,
-  /** GPUs that the link joins; absent: all GPUs of a node. */
+  /** Number of GPUs that the link joins; absent: all GPUs of a node. */
   link_domain: z.number().int().min(1).max(72).optional(),
-  /** GPUs of a board without a switch, each wired to each other. A pair has only the wires between the two GPUs. */
+  /**
+   * Number of GPUs on a board without a switch, each wired to each other one. Two of them can use only the wires
+   * between these two.
+   */
   link_mesh: z.number().int().min(2).max(72).optional(),
   pcie_gbs: positive.optional(),
   watts: positive,
@@ -33,13 +36,13 @@ export const gpuFileSchema = z.object({ gpus: z.array(gpuRowSchema).max(1000) })
 /** A type of GPU, in SI units. */
 export interface GpuType {
   id: string;
-  /** Name in shared/hardware, which agents publish. */
+  /** Name of its class in shared/hardware, which agents publish. */
   class: string;
-  /** Decides which engines can run on it. undefined: unknown, and nothing is refused. */
+  /** Decides which precisions can run on it; undefined: unknown, and no precision is refused. */
   architecture: Architecture | undefined;
   /**
-   * Dense peak, FLOP/s. fp8, int8 and fp4 are undefined if the GPU does not compute in them: weights are then widened
-   * before the product.
+   * Peak of dense products, FLOP/s. fp8, int8 and fp4 are undefined if the GPU has no units for them: weights are then
+   * widened before the product.
    */
   bf16: number;
   fp8: number | undefined;
@@ -47,19 +50,19 @@ export interface GpuType {
   fp4: number | undefined;
   /** Bytes/s. */
   bandwidth: number;
-  /** As the driver reports it. */
+  /** Memory in bytes, as the driver reports it. */
   memoryBytes: number;
   link: string;
-  /** Both directions together, bytes/s. */
+  /** Bytes/s of its link, both directions together. */
   linkBandwidth: number;
-  /** At most this many GPUs communicate over the link; a larger group communicates over PCIe. */
+  /** A group of at most this many GPUs communicates over the link; a larger group uses PCIe. */
   linkDomain: number;
-  /** This many GPUs share the links of each GPU evenly. 0: a switch gives each pair all links. */
+  /** Number of GPUs over which the links of each GPU are evenly divided. 0: a switch gives each pair all links. */
   linkMesh: number;
-  /** Both directions together, bytes/s. */
+  /** Bytes/s of PCIe, both directions together. */
   pcieBandwidth: number;
   watts: number;
-  /** USD per GPU and hour; 0: unknown. */
+  /** Price of a GPU, USD per hour; 0: unknown. */
   usdPerHour: number;
   gpusPerNode: number;
   source: string;
@@ -80,7 +83,7 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): GpuType {
     linkBandwidth: row.link_gbs * 1e9,
     linkDomain: row.link_domain ?? row.gpus_per_node,
     linkMesh: row.link_mesh ?? 0,
-    // PCIe 4.0 x16 if the row does not specify it.
+    // If the row has no value: PCIe 4.0 x16.
     pcieBandwidth: (row.pcie_gbs ?? 64) * 1e9,
     watts: row.watts,
     usdPerHour: row.usd_hour,

@@ -7,7 +7,7 @@ import type { Model } from './model.ts';
 import type { ModelFamily, SingleLayer } from './model-families.ts';
 import { storageOf } from './quantization.ts';
 
-/** Bound on layers; no decoder has this many. */
+/** Most layers of a model; no real decoder has this many. */
 const LAYERS_MAX = 1000;
 
 export function isHuggingFaceConfig(value: unknown): value is object {
@@ -21,16 +21,16 @@ export function isHuggingFaceConfig(value: unknown): value is object {
 /**
  * Reads a model from `config`, a parsed `config.json`. `id` is the model's served name.
  *
- * @throws SchedulerError `bad_input` with the field, or with the name of an architecture that is not modeled
+ * @throws SchedulerError `bad_input` with the faulty field, or with the name of an architecture that is not modeled
  */
 export function modelFromConfig(config: unknown, id: string): Model {
   const whole = new ConfigReader(config, id);
-  // Multimodal wrappers keep the decoder in `text_config`; some also keep a few of its fields outside.
+  // Multimodal models have the decoder in `text_config`; some also have a few of its fields outside.
   const c = whole.nested('text_config') ?? whole;
   const type = modelType(c) ?? modelType(whole) ?? '';
   const family = familyOf(type) ?? familyOf(`${type}_text`);
   if (family === undefined) throw unknownArchitecture(id, type);
-  // Nemotron 3 Ultra only lists its layers and has no count.
+  // Nemotron 3 Ultra lists its layers and has no field for their number.
   const listed = c.list('layers_block_type')?.length;
   const count = c.count('num_hidden_layers', 'n_layer', 'n_layers') ?? listed ?? c.need('num_hidden_layers');
   if (count > LAYERS_MAX)
@@ -48,7 +48,7 @@ export function modelFromConfig(config: unknown, id: string): Model {
   };
 }
 
-/** A decoder inside a wrapper has the name that it has without one, or that name with `_text` appended. */
+/** The decoder of a multimodal model has the same name as the plain decoder, or that name with `_text` appended. */
 const modelType = (c: ConfigReader): string | undefined => c.text('model_type');
 
 function unknownArchitecture(id: string, type: string): SchedulerError {
@@ -57,7 +57,7 @@ function unknownArchitecture(id: string, type: string): SchedulerError {
   return new SchedulerError('bad_input', `${id}: ${named}${near}. A models file can describe an equivalent decoder`);
 }
 
-/** Equal layers are merged and counted. */
+/** Returns the layers. Equal layers are merged and counted. */
 function layersOf(c: ConfigReader, family: ModelFamily, count: number): Layer[] {
   const kinds = new Map<string, { count: number; one: SingleLayer }>();
   for (let index = 0; index < count; index++) {
@@ -71,8 +71,8 @@ function layersOf(c: ConfigReader, family: ModelFamily, count: number): Layer[] 
 }
 
 /**
- * A vision transformer's layer has four square matrices and a feed-forward block without a gate. Projectors are below a
- * thousandth of the parameters.
+ * Parameters of a vision tower. A layer of a vision transformer has four square matrices and a feed-forward block
+ * without a gate. Projectors are left out, because they have less than a thousandth of the parameters.
  */
 function towerParameters(c: ConfigReader | undefined): number {
   const hidden = c?.count('hidden_size', 'vt_hidden_size', 'embed_dim');

@@ -4,9 +4,7 @@ import type { Mixer } from './layers.ts';
 import { groupedAttention, mamba1, namedMamba2, nemotronMamba2 } from './mixers.ts';
 import { DENSE, dense, experts, isFull, type ModelFamily } from './model-families.ts';
 
-/**
- * Nemotron-H and Nemotron 3: each layer is one block, of Mamba-2 (M), attention (*), a dense block (-) or experts (E).
- */
+/** Nemotron-H and Nemotron 3. Each layer is one block: Mamba-2 (M), attention (*), a dense block (-) or experts (E). */
 export const nemotronH: ModelFamily = {
   tied: false,
   layer: (c, index) => {
@@ -94,7 +92,7 @@ export const decilm: ModelFamily = {
     const mixers: Mixer[] =
       attention?.flag('no_op') === true ? [] : [{ ...groupedAttention(c), kvHeads: heads / Math.max(1, group) }];
     if (ffn?.flag('no_op') === true) return { mixers };
-    // The rule of transformers: two thirds of the multiple, rounded up to a multiple of 256.
+    // As in transformers: two thirds of the multiple, rounded up to a multiple of 256.
     const multiple = ffn?.factor('ffn_mult') ?? 1;
     const width = Math.ceil(Math.floor((2 * multiple * c.need('hidden_size')) / 3) / 256) * 256;
     return { mixers, feedForward: { width, gated: true, ...DENSE } };

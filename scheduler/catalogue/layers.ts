@@ -12,7 +12,7 @@ export interface GroupedAttention {
   headDim: number;
   /** Tokens that a query attends to; 0: all previous tokens. */
   window: number;
-  /** True if the query projection also produces a gate for the output. */
+  /** True if the query projection also produces a gate for the attention's output. */
   gate: boolean;
   /** True if keys serve as values, which saves a projection (Gemma 4's global layers). The cache holds both. */
   sharedKeyValue: boolean;
@@ -30,12 +30,15 @@ export interface LatentAttention {
   valueDim: number;
 }
 
-/** Mamba, Mamba-2 or gated delta rule: a state of fixed size per sequence instead of keys and values. */
+/**
+ * A recurrent mixer: Mamba, Mamba-2 or the gated delta rule. Each sequence has a state of fixed size instead of keys
+ * and values.
+ */
 export interface RecurrentMixer {
   kind: 'recurrent';
   /** Sum of the output widths of the projections into the mixer. */
   inputs: number;
-  /** Input width of the projection out of the mixer. */
+  /** Input width of the projection from the mixer back to the hidden width. */
   outputs: number;
   /** Parameters outside the large products: convolution, decay, norm. */
   small: number;
@@ -46,21 +49,21 @@ export interface RecurrentMixer {
 export type Mixer = GroupedAttention | LatentAttention | RecurrentMixer;
 
 export interface FeedForward {
-  /** Width of one expert, if there are several. */
+  /** Width of the dense block, or of one expert. */
   width: number;
-  /** True for gate, up and down matrices; false for up and down. */
+  /** True if the block has gate, up and down matrices; false: up and down only. */
   gated: boolean;
-  /** 1: dense. */
+  /** Number of experts; 1: the block is dense. */
   experts: number;
-  /** Experts that process a token. */
+  /** Number of experts that process each token. */
   active: number;
-  /** Width of the blocks that process every token in addition to its experts. */
+  /** Width of the blocks that process every token in addition to its experts; 0: there are none. */
   shared: number;
-  /** Routed experts work on vectors of this width (Nemotron 3 Super); 0: on the hidden width. */
+  /** Width of the vectors on which routed experts work (Nemotron 3 Super); 0: the hidden width. */
   latent: number;
 }
 
-/** `count` equal layers. Their order does not affect time and memory. */
+/** `count` equal layers of a model. The order of layers does not affect time and memory. */
 export interface Layer {
   count: number;
   mixers: readonly Mixer[];
@@ -71,7 +74,7 @@ export interface Layer {
 const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
 export type LayerPart = (typeof PARTS)[number];
 
-/** Matrices of [inner, outer]. One token uses `active` of `matrices`. */
+/** A group of equal matrices [inner, outer]. One token uses `active` of `matrices`. */
 export interface Matrix {
   name: string;
   part: LayerPart;
@@ -79,7 +82,10 @@ export interface Matrix {
   outer: number;
   matrices: number;
   active: number;
-  /** The dimension that tensor parallelism divides: the output, the input, or none (each GPU holds a copy). */
+  /**
+   * The dimension that tensor parallelism divides: the output (outer), the input (inner), or none (each GPU has a
+   * copy).
+   */
   split: 'outer' | 'inner' | 'none';
 }
 
@@ -143,7 +149,7 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
     matrices.push({ name: 'latent_in', part: 'shared_experts', inner: hidden, outer: latent, split: 'none', ...one });
     matrices.push({ name: 'latent_out', part: 'shared_experts', inner: latent, outer: hidden, split: 'none', ...one });
   }
-  // A router is small and stays in 16 bits in every checkpoint; each GPU computes it completely.
+  // A router is small and has 16 bits in every checkpoint. Each GPU computes it completely.
   if (experts > 1)
     matrices.push({ name: 'router', part: 'attention', inner: hidden, outer: experts, split: 'none', ...one });
   if (shared > 0) {
@@ -154,7 +160,7 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
   return matrices;
 }
 
-/** Returns the elements of keys and values per token in one layer. */
+/** Returns the number of elements of keys and values per token in one layer. */
 export function cacheElements(mixer: Mixer): number {
   switch (mixer.kind) {
     case 'grouped':
@@ -166,5 +172,5 @@ export function cacheElements(mixer: Mixer): number {
   }
 }
 
-/** Most tokens that the mixer attends to; 0: all. */
+/** Number of tokens that the mixer attends to; 0: all. */
 export const windowOf = (mixer: Mixer): number => (mixer.kind === 'grouped' ? mixer.window : 0);

@@ -7,8 +7,8 @@ export type SingleLayer = Omit<Layer, 'count'>;
 
 export interface ModelFamily {
   /**
-   * True if the head is the embedding when the file does not specify it: the default of the family's class in
-   * transformers.
+   * Value if the file does not have `tie_word_embeddings`: whether the output head is the embedding in the family's
+   * class in transformers.
    */
   tied: boolean;
   layer(c: ConfigReader, index: number): SingleLayer;
@@ -48,7 +48,7 @@ export function plainLayers(gated: boolean, tied: boolean): ModelFamily {
   };
 }
 
-/** The file of qwen2 names a window that is off unless the file enables it. */
+/** Like plain layers, without a window: the files of qwen2 name a window that is off unless they enable it. */
 export const noWindow = (gated: boolean, tied: boolean): ModelFamily => ({
   tied,
   layer: (c) => {
@@ -57,7 +57,7 @@ export const noWindow = (gated: boolean, tied: boolean): ModelFamily => ({
   },
 });
 
-/** Every `pattern`-th layer has full attention, the others have a window. */
+/** Every `pattern`-th layer has full attention; the other layers have a window. */
 export const alternating = (pattern: number, tied: boolean): ModelFamily => ({
   tied,
   layer: (c, index) => ({ mixers: [windowed(c, index, pattern)], feedForward: dense(c, true) }),
@@ -94,7 +94,7 @@ export const qwenHybrid = (moe: boolean): ModelFamily => ({
   },
 });
 
-/** DeepSeek's rule: the first layers are dense, the others have routed and shared experts. */
+/** DeepSeek's rule: the first layers are dense; the other layers have routed and shared experts. */
 function deepseekFeedForward(c: ConfigReader, index: number): FeedForward {
   const frequency = Math.max(1, c.count('moe_layer_freq') ?? 1);
   const first = c.count('first_k_dense_replace') ?? 0;
@@ -112,7 +112,10 @@ export const deepseek = (latent: boolean): ModelFamily => ({
   }),
 });
 
-/** Llama 4: chunked attention except in every fourth layer, experts in every `interleave_moe_layer_step`-th layer. */
+/**
+ * Llama 4: every fourth layer has full attention and the others chunked attention. Every `interleave_moe_layer_step`-th
+ * layer has experts.
+ */
 export const llama4: ModelFamily = {
   tied: false,
   layer: (c, index) => {
@@ -138,7 +141,7 @@ export const gptOss: ModelFamily = {
   }),
 };
 
-/** Gemma 4: the layers with full attention have other heads; experts are next to a dense block. */
+/** Gemma 4: layers with full attention have heads of another shape; experts are next to a dense block. */
 export const gemma4: ModelFamily = {
   tied: true,
   layer: (c, index) => {

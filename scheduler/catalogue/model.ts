@@ -25,9 +25,9 @@ const modelRowSchema = z.strictObject({
 });
 export const modelFileSchema = z.object({ models: z.array(modelRowSchema).max(10_000) });
 
-/** Precisions in which a checkpoint stores weights, and in which it requests keys and values. */
+/** The precisions in which a checkpoint stores weights, and in which it requests keys and values. */
 export interface Storage {
-  /** Precision of most weights: the value of a deployment's `weights` for this checkpoint. */
+  /** Precision of most weights. It is the value of `weights` in a deployment of this checkpoint. */
   weights: Precision;
   parts: Readonly<Record<LayerPart, Precision>>;
   kv: Precision;
@@ -38,16 +38,18 @@ export interface Model {
   id: string;
   hidden: number;
   vocab: number;
-  /** True if the output head is the embedding. */
+  /** True if the embedding is also the output head. */
   tied: boolean;
   layers: readonly Layer[];
-  /** Parameters outside the decoder that are loaded but do not process text tokens: the vision tower. */
+  /** Parameters that are loaded but process no text tokens: the vision tower. */
   extra: number;
   storage: Storage;
   /** Longest sequence in tokens; 0: unknown. */
   context: number;
   source: string;
-  /** Only the name of the model is known. It can be placed only on hardware with a measurement of it. */
+  /**
+   * Set if only the name of the model is known. Such a model can be placed only on hardware with a measurement of it.
+   */
   opaque?: true;
 }
 
@@ -105,18 +107,18 @@ export const opaqueModel = (id: string): Model => ({
 
 export const layerCount = (model: Model): number => model.layers.reduce((sum, layer) => sum + layer.count, 0);
 
-/** Parameters of embedding and head; counted once if they are the same. */
+/** Number of parameters of embedding and head. If they are the same matrix, it counts once. */
 export const embeddingParameters = (model: Model): number => (model.tied ? 1 : 2) * model.hidden * model.vocab;
 
-/** Parameters as stored. It omits norms and biases, together below a thousandth. */
+/** Number of parameters as stored. Norms and biases are left out; together they are below a thousandth. */
 export function parameters(model: Model): number {
   return model.extra + embeddingParameters(model) + sumOfLayers(model, ({ matrices }) => matrices);
 }
 
 /**
- * Parameters that process one text token. For a dense model these are all of them, as publishers count. With experts
- * the embedding does not count, because a token reads one row of it. (gpt-oss is published this way; Llama 4 with the
- * embedding, 6 % more.)
+ * Number of parameters that process one text token. For a dense model these are all parameters, as publishers count.
+ * For a model with experts the embedding does not count, because a token reads one row of it. (The publisher of gpt-oss
+ * counts like this; that of Llama 4 includes the embedding, 6 % more.)
  */
 export function activeParameters(model: Model): number {
   if (expertsOf(model).experts === 1) return parameters(model);
@@ -134,12 +136,12 @@ function sumOfLayers(model: Model, copies: (matrix: { matrices: number; active: 
   }, 0);
 }
 
-/** Window of its windowed layers, tokens; 0: every layer has full attention. The widest, if windows differ. */
+/** Window of the layers that have one, tokens; 0: every layer has full attention. If windows differ, the widest. */
 export function windowTokens(model: Model): number {
   return Math.max(0, ...model.layers.flatMap(({ mixers }) => mixers.map(windowOf)));
 }
 
-/** Attention heads of the largest layer, used in messages. */
+/** Attention heads of the layer with the most heads, for messages. */
 export function headsOf(model: Model): { heads: number; kvHeads: number } {
   const all = model.layers.flatMap(({ mixers }) => mixers);
   return {
@@ -151,7 +153,10 @@ export function headsOf(model: Model): { heads: number; kvHeads: number } {
   };
 }
 
-/** Experts of the layer with the most, and the experts that process one token there; 1 and 1 for a dense model. */
+/**
+ * Number of experts in the layer with the most experts, and how many of them process a token. Both are 1 for a dense
+ * model.
+ */
 export function expertsOf(model: Model): { experts: number; active: number } {
   const blocks = model.layers.flatMap(({ feedForward }) => (feedForward ? [feedForward] : []));
   return blocks.reduce((most, one) => (one.experts > most.experts ? one : most), { experts: 1, active: 1 });

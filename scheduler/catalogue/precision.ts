@@ -1,4 +1,4 @@
-/** How weights, or keys and values, are stored. */
+/** Precisions in which weights, or keys and values, are stored. */
 export const PRECISIONS = ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
@@ -6,7 +6,7 @@ export type Precision = (typeof PRECISIONS)[number];
 export const KV_PRECISIONS = ['bf16', 'fp8', 'int8'] as const satisfies readonly Precision[];
 
 /**
- * Bytes per element, scales included. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ);
+ * Bytes per element, including scales. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ);
  * mxfp4: an 8-bit scale for each 32 (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16.
  */
 export function bytesPerElement(precision: Precision): number {

@@ -3,9 +3,9 @@ import type { HardwareCatalogue } from './catalogue.ts';
 import type { GpuType } from './gpu.ts';
 
 /**
- * The catalogue with the memory that data sheets print, read as 10^9 bytes per GB: an H100 has 80e9 bytes, although its
- * driver reports 85.5e9. Experiments of papers use it, because the papers state this memory, and the batches that fit
- * decide their results.
+ * Returns the catalogue with the memory that data sheets print, in GB of 10^9 bytes: an H100 has 80e9 bytes, although
+ * its driver reports 85.5e9. Experiments from papers use it, because the papers state this memory, and their results
+ * depend on the batches that fit.
  */
 export function withPrintedMemory(catalogue: HardwareCatalogue): HardwareCatalogue {
   return {
@@ -14,7 +14,10 @@ export function withPrintedMemory(catalogue: HardwareCatalogue): HardwareCatalog
   };
 }
 
-/** The nearest size of its class that is sold; its actual memory if the class is unknown. */
+/**
+ * The memory size, of those that are sold in its class, that is nearest to the GPU's. If the class is unknown, the
+ * GPU's own memory.
+ */
 function printedGb(gpu: GpuType): number {
   const gib = gpu.memoryBytes / 2 ** 30;
   const sizes = GPU_CLASSES.find(({ name }) => name === gpu.class)?.memoryGib ?? [gpu.memoryBytes / 1e9];

@@ -5,8 +5,8 @@ import { SIXTEEN_BIT, type Storage } from './model.ts';
 import type { Precision } from './precision.ts';
 
 /**
- * Parts of a layer that the names in a checkpoint's list of exceptions mean. `gate` without a suffix is the router,
- * which is small and counts as 16 bits in any case.
+ * The parts of a layer that a name in a checkpoint's list of exceptions means. A router (`gate` without a suffix) is
+ * small and counts as 16 bits in any case.
  */
 const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/self_attn|attention|attn\b|qkv|o_proj|q_proj|mixer|mamba|linear_attn/, ['attention']],
@@ -14,11 +14,11 @@ const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/mlp\\?\.(\(|gate_proj|up_proj|down_proj|gate_up)|feed_forward\\?\.(?!experts)/, ['dense']],
 ];
 
-/** Names of a single layer do not apply to the others, unless nearly every layer is named. */
+/** Matches the name of a single layer. It does not apply to other layers, unless nearly every layer is named. */
 const LAYER = /layers\\?\.\d+/;
 
 /**
- * Reads how the checkpoint is stored, from `quantization_config` (also inside `text_config`) or modelopt's
+ * Reads how the checkpoint is stored, from `quantization_config` (also inside `text_config`) or from modelopt's
  * `quantization`.
  */
 export function storageOf(c: ConfigReader, layers: number): Storage {
@@ -31,7 +31,7 @@ export function storageOf(c: ConfigReader, layers: number): Storage {
   if (mixed !== undefined) return { ...mixedStorage(mixed), kv: kvOf(quantized) };
   const weights = precisionOf(quantized);
   const kept = keptParts(quantized, layers);
-  // The mxfp4 method of gpt-oss applies only to experts, regardless of its list of exceptions.
+  // gpt-oss' method mxfp4 applies only to experts, regardless of the list of exceptions.
   const expertsOnly = quantized.text('quant_method') === 'mxfp4';
   const partOf = (part: LayerPart) => (kept.has(part) || (expertsOnly && part !== 'experts') ? 'bf16' : weights);
   return { weights, parts: partsBy(partOf), kv: kvOf(quantized) };
@@ -44,7 +44,10 @@ const partsBy = (precision: (part: LayerPart) => Precision): Storage['parts'] =>
   shared_experts: precision('shared_experts'),
 });
 
-/** modelopt's MIXED_PRECISION names every quantized layer: each part takes the precision of most of its layers. */
+/**
+ * modelopt's MIXED_PRECISION names every quantized layer. Each part counts with the precision that most of its layers
+ * have.
+ */
 function mixedStorage(layers: ConfigReader): Omit<Storage, 'kv'> {
   const counts = new Map<LayerPart, Map<Precision, number>>();
   for (const name of layers.names()) {

@@ -4,13 +4,15 @@ export type Point = readonly [number, number];
 
 interface Clusters {
   centroids: Point[];
-  /** Mean squared distance of a point to its centroid. */
+  /** Mean squared distance of the points to their centroids. */
   inertia: number;
 }
 
-/** Lloyd's algorithm ends long before; this bound stops a cycle between equal distances. */
+/**
+ * Most rounds of Lloyd's algorithm, which normally ends long before. The bound stops a cycle between equal distances.
+ */
 const ROUNDS_MAX = 60;
-/** Restarts from other seeds, because a single start of k-means++ sometimes ends in a poor optimum. */
+/** Number of starts from different seeds, because a single start of k-means++ sometimes ends in a poor optimum. */
 const STARTS = 4;
 
 /**
@@ -75,7 +77,7 @@ function lloyd(points: readonly Point[], start: readonly Point[]): Clusters {
       sum.n++;
       total += distance;
     }
-    // A centroid without points keeps its position, so that a kind that vanishes temporarily keeps its number.
+    // A centroid without points keeps its position, so that a kind without requests for some time keeps its number.
     centroids = centroids.map((old, i) => {
       const { x, y, n } = sums[i] ?? { x: 0, y: 0, n: 0 };
       return n === 0 ? old : [x / n, y / n];

@@ -3,22 +3,22 @@ import { moments } from '../serving/length-distribution.ts';
 import { seededRandom } from '../serving/random.ts';
 import { kMeans, nearestOf, type Point } from './k-means.ts';
 
-/** Tokens of one request. */
+/** Prompt and response length of one request, tokens. */
 export interface KindLengths {
   input: number;
   output: number;
 }
 
-/** A group of similar requests, which cost about the same on a replica. */
+/** A group of similar requests, which need about the same time on a replica. */
 export interface FittedKind {
-  /** `long prompt, short answer`, for people; unique within a fit. */
+  /** A name for people, such as `long prompt, short answer`; unique within a fit. */
   name: string;
-  /** Geometric mean of the tokens of prompt and response: the centroid. */
+  /** Geometric mean of the prompts' tokens: a coordinate of the centroid. */
   input: number;
   output: number;
   /** Mean and mean square of the tokens of the fitted requests. */
   moments: { input: { mean: number; square: number }; output: { mean: number; square: number } };
-  /** Up to 400 fitted requests, to draw from. */
+  /** Up to 400 of the fitted requests, from which simulations draw. */
   examples: readonly KindLengths[];
   /** Share of the fitted requests. */
   share: number;
@@ -28,17 +28,19 @@ interface KindOptions {
   /** Most kinds that are tried. */
   most: number;
   seed: number;
-  /** An earlier fit: its numbering is kept, and its count unless another is clearly better. */
+  /**
+   * An earlier fit. The new fit keeps its numbering, and its number of kinds unless another number is clearly better.
+   */
   previous?: readonly FittedKind[];
 }
 
-/** Most points of a fit: more move centroids by less than a hundredth. */
+/** Most requests that a fit uses: more would move centroids by less than a hundredth. */
 const POINTS_MAX = 4000;
-/** Each further kind must explain at least this share of the spread of all requests. */
+/** A further kind is added only if it explains at least this share of the spread of all requests. */
 const EXPLAINED_MIN = 0.05;
 /**
- * An earlier number of kinds is kept unless one more would explain this multiple of the minimum, or the last explains
- * less than half of the minimum.
+ * The earlier number of kinds changes only if one more kind would explain this multiple of the minimum, or if the last
+ * kind explains less than half of the minimum.
  */
 const KEEP_FACTOR = 2;
 
@@ -49,7 +51,7 @@ const pointOf = ({ input, output }: KindLengths): Point => [
 
 /**
  * Fits kinds of requests by k-means on (log input, log output), as in OServe §4.1. The number of kinds is the lowest at
- * which one more explains less than 5 % of the spread.
+ * which a further kind would explain less than 5 % of the spread.
  *
  * @throws SchedulerError `bad_input` without requests
  */
@@ -89,7 +91,10 @@ function sample(requests: readonly KindLengths[], seed: number): readonly KindLe
   );
 }
 
-/** Each old centroid gives its number to the nearest new one; without an old fit they are numbered by cost. */
+/**
+ * Numbers the centroids. Each old centroid gives its number to the nearest new one; without an old fit, centroids are
+ * numbered by cost.
+ */
 function numbered(centroids: readonly Point[], before: readonly Point[] | undefined): Point[] {
   const left = [...centroids].sort((a, b) => a[0] + a[1] - b[0] - b[1] || a[0] - b[0]);
   if (before === undefined) return left;
@@ -133,7 +138,7 @@ function kindsOf(requests: readonly KindLengths[], centroids: readonly Point[]):
 
 const EXAMPLES = 400;
 
-/** Returns at most `most` items at equal distances: a seed would only add noise. */
+/** Returns at most `most` items at equal distances in the list. A random choice would only add noise. */
 function evenly<T>(all: readonly T[], most: number): T[] {
   const stride = Math.max(1, all.length / most);
   return Array.from({ length: Math.min(most, all.length) }, (_, i) => all[Math.floor(i * stride)]).filter(
@@ -141,7 +146,10 @@ function evenly<T>(all: readonly T[], most: number): T[] {
   );
 }
 
-/** Long or short relative to the middle of all centroids; tokens distinguish kinds that would have the same name. */
+/**
+ * Names the kinds: prompts and responses are long or short relative to the middle of all centroids. If two kinds would
+ * have the same name, their tokens are added.
+ */
 function namesOf(centroids: readonly Point[]): string[] {
   const middle = (axis: 0 | 1) => centroids.reduce((sum, one) => sum + one[axis], 0) / Math.max(1, centroids.length);
   const [x, y] = [middle(0), middle(1)];
