@@ -1,9 +1,9 @@
-/** Values of one measure, one per plan. NaN: the plan has no value, and is never the best. */
+/** Values of one measure, one per plan. A plan with NaN has no value, and is never the best. */
 export interface Bars {
   title: string;
   unit: string;
   values: { name: string; value: number }[];
-  /** True if larger is better: the best bar is filled. */
+  /** True if larger values are better. The best bar is filled. */
   more: boolean;
 }
 
@@ -12,11 +12,11 @@ const [WIDTH, PANEL, HEIGHT, TOP] = [200, 230, 220, 40];
 
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** Draws panels of bars next to each other, as SVG. */
+/** Draws bars as SVG, with the panels next to each other. */
 export function barsSvg(panels: readonly Bars[]): string {
   const body = panels.map((panel, i) => panelSvg(panel, i * PANEL + 20)).join('');
   const width = panels.length * PANEL + 20;
-  // Names below bars of 40 pixels would overlap.
+  // Bars are 40 pixels wide, so names below them would overlap.
   const names = panels[0]?.values.map(({ name }) => name) ?? [];
   const each = (width - 40) / Math.max(1, names.length);
   const legend = names.map((name, i) => {
@@ -46,7 +46,7 @@ function panelSvg({ title, unit, values, more }: Bars, x: number): string {
   return `${label}<line x1="${x}" y1="${HEIGHT}" x2="${x + WIDTH}" y2="${HEIGHT}" stroke="#444"/>\n${bars.join('')}`;
 }
 
-/** The same bars for a terminal. */
+/** Draws the same bars as text for a terminal. */
 export function barsText(panels: readonly Bars[]): string {
   return panels
     .map(({ title, unit, values }) => {

@@ -29,7 +29,8 @@ export const CALIBRATE_FLAGS = {
 } as const satisfies Flags;
 
 /**
- * `otela-plan calibrate`: fits a calibration to a GPU and an engine version, from a short load on the engine's port.
+ * `otela-plan calibrate`: runs a short load on the engine's port, and fits a calibration to this GPU and engine
+ * version.
  */
 export async function calibrateCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, CALIBRATE_FLAGS).values;

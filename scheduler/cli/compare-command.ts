@@ -26,8 +26,8 @@ export const COMPARE_FLAGS = {
 } as const satisfies Flags;
 
 /**
- * `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and an equal
- * split, under the same simulation.
+ * `otela-plan compare`: simulates three plans in the same way: ours, GPUs in proportion to requests times parameters
+ * (the paper's memP), and an equal split.
  */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, COMPARE_FLAGS).values;

@@ -2,10 +2,10 @@ import { EXIT_DONE, EXIT_SOFTWARE, EXIT_UNAVAILABLE, EXIT_USAGE } from '../../sh
 import type { SchedulerErrorCode } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 
-/** Exit codes that scripts test for, in addition to those of the CLI kit. */
-/** No feasible plan; the output names the constraint and a remedy. */
+/** Exit codes of `otela-plan` that scripts test for, in addition to the common ones of our programs. */
+/** No plan is feasible. The output names the constraint and a remedy. */
 export const EXIT_INFEASIBLE = 3;
-/** The solver's time ended before it reached its gap; the output is the best plan so far. */
+/** The time limit ended before the plan was within the requested gap. The output is the best plan so far. */
 export const EXIT_TIME_OUT = 4;
 
 export function planExitCode(code: SchedulerErrorCode): number {
@@ -28,7 +28,7 @@ export function planExitCode(code: SchedulerErrorCode): number {
 
 export function planExit(plan: Plan): number {
   const late = plan.report?.status === 'time-limit';
-  // With more time there may be a feasible plan.
+  // With more time, a feasible plan may be found.
   if (plan.infeasible !== undefined) return late && plan.report?.impossible === false ? EXIT_TIME_OUT : EXIT_INFEASIBLE;
   return late ? EXIT_TIME_OUT : EXIT_DONE;
 }

@@ -53,7 +53,7 @@ export async function follow(
     record: async (records) => {
       if (history !== undefined) appendRecords(history, records);
       if (!options.publish) return;
-      // An older gateway has no timeline. The history file and the log contain the same.
+      // An older gateway has no timeline; the history file and the log contain the same records.
       await context.gateway.put('/admin/timeline', timelineOf(records)).catch((error: unknown) => {
         io.log(`cannot send this slot to the dashboard's timeline: ${errorText(error)}`);
       });

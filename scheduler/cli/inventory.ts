@@ -3,7 +3,7 @@ import { slurmInventory } from '../live/sinfo.ts';
 import { command } from '../live/slurm-command.ts';
 import { type ClusterInventory, readInventory } from '../planner/read-input.ts';
 
-/** Reads the inventory from a file, or from `sinfo`: the GPUs that Slurm has free now. */
+/** Reads the inventory from a file, or from `sinfo`, which lists the GPUs that are free in Slurm now. */
 export function inventoryFrom(
   where: string,
   catalogue: HardwareCatalogue,

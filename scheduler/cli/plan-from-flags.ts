@@ -1,4 +1,4 @@
-/** The common part of `plan` and `compare`: from flags to a plan. */
+/** The common part of `plan` and `compare`: makes a plan from the values of flags. */
 import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
@@ -33,7 +33,7 @@ const SOURCE_FLAGS = {
 } as const;
 
 /**
- * Reads inventory and workload from files, or with `--live` from a gateway. A file overrides its half of the live data.
+ * Reads inventory and workload from files, or from a gateway with `--live`. A file replaces its half of the live data.
  */
 async function sources(
   flags: FlagValues,
@@ -73,12 +73,12 @@ interface Planned {
   inventory: ClusterInventory;
   workload: Demand[];
   options: PlanOptions;
-  /** Duration of the simulation. */
+  /** Simulated time, seconds. */
   durationS: number;
   plan: Plan;
 }
 
-/** `leastS`: minimum duration of the simulation. */
+/** `leastS`: minimum simulated time, seconds. */
 export async function planFromFlags(flags: FlagValues, io: Io, leastS = 0): Promise<Planned> {
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);

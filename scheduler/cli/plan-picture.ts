@@ -14,7 +14,7 @@ interface Row {
   gpu: string;
   gpus: number;
   used: number;
-  /** GPUs by model, in the plan's order. */
+  /** Number of GPUs of each model, in the plan's order. */
   parts: { model: number; gpus: number }[];
 }
 
@@ -32,7 +32,9 @@ function rowsOf(plan: Plan): Row[] {
   });
 }
 
-/** Shows which GPUs a plan gives to which model: a letter per GPU, or per several GPUs if there are many. */
+/**
+ * Draws which GPUs a plan gives to which model, as text: one letter per GPU, or per group of GPUs if there are many.
+ */
 export function planPicture(plan: Plan): string {
   const rows = rowsOf(plan);
   const each = Math.max(1, Math.ceil(Math.max(1, ...rows.map(({ gpus }) => gpus)) / COLUMNS));
@@ -55,7 +57,7 @@ export function planPicture(plan: Plan): string {
 const [LEFT, BAR, HEIGHT, GAP] = [220, 480, 22, 12];
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** The same as SVG: a bar per pool, with a length in proportion to the pool's GPUs. */
+/** Draws the same as SVG: a bar per pool, as long as its number of GPUs in proportion. */
 export function planSvg(plan: Plan): string {
   const rows = rowsOf(plan);
   const most = Math.max(1, ...rows.map(({ gpus }) => gpus));

@@ -92,14 +92,14 @@ function targetText({ target }: PlannedModel): string {
   return `${durationText(target.latencyS)}${target.asked ? '' : ' (default)'}`;
 }
 
-/** `99.9 % of the time`, with as many nines as the availability has. */
+/** Formats an availability as `99.9 % of the time`, with all its nines. */
 function availabilityText({ availability = 0, alwaysOn }: PlannedModel): string {
   const digits = availability >= 0.99995 ? 3 : availability >= 0.9995 ? 2 : availability >= 0.995 ? 1 : 0;
   const shown = availability > 0.999995 ? 'over 99.999 %' : percent(availability, digits);
   return `${shown}${alwaysOn === true ? ', always on' : ''}`;
 }
 
-/** Describes how good the plan is, and how that is known. */
+/** Describes how close the plan is to the best one, and how that was determined. */
 function qualityText({ report, objective }: Plan): string {
   if (report === undefined) return '';
   const { gap, proven, status, seconds, simulated, integers } = report;

@@ -1,4 +1,4 @@
-/** What both forms of `otela-plan watch` need: the gateway, the demand and the planner. */
+/** The common part of both forms of `otela-plan watch`: opens the gateway, the demand and the planner. */
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { DeploymentDescriptions } from '../live/agent-pools.ts';
 import type { PlacementNode } from '../live/live-nodes.ts';
@@ -30,7 +30,7 @@ export const SESSION_FLAGS = {
   window: { value: '1h', help: 'time window of the demand from the gateway' },
 } as const;
 
-/** Replaced in tests. */
+/** Access to the outside, which tests replace. */
 export interface Outside {
   now?: () => number;
   fetch?: typeof fetch;

@@ -44,15 +44,15 @@ export const REGIONS_FLAGS = {
 } as const satisfies Flags;
 
 /**
- * Slots for which a plan is valid unless a newer one replaces it. If the planner dies, routing then falls back to its
- * policy.
+ * Number of slots for which a plan is valid if no newer one replaces it. If the planner stops, routing then uses the
+ * gateway's policy again.
  */
 const HOLDS_SLOTS = 4;
 const HOLDS_MIN_MS = 10_000;
-/** Assumed watts of a GPU that is not in the catalogue, and of a node without a GPU. */
+/** Assumed power of a GPU that is not in the catalogue, and of a node without a GPU, watts. */
 const WATTS_GUESS = 400;
 
-/** Replaced in tests. */
+/** Access to the outside, which tests replace. */
 interface RegionsOutside {
   fetch?: typeof fetch;
   now?: () => number;
@@ -152,11 +152,11 @@ interface LoopOptions {
 
 class Loop {
   readonly #options: LoopOptions;
-  /** The last printed text, which is not repeated. */
+  /** The last printed text, so that it is not printed twice. */
   #said = '';
   #trouble = '';
   #prices = '';
-  /** Milliseconds since the epoch. */
+  /** Time of the last look, milliseconds since the epoch. */
   #lookedAt: number | undefined;
 
   constructor(options: LoopOptions) {
@@ -164,8 +164,8 @@ class Loop {
   }
 
   /**
-   * Runs one slot. Resolves to true if there is a plan. An external failure is logged once and retried; a configuration
-   * error ends the loop.
+   * Runs one slot. Resolves to true if there is a plan. A failure of the gateway is logged once and retried; a
+   * configuration error ends the command.
    */
   async look(): Promise<boolean> {
     const { gateway, tracker, planner, only, now } = this.#options;
@@ -178,7 +178,7 @@ class Loop {
       }));
       const at = now();
       const observed = tracker.look(facts, this.#lookedAt === undefined ? undefined : (at - this.#lookedAt) / 1e3);
-      // If the gateway cannot read its counts, this slot was not observed.
+      // If the gateway could not read its counters, this slot is not observed, and the next look covers it too.
       if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
       if (observed === undefined) {
         this.#say('measuring: the first plan comes after the next slot');
@@ -225,8 +225,8 @@ class Loop {
       this.#prices = body;
       io.log(`sent the prices of ${table.as_of} from ${prices} to the gateway`);
     } catch (error) {
-      // After the first successful read, a file that is being written does not end the command: the gateway has the
-      // previous table, which ages.
+      // After the first successful read, a price file that is just being written does not end the command: the gateway
+      // still has the previous table.
       if (this.#prices === '' || !(error instanceof SchedulerError) || error.code !== 'bad_input') throw error;
       this.#say(error.message);
     }

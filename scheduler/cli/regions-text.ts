@@ -1,7 +1,7 @@
 import { printable } from '../../shared/terminal/printable.ts';
 import type { LivePlan, RegionModelPlan, RegionPlanOutcome } from '../regions/live/region-planner.ts';
 
-/** Formats a plan; `state` is what happened to it. The head changes with each slot, the body only with the plan. */
+/** Formats a plan; `state` says if it was published. The head changes in each slot, the body only with the plan. */
 export function regionsText(plan: LivePlan, state: string): { head: string; body: string } {
   if (plan.models.length === 0)
     return { head: `${state}: nothing to plan`, body: ['no model has served a request yet', ...plan.notes].join('\n') };
@@ -21,7 +21,7 @@ function modelLines({ model, regions }: RegionModelPlan): string[] {
   return [`  ${model}`, ...rows];
 }
 
-/** Weighted by requests. */
+/** Mean over the models, weighted by requests. */
 function total(models: readonly RegionModelPlan[], which: 'now' | 'planned'): RegionPlanOutcome {
   const requests = models.reduce((sum, { expected }) => sum + expected, 0);
   return models.reduce(

@@ -1,4 +1,4 @@
-/** Removed commands and flags, which started replicas. The factory now does that. */
+/** Refuses removed commands and flags, which started replicas. The factory starts them now. */
 import { UsageError } from '../../shared/command-line/index.ts';
 
 export const FACTORY_ACTS =

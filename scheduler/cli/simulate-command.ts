@@ -29,7 +29,7 @@ import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './plan-text.ts';
 import { prettyJson } from './pretty-json.ts';
 
-/** Most requests of one `simulate`, which are held in memory. */
+/** Most requests of one `simulate`, because all of them are held in memory. */
 const REQUESTS_MAX = 5_000_000;
 
 export const SIMULATE_FLAGS = {
@@ -140,7 +140,7 @@ function precision(flags: FlagValues, name: string, known: readonly Precision[],
   return found;
 }
 
-/** `512`, `normal:599,822`, `lognormal:599,822`. */
+/** Parses lengths: `512`, `normal:599,822`, `lognormal:599,822`. */
 function lengths(value: string, name: string): unknown {
   const [, kind, mean, sd] = /^(normal|lognormal):([-\d.eE]+),([\d.eE]+)$/.exec(value) ?? [];
   if (kind !== undefined) return { kind, mean: Number(mean), sd: Number(sd) };
@@ -155,7 +155,7 @@ function lengths(value: string, name: string): unknown {
 interface Asked {
   requests: Requests;
   prefixBlockTokens: number;
-  /** The part of a trace that was not used. */
+  /** Says which part of a trace was not used. */
   note?: string;
 }
 

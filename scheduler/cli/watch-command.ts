@@ -14,7 +14,7 @@ import { type Outside, type PlanningSession, SESSION_FLAGS, sessionFrom } from '
 import { refuseRemoved } from './removed-commands.ts';
 
 interface WatchOutside extends Outside {
-  /** Ends the watch. */
+  /** Aborted to end the watch. */
   signal?: AbortSignal;
   /** Waits this many ms, or throws when the watch ends. */
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
@@ -54,7 +54,7 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   }
 }
 
-/** Plans, prints the plan, and writes it to a file. It starts and ends nothing. */
+/** Makes a plan, prints it, and writes it to a file. It starts and ends no replica. */
 class Shadow {
   readonly #session: PlanningSession;
   readonly #path: string | undefined;
@@ -62,7 +62,7 @@ class Shadow {
   readonly #triggers = new Triggers();
   #plannedFor: Record<string, number> = {};
   #placements: readonly PlanFilePlacement[] | undefined;
-  /** The gateway did not answer while a plan was made. */
+  /** True if the gateway did not answer while the last plan was made. */
   #isUnfinished = false;
 
   constructor(session: PlanningSession, flags: FlagValues, io: Io) {
@@ -71,7 +71,7 @@ class Shadow {
     this.#io = io;
   }
 
-  /** An external failure is logged and retried at the next look; only a configuration error ends the watch. */
+  /** A failure of the gateway is logged and retried at the next look; only a configuration error ends the watch. */
   async look(): Promise<void> {
     const { context } = this.#session;
     const at = `${new Date(context.now()).toISOString().slice(0, 19)}Z`;
@@ -90,7 +90,7 @@ class Shadow {
         else this.#io.out('there were no requests: the plan does not change');
       }
       this.#isUnfinished = false;
-      // Written again at each look, because a factory does not follow an old file.
+      // The file is written again at each look, because a factory ignores an old file.
       if (this.#placements !== undefined && this.#path !== undefined) writePlan(this.#path, this.#placements);
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;

@@ -1,11 +1,11 @@
-/** One line of the accuracy table: the limit and the result. */
+/** One line of the accuracy table: the allowed and the found error. */
 interface Check {
   name: string;
-  /** Largest allowed error, as a share; undefined: only shown. */
+  /** Largest allowed error, as a share; undefined: the error is only shown. */
   limit: number | undefined;
   /** Largest error found. */
   found: number;
-  /** How the figure was measured. */
+  /** Describes how the error was measured. */
   note: string;
 }
 
@@ -30,8 +30,8 @@ export const mean = (values: readonly number[]): number =>
 export const worst = (values: readonly number[]): number => Math.max(...values.map(Math.abs));
 
 /**
- * Returns the half to which a measured point belongs: fitted (0) or reported (1). A hash of its index, the same on
- * every machine.
+ * Returns in which half of the data a measured point is: 0, used for fitting, or 1, used for reporting. It is a hash of
+ * the point's index, the same on every machine.
  */
 export function half(index: number): 0 | 1 {
   let x = (index + 1) | 0;

@@ -10,20 +10,23 @@ interface SweepPoint {
   gpu: string;
   engine: string;
   underWay: number;
-  /** Tokens. */
+  /** Tokens of each prompt. */
   input: number;
+  /** Tokens of each response. */
   output: number;
-  /** tpot: ms per token after the first, median. throughput: output tokens per second of all clients. */
+  /**
+   * The measured figure. tpot: median ms per token after the first. throughput: output tokens per second of all clients.
+   */
   figure: 'tpot' | 'throughput';
   measured: number;
-  /** Why it is shown but not counted. */
+  /** Why the point is shown but not counted. */
   reason?: string;
 }
 
 /**
  * H100: yobitelcomm.github.io/bench, "concurrency sweep" (2026-05-16). It calls its lengths "chatbot-short"; 128 and
- * 256 are our assumption. At 16 and 64 its client or engine was at its limit: 64 requests got less than 16. A100:
- * johnmusgrave.com, "vLLM throughput-latency sweep on NVIDIA A100".
+ * 256 are our assumption. At 16 and 64 concurrent requests, the client or the engine was at its limit: 64 got less
+ * throughput than 16. A100: johnmusgrave.com, "vLLM throughput-latency sweep on NVIDIA A100".
  */
 const POINTS: readonly SweepPoint[] = [
   { gpu: 'H100-SXM', engine: 'vLLM 0.21', underWay: 1, input: 128, output: 256, figure: 'tpot', measured: 6.48 },
@@ -49,10 +52,10 @@ const POINTS: readonly SweepPoint[] = [
   },
 ];
 
-/** Largest error of the points that count; they were not used for fitting. */
+/** Largest allowed error of the counted points, which were not used for fitting. */
 const LIMIT = 0.12;
 
-/** Two public sweeps of an 8B model, of which the large collection has no counted run. */
+/** Compares two public sweeps of an 8B model, of which the large collection of runs has no counted one. */
 export function sweepSection(catalogue: HardwareCatalogue): ReportSection {
   const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
   const results = POINTS.map((point) => {

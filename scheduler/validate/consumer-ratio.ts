@@ -4,21 +4,21 @@ import { IDLE_STEP, StepModel } from '../roofline/step-model.ts';
 import { type ReportSection, worst } from './accuracy-checks.ts';
 import { signed } from './text-table.ts';
 
-/** Tokens of the prompt, tokens of the response, batch. */
+/** Cases as [prompt tokens, response tokens, batch size]. */
 const CASES = [
   [1024, 1024, 1],
   [2048, 512, 4],
   [512, 2048, 8],
 ] as const;
 
-/** The paper prints 3.2 to 3.4 for all three. */
+/** Ratio of the times; the paper prints 3.2 to 3.4 for all three cases. */
 const MEASURED = 3.3;
 const LIMIT = 0.06;
 
 /**
- * RTX 3090 against H100. The authors' notebook (OpenTela, contrib/plots/plot_simulator.ipynb at e059134) adds what the
- * paper omits. The model is Llama-2-7B, the H100 is an NVL, and a time is the prompt's plus response tokens times the
- * time per token, so nothing waits for memory.
+ * Seconds of a case on one GPU. The section below compares an RTX 3090 with an H100. The authors' notebook (OpenTela,
+ * contrib/plots/plot_simulator.ipynb at e059134) has the facts that the paper omits: the model is Llama-2-7B, the H100
+ * is an NVL, and a time is the prompt's plus response tokens times the time per token, so no request waits for memory.
  */
 function seconds(
   catalogue: HardwareCatalogue,
@@ -36,8 +36,8 @@ function seconds(
 }
 
 /**
- * Determines which of the 3090's parameters causes the ratio: typical values first, then the known facts of its GPU,
- * then the memory.
+ * Finds which of the 3090's parameters causes the ratio: replaces typical values first by the known facts of its GPU,
+ * then also the memory.
  */
 export function consumerRatioSection(catalogue: HardwareCatalogue): ReportSection {
   const { calibration } = catalogue;

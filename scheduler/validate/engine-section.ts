@@ -39,7 +39,7 @@ interface Point {
 function llamaPoints(): Point[] {
   const { decode, prefill } = measuredLlama13b();
   const decodes = decode.batch.map((batch, i): Point => {
-    // Mean over the response's steps: half of the response is context.
+    // Mean context over the response's steps: on average, half of the response is in it.
     const context = batch * (decode.input + decode.output / 2);
     return {
       name: `batch ${batch}`,
@@ -71,8 +71,8 @@ function llamaPoints(): Point[] {
 }
 
 /**
- * Host times and the share of its clock that the GPU keeps: four parameters from every second point, errors at the
- * others.
+ * Fits the host times, and the share of its clock that the GPU keeps: four parameters. Every second point is for
+ * fitting; errors are reported for the others.
  */
 function fitHost(catalogue: HardwareCatalogue, points: readonly Point[]): StepModel {
   const make = ([step_ms = 0, sequence_ms = 0, request_ms = 0, sustained = 0]: readonly number[]): Calibration => ({
@@ -130,7 +130,10 @@ export function llamaSection(catalogue: HardwareCatalogue): ReportSection {
 
 type Drained = MeasuredDrain & { ours: number; tokens: number; wallS: number };
 
-/** `sustained` and `hidden` were fitted on the other two models' four drains; this model's drains are held out. */
+/**
+ * True if the model's drains were used for fitting: `sustained` and `hidden` were fitted on the four drains of two
+ * models. The drains of the third model are only compared.
+ */
 export const isFitted = (model: string) => !model.startsWith('CodeLlama');
 
 export function drain(catalogue: HardwareCatalogue, measured: MeasuredDrain): Drained {
@@ -152,7 +155,7 @@ export function drain(catalogue: HardwareCatalogue, measured: MeasuredDrain): Dr
   };
 }
 
-/** The same workload on A100 and GH200. */
+/** Ratios of the same workload on A100 and on GH200. */
 function ratiosOf(results: readonly Drained[]) {
   return results
     .filter(({ gpu }) => gpu.startsWith('A100'))
@@ -164,7 +167,7 @@ function ratiosOf(results: readonly Drained[]) {
     });
 }
 
-/** Whole workloads on one replica each, which decide placements. */
+/** Compares whole workloads on one replica each, because they decide placements. */
 export function drainSection(catalogue: HardwareCatalogue): ReportSection {
   const results = measuredDrains().map((measured) => drain(catalogue, measured));
   const ratios = ratiosOf(results);

@@ -32,15 +32,15 @@ function gemmPoints(catalogue: HardwareCatalogue, gpu: string): GemmPoint[] {
     });
 }
 
-/** A product of the only kind of layer of the profiled models, by its name. */
+/** Finds a matrix product of a layer by its name. The profiled models have only one kind of layer. */
 export function gemmNamed(model: Model, tp: number, name: string): Gemm | undefined {
   const [layer] = model.layers;
   return layer && layerGemms(layer, { model, weights: 'bf16', tp }).find((gemm) => gemm.name === name);
 }
 
 /**
- * Four parameters per GPU, fitted on one half of vidur's products, reported on the other. The GPU was cool, so
- * `sustained` is 1.
+ * Fits four parameters per GPU to one half of vidur's products, and reports errors on the other half. The GPUs were
+ * cool, so `sustained` is 1.
  */
 export function gemmSection(catalogue: HardwareCatalogue): ReportSection {
   const section: ReportSection = {
@@ -106,7 +106,7 @@ const NODES: { node: string; gpu: string; tps: number[]; links: string }[] = [
   { node: 'h100-pairwise', gpu: 'H100-NVL', tps: [4], links: 'pcie' },
 ];
 
-/** Two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
+/** Fits two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
 export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
   const section: ReportSection = {
     title: 'All-reduce above 64 KB, vidur (fit on one half, error on the other)',
@@ -162,7 +162,7 @@ export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
   return section;
 }
 
-/** Only shown: attention of a decode step, one layer of Llama-2-7B on A100. */
+/** Shows attention of a decode step, for one layer of Llama-2-7B on A100. It is not counted. */
 export function attentionSection(catalogue: HardwareCatalogue): ReportSection {
   const gpu: GpuType = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');

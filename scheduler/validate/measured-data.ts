@@ -6,7 +6,7 @@ import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 
 type Row = Record<string, string>;
 
-/** Reads a CSV file of this project: no quotes, `#` comments, column names in the first line. */
+/** Reads a CSV file of this project: without quotes, with `#` comments, column names in the first line after them. */
 export function readCsv(name: string): Row[] {
   const raw = readFileSync(dataPath(`measured/${name}`));
   const text = (name.endsWith('.gz') ? gunzipSync(raw) : raw).toString('utf8');
@@ -29,7 +29,7 @@ interface MeasuredGemm {
   ms: number;
 }
 
-/** vidur's medians; rows below the profiler's resolution of 1 µs are noise. */
+/** Reads vidur's medians. Rows below 1 µs, the profiler's resolution, are left out as noise. */
 export function measuredGemms(): MeasuredGemm[] {
   const names = ['qkv', 'o_proj', 'up', 'down'] as const;
   return readCsv('vidur-layers.csv.gz').flatMap((row) =>
@@ -100,7 +100,7 @@ export function measuredDrains(): MeasuredDrain[] {
   }));
 }
 
-/** Results of a published run of an engine with a constant number of concurrent requests. */
+/** Result of a published run of an engine with a constant number of concurrent requests. */
 export interface PublishedRun {
   by: string;
   engine: string;

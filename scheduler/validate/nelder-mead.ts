@@ -1,4 +1,7 @@
-/** Nelder-Mead (1965) from `start`; its coordinates must be positive and are searched by factors. Deterministic. */
+/**
+ * Minimizes `f` by Nelder-Mead (1965), beginning at `start`. All coordinates must be positive, and are changed by
+ * factors. Deterministic.
+ */
 export function minimise(f: (x: readonly number[]) => number, start: readonly number[], steps = 400): number[] {
   const value = (logs: readonly number[]) => {
     const y = f(logs.map(Math.exp));

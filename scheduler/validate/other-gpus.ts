@@ -8,7 +8,7 @@ import { gemmNamed } from './kernels.ts';
 import { measuredGemms, numberIn, readCsv } from './measured-data.ts';
 import { percent, signed } from './text-table.ts';
 
-/** Without fitting: the model's error on GPUs that it was not calibrated on (Helix, one layer, no head). */
+/** Shows the model's error on GPUs on which it was not calibrated, without fitting (Helix: one layer, no head). */
 export function helixSection(catalogue: HardwareCatalogue): ReportSection {
   const gpus: Record<string, string> = { a100: 'A100-40-SXM', v100: 'V100-16-SXM', l4: 'L4', t4: 'T4' };
   const models: Record<string, string> = { llama1_30b: 'llama-30b', llama2_70b: 'Llama-2-70b-hf' };
@@ -21,8 +21,8 @@ export function helixSection(catalogue: HardwareCatalogue): ReportSection {
     const [gpu, model] = [gpus[row.machine ?? ''], models[row.model ?? '']];
     const [size, ms] = [numberIn(row, 'tokens_or_batch'), numberIn(row, 'layer_ms')];
     const decode = row.phase === 'decode';
-    // The context of their decode runs is unpublished, so only batches with a negligible context count, and only
-    // prompts up to a batch's size.
+    // The context of their decode runs is unpublished, so only batches for which the context is negligible count. Of
+    // prompts, only those up to the size of a batch count.
     if (!gpu || !model || ms <= 0 || size < 2 || (decode ? size > 16 : size < 500 || size > 2000)) continue;
     const whole = findModel(catalogue, model);
     const one = { ...whole, layers: whole.layers.map((layer) => ({ ...layer, count: 1 })) };
@@ -49,7 +49,7 @@ export function helixSection(catalogue: HardwareCatalogue): ReportSection {
   };
 }
 
-/** The same layer on two GPUs: the ratio decides a placement. */
+/** Compares the same layer on two GPUs, because the ratio decides a placement. */
 export function relativeSection(catalogue: HardwareCatalogue): ReportSection {
   const rows: (string | number)[][] = [];
   const checks: ReportSection['checks'] = [];

@@ -4,9 +4,11 @@ import { type PublishedRun, publishedRuns } from './measured-data.ts';
 import { type ReplayedRun, replay } from './published.ts';
 import { percent, signed } from './text-table.ts';
 
-/** Largest median error of the time per token, over the runs of a model and GPU that were not used for fitting. */
+/**
+ * Largest allowed median error of the time per token, over the runs of a model on a GPU that were not used for fitting.
+ */
 const LIMIT = 0.12;
-/** The median of fewer runs is not meaningful. */
+/** Minimum number of runs for a meaningful median. */
 const RUNS_MIN = 8;
 
 /**
@@ -33,8 +35,8 @@ interface Group {
 }
 
 /**
- * The default calibration against published results of the engine that it is for. Half of the runs were used for
- * fitting, chosen by a hash of their index.
+ * Compares the default calibration with published results of the same engine. Half of the runs, chosen by a hash of
+ * their index, were used for fitting.
  */
 export function publishedSection(catalogue: HardwareCatalogue): ReportSection {
   const groups = new Map<string, Group>();

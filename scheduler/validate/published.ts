@@ -7,9 +7,12 @@ import { DEFAULT_LIMITS } from '../serving/engine-limits.ts';
 import type { LengthDistribution } from '../serving/length-distribution.ts';
 import type { PublishedRun } from './measured-data.ts';
 
-/** InferenceMAX draws lengths between 0.8 and 1 of the stated ones; NVIDIA's runs have exact ones. */
+/**
+ * Lengths are drawn between this share of the stated ones and all of it, as in InferenceMAX; NVIDIA's runs have the
+ * exact lengths.
+ */
 const LENGTHS_FROM = 0.8;
-/** Requests of each client: InferenceMAX sends ten. */
+/** Number of requests of each client; InferenceMAX sends ten. */
 const ROUNDS = 6;
 
 function lengthsOf(run: PublishedRun, tokens: number): LengthDistribution {
@@ -21,11 +24,11 @@ export interface ReplayedRun {
   run: PublishedRun;
   ttftMs: number;
   tpotMs: number;
-  /** Output tokens per second of all clients, from published TTFT and TPOT, and from the simulator. */
+  /** Output tokens per second of all clients, measured (from published TTFT and TPOT) and simulated (`ours`). */
   throughput: { measured: number; ours: number };
 }
 
-/** Runs the same load on the simulator. Undefined if the replica would not start. */
+/** Simulates the load of a published run. Undefined if the replica would not start. */
 export function replay(
   run: PublishedRun,
   catalogue: HardwareCatalogue,

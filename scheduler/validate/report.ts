@@ -15,8 +15,8 @@ interface Validation {
 }
 
 /**
- * Compares the simulator with all measurements in the repository: published results of current engines with the
- * catalogue's calibration, older measurements with the calibration that was fitted to them and the memory that the
+ * Compares the simulator with all measurements in the repository. Published results of current engines are compared by
+ * the catalogue's calibration; older measurements by the calibration that was fitted to them, with the memory that the
  * paper states.
  */
 export function validate(catalogue: HardwareCatalogue): Validation {

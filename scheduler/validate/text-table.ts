@@ -1,4 +1,4 @@
-/** Columns as wide as their widest cell; numbers are right-aligned. */
+/** Formats a table with columns as wide as their widest cell. Numbers are right-aligned. */
 export function table(header: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
   const cells = [header, ...rows.map((row) => row.map(String))];
   const widths = header.map((_, i) => Math.max(...cells.map((row) => width(row[i] ?? ''))));
