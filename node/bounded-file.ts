@@ -1,7 +1,8 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
 /**
- * The text of a file, or of a pipe such as <(pass show token), which has no known size before it is read.
+ * Reads the text of a file, or of a pipe such as <(pass show token), which has no size before it is read.
+ *
  * @throws Error if it cannot be read or is longer than `maxBytes`
  */
 export function readBoundedFile(path: string, maxBytes: number): string {

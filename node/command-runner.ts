@@ -2,14 +2,14 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 
-/** Maximum time for a scheduler's command to finish; longer if the scheduler was slow before. */
+/** Minimum time limit of a command; longer if earlier commands were slow. */
 const COMMAND_TIMEOUT_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Result of a command. `killed`: the effect is unknown, because the command did not answer in time, printed more than
- * ANSWER_MAX_BYTES, or was ended by another process's signal.
+ * Result of a command. `killed`: the effect of the command is unknown, because it did not end in time, printed more
+ * than ANSWER_MAX_BYTES, or was killed by a signal of another process.
  */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
@@ -18,7 +18,10 @@ export type CommandResult =
 
 export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
 
-/** Returns a function that runs a program and never rejects. `more` is added to the environment of this process. */
+/**
+ * Returns a function that runs a program and never rejects. `more`: variables that are added to this process's
+ * environment.
+ */
 export function commandRunner(
   more: Readonly<Record<string, string>> = {},
   patienceMs = COMMAND_TIMEOUT_MS,
@@ -46,7 +49,7 @@ function run(
       clearTimeout(timer);
       resolve(result);
     };
-    // This does not wait for `close`, because a child process of the command may hold the pipes forever.
+    // Resolves without waiting for `close`, because a child process of the command may hold the pipes open forever.
     const kill = (why: string) => {
       child.kill('SIGKILL');
       end({ kind: 'killed', errors: `${file} ${why}` });
@@ -75,7 +78,7 @@ function run(
         errors += text;
       }),
     );
-    // The command may exit without reading its input.
+    // Ignores errors of writing: the command may exit without reading its input.
     child.stdin.on('error', () => {});
     child.stdin.end(input);
     child.on('error', (error) => end({ kind: 'missing', errors: `${file}: ${error.message}` }));

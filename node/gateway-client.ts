@@ -6,13 +6,13 @@ import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
 
 /**
- * Bounds of the timeout. A slow machine answers within two minutes. An unreachable gateway is noticed after ten
- * seconds.
+ * Bounds of the time limit. Even a slow machine answers within two minutes. That a gateway is unreachable is noticed
+ * after ten seconds.
  */
 const ANSWER: TimeoutBounds = { leastMs: 10_000, mostMs: 120_000 };
-/** Maximum length of an answer: 4,096 nodes of 16 KiB. */
+/** Most bytes of an answer: 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
-/** Maximum characters that are quoted of a body that is not JSON, such as a proxy's page. */
+/** Most characters that a message quotes of a body that is not JSON, such as a proxy's page. */
 const EXCERPT_MAX = 200;
 
 /** The gateway, or a proxy in front of it, answered with an error status. */
@@ -31,7 +31,7 @@ export class GatewayUnreachableError extends Error {
   override readonly name = 'GatewayUnreachableError';
 }
 
-/** The part of `fetch` that is used here: undici's and Node's own have different types. */
+/** The part of `fetch` that is used here, because the types of undici's `fetch` and of Node's differ. */
 type GatewayFetch = (
   url: URL,
   init: {
@@ -46,8 +46,8 @@ type GatewayFetch = (
 interface GatewayClientOptions {
   url: string;
   /**
-   * The API key; undefined: the route needs none. A function is called for each request, so that a replaced key needs
-   * no restart.
+   * The API key; undefined: the route needs no key. A function is called for each request, so that a replaced key is
+   * used without a restart.
    */
   key?: string | (() => string) | undefined;
   fetch?: GatewayFetch;
@@ -70,7 +70,7 @@ export class GatewayClient {
     return this.#base.origin;
   }
 
-  /** All four methods throw GatewayRefusalError, GatewayUnreachableError, and the error of `key`. */
+  /** All four methods throw GatewayRefusalError, GatewayUnreachableError, and the errors of `key`. */
   async get(path: string): Promise<unknown> {
     return this.#parse(path, await this.#send('GET', path));
   }
@@ -116,7 +116,7 @@ export class GatewayClient {
     if (text === undefined) throw new GatewayUnreachableError(`${path} returned more than ${maxBytes} bytes`);
     if (ok) return text;
     const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
-    // Only printable characters, because an operator reads the message on a terminal.
+    // Removes other characters than printable ones, because an operator reads the message on a terminal.
     const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
     throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);
   }
@@ -130,7 +130,7 @@ export class GatewayClient {
   }
 }
 
-/** The cause of a failed `fetch`. Its own message is only "fetch failed". */
+/** Text of the cause of a failed `fetch`. The error's own message is only "fetch failed". */
 export function causeText(error: unknown): string {
   const reason = errorText(error instanceof Error && error.cause instanceof Error ? error.cause : error);
   return reason.includes('wrong version number')

@@ -1,13 +1,13 @@
-/** Files with keys and state: only their owner can read them, and a reader never sees a half-written one. */
+/** Files with keys and state. Only their owner can read them, and a reader never gets a partly written file. */
 import { randomUUID } from 'node:crypto';
 import { linkSync, renameSync, rmSync, type Stats, statSync, writeFileSync } from 'node:fs';
 import { readBoundedFile } from './bounded-file.ts';
 
 const GROUP_AND_OTHERS = 0o077;
 const OTHERS = 0o007;
-/** Maximum size. A key file has one line, and a configuration with secrets has a few hundred. */
+/** Most bytes of a file. A key file has one line, and a configuration with secrets has a few hundred lines. */
 const READ_MAX_BYTES = 64 * 1024;
-/** Characters that a key may contain. With any other, `fetch` would throw an error with the key in its message. */
+/** A valid key. With any other character in a key, `fetch` would throw an error that contains the key. */
 const KEY = /^[\x21-\x7e]{1,512}$/;
 
 /**
@@ -24,31 +24,43 @@ export function readPrivateFile(path: string): string {
   return readBoundedFile(path, READ_MAX_BYTES);
 }
 
-/** The key in a private file of one line. @throws Error that does not contain the file's content */
+/**
+ * Reads the key from a private file of one line.
+ *
+ * @throws Error that does not contain the file's content
+ */
 export function readKeyFile(path: string): string {
   const key = readPrivateFile(path).trim();
   if (!KEY.test(key)) throw new Error('it must contain exactly one key');
   return key;
 }
 
-/** Creates or replaces the file. @throws Error; the former content is then unchanged */
+/**
+ * Creates or replaces the file.
+ *
+ * @throws Error; the file then still has its previous content
+ */
 export function writePrivateFile(path: string, text: string): void {
   writeWith(path, text, (unfinished) => renameSync(unfinished, path));
 }
 
-/** @throws Error with code EEXIST if the file exists, even if another process creates it at the same moment */
+/**
+ * Creates the file.
+ *
+ * @throws Error with code EEXIST if the file exists, even if another process creates it at the same moment
+ */
 export function createPrivateFile(path: string, text: string): void {
   writeWith(path, text, (unfinished) => {
-    // A link fails if the name exists. A rename would replace the file.
+    // `link` fails if the file exists; `rename` would replace it.
     linkSync(unfinished, path);
     rmSync(unfinished);
   });
 }
 
-/** Writes the file completely to disk before `publish` gives it its name. */
+/** Writes the text completely to disk under a temporary name, then `publish` gives the file its name. */
 function writeWith(path: string, text: string, publish: (unfinished: string) => void): void {
-  // A random name. The process id is not unique: in a container each process has the same id as an earlier one, which
-  // may have left its file on a full disk.
+  // The temporary name is random. A process id is not unique: in a container each process has the same id as an earlier
+  // one, which may have left its file on a full disk.
   const unfinished = `${path}.${randomUUID()}`;
   try {
     writeFileSync(unfinished, text, { mode: 0o600, flag: 'wx', flush: true });

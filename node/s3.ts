@@ -8,7 +8,7 @@ import { readPrivateFile } from './private-file.ts';
 type Env = Readonly<Record<string, string | undefined>>;
 
 export interface S3Account {
-  /** http or https, without a slash at its end. */
+  /** URL with http or https, without a slash at its end. */
   endpoint: string;
   region: string;
   accessKeyId: string;
@@ -18,7 +18,11 @@ export interface S3Account {
 
 const DEFAULT_REGION = 'us-east-1';
 
-/** Reads the variables of AWS' own programs. @throws Error with the variable's name */
+/**
+ * Reads the variables and the files of AWS' own programs.
+ *
+ * @throws Error with the variable's name
+ */
 export function readS3Account(env: Env): S3Account {
   const region = env.AWS_REGION ?? env.AWS_DEFAULT_REGION ?? DEFAULT_REGION;
   const endpoint = env.AWS_ENDPOINT_URL_S3 ?? env.AWS_ENDPOINT_URL ?? `https://s3.${region}.amazonaws.com`;
@@ -59,7 +63,7 @@ function readProfile(file: string, profile = 'default'): Record<string, string |
 
 export interface S3Request {
   method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
-  /** Key of the object; empty: the bucket itself. */
+  /** Key of the object; empty: the request is for the bucket itself. */
   key: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
@@ -68,14 +72,17 @@ export interface S3Request {
 
 export type SignS3Request = (request: S3Request) => Promise<{ url: string; headers: Headers }>;
 
-/** Signs requests to one bucket, which is addressed by path. The caller sends the request, with its body. */
+/**
+ * Returns a function that signs requests to one bucket, which is addressed by path. The caller sends the request, with
+ * its body.
+ */
 export function s3Signer({ endpoint, ...account }: S3Account, bucket: string): SignS3Request {
   const aws = new AwsClient({ ...account, service: 's3' });
   return ({ method, key, query = {}, headers = {}, body = new Uint8Array() }) => {
     const path = key.split('/').map(encodeURIComponent).join('/');
     const url = new URL(`${endpoint}/${bucket}${key === '' ? '' : `/${path}`}`);
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-    // The store refuses a body that arrives modified.
+    // With this digest, the store refuses a body that was modified on its way.
     const sha256 = createHash('sha256').update(body).digest('hex');
     return aws.sign(url, { method, headers: { ...headers, 'x-amz-content-sha256': sha256 } });
   };
@@ -84,15 +91,15 @@ export function s3Signer({ endpoint, ...account }: S3Account, bucket: string): S
 export interface ListedObject {
   key: string;
   size: number;
-  /** Empty: the server omits it. */
+  /** Empty: the server omitted it. */
   etag: string;
-  /** As the server writes it. */
+  /** Time of the last change, as the server writes it. */
   modified: string;
 }
 
 /** `next`: the `continuation-token` of the next page. */
 export function parseListPage(page: string): { objects: ListedObject[]; next: string | undefined } {
-  // Object by object, because a server may omit some objects' tags.
+  // Each object is parsed separately, because a server may omit some tags of an object.
   const objects = page
     .split('<Contents>')
     .slice(1)

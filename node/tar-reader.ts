@@ -1,9 +1,9 @@
-/** Reads tar archives with the parser of the `tar` package, one entry after the other. */
+/** Reads tar archives with the parser of the `tar` package, one entry after another. */
 import { PassThrough, type Readable } from 'node:stream';
 import { Parser, type ReadEntry } from 'tar';
 import { errorText } from '../shared/text/error-text.ts';
 
-/** The archive cannot be read: not a fault of the disk or of the caller. */
+/** The archive is damaged or unsupported. It is not a fault of the disk or of the caller. */
 export class TarError extends Error {
   override readonly name = 'TarError';
 }
@@ -12,19 +12,20 @@ const BLOCK_BYTES = 512;
 /** First bytes of gzip and zstd. The parser would decompress such input without a limit. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** Maximum length of a metadata entry, which holds a path that does not fit a header. */
+/** Most bytes of a metadata entry, which holds a path that does not fit a header. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
   /**
-   * Resolves when all entries that the parser has begun were taken. One is being read; others came in the same chunk.
+   * Resolves when all entries that the parser has begun were taken: the one being read, and others that came in the
+   * same chunk.
    */
   #turn: Promise<void> = Promise.resolve();
-  /** `#turn` without the last entry, of which more may come. */
+  /** As `#turn`, but without the last entry, of which more data may come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
-  /** The first bytes, until they suffice to detect the format. */
+  /** The first bytes of the archive, until they suffice to detect its format; then undefined. */
   #head: Buffer | undefined = Buffer.alloc(0);
   #failure: unknown;
   #ended = false;
@@ -76,7 +77,11 @@ export class TarReader {
     });
   }
 
-  /** @throws errors of the parser, and of `take` */
+  /**
+   * Parses the next bytes of the archive.
+   *
+   * @throws errors of the parser, and of `take`
+   */
   async push(chunk: Buffer): Promise<void> {
     this.#throw();
     if (this.#head === undefined) return this.#write(chunk);
@@ -89,9 +94,9 @@ export class TarReader {
   }
 
   async #write(chunk: Buffer): Promise<void> {
-    // The parser would keep everything after the end of the archive in memory.
+    // Bytes after the end of the archive are dropped; the parser would keep them in memory.
     if (this.#eof) return;
-    // After a failure inside `write`, no drain event follows.
+    // If `write` failed, no drain event follows.
     if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();
     if (this.#failure === undefined) await this.#before;
     this.#throw();
@@ -104,7 +109,7 @@ export class TarReader {
     this.#throw();
   }
 
-  /** Ends the interrupted entry. Never rejects. */
+  /** Ends the entry that is being read, if there is one. Never rejects. */
   async close(): Promise<void> {
     this.#fail(new Error('closed'));
     await this.#turn;

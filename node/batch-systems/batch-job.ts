@@ -8,33 +8,36 @@ export type AskTool = (
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** `ends: undefined`: the job has no limit. `unknown`: no new information, so the previous end still holds. */
+/**
+ * The end of a job. `known` with `ends: undefined`: the job has no limit. `unknown`: the batch system did not answer,
+ * so the last known end still holds.
+ */
 export type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unknown'; reason: string };
 
 /** What ends a job, as written in the registry; see shared/lattice/departure-cause.ts. */
 export type JobFate = 'cancelled' | 'time-limit' | 'preempted' | 'out-of-memory' | 'node-failure';
 
 export interface BatchJob {
-  /** The system's common name. */
+  /** Common name of the batch system. */
   system: string;
-  /** As the system prints it. */
+  /** The job's id, as the batch system prints it. */
   id: string;
-  /** The system's name of this machine. */
+  /** Name of this machine in the batch system. */
   node: string | undefined;
-  /** Partition or queue. */
+  /** The partition or queue in which the job runs. */
   partition: string | undefined;
-  /** The end from the environment, which keeps its value from the job's start. */
+  /** The job's end by the environment, which keeps its values from the start of the job. */
   ends: Date | undefined;
-  /** Absent: this system cannot be asked. */
+  /** Asks the batch system for the job's end. Absent: this system cannot be asked. */
   askEnd?(run: AskTool): Promise<EndTime>;
-  /** Undefined: nothing ends the job, or the system does not report it. */
+  /** Asks what ends the job. Undefined: the job is not ending, or the system does not report the cause. */
   askFate(run: AskTool): Promise<JobFate | undefined>;
   /**
-   * The job's end, if the system reports that the job continues until then despite a SIGTERM. Absent: this system
-   * cannot report it.
+   * Asks until when the job continues despite a SIGTERM; undefined: the system does not report that it continues.
+   * Absent: this system cannot report it.
    */
   askRunsUntil?(run: AskTool): Promise<Date | undefined>;
-  /** Time between SIGTERM and SIGKILL; undefined: it cannot be found out. */
+  /** Milliseconds between SIGTERM and SIGKILL; undefined: unknown. */
   killWaitMs(run: AskTool): Promise<number | undefined>;
 }
 
@@ -43,7 +46,7 @@ export function firstLabel(name: string | undefined): string | undefined {
   return name?.split('.')[0]?.slice(0, 255) || undefined;
 }
 
-/** Seconds of `HH:MM:SS`, `MM:SS` or a number; undefined for any other text. */
+/** Seconds of a text `HH:MM:SS`, `MM:SS` or a number; undefined for any other text. */
 export function secondsOf(text: string): number | undefined {
   if (!/^\d{1,9}(:\d{1,2}){0,2}(\.\d+)?$/.test(text)) return undefined;
   return text.split(':').reduce((sum, part) => sum * 60 + Number(part), 0);

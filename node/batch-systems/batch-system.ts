@@ -1,25 +1,25 @@
 /** How jobs of a batch system are submitted, listed and cancelled: its commands, and what they print. */
 
 export interface JobPool {
-  /** Slurm's partition; the queue of the others. */
+  /** Name of the partition in Slurm, and of the queue in other systems. */
   name: string;
-  /** Kind of its GPUs. */
+  /** Kind of the pool's GPUs. */
   gpu: string;
-  /** The system's own name of the GPUs. */
+  /** Name of these GPUs in the batch system. */
   gres?: string | undefined;
-  /** In the form of `timeLimitMs`. */
+  /** Time limit of a job, in the form of `timeLimitMs`. */
   time: string;
   account?: string | undefined;
   qos?: string | undefined;
   constraint?: string | undefined;
   memory?: string | undefined;
   cpus?: number | undefined;
-  /** Further options of the submission, one word each. */
+  /** Further options for the submission, one word each. */
   options: readonly string[];
 }
 
 export interface JobCluster {
-  /** Slurm: --clusters. */
+  /** Clusters for Slurm's option --clusters. */
   clusters?: string | undefined;
   pools: readonly JobPool[];
 }
@@ -27,19 +27,19 @@ export interface JobCluster {
 export interface JobSubmission {
   /** Name that identifies the job in the list: `otela-FACTORY-CONTEXT-NUMBER`. */
   name: string;
-  /** Number of identical jobs. */
+  /** Number of identical jobs to submit. */
   count: number;
   pool: JobPool;
   gpus: number;
-  /** The part of the script below the directives. It contains the system's `jobId`. */
+  /** The part of the script below the directives. It contains the expression `jobId` of the batch system. */
   body: string;
-  /** Path of the output file of each job; `%j` is the job's id. */
+  /** Path of each job's output file; `%j` in it stands for the job's id. */
   log: string;
 }
 
 /**
- * State of a listed job. `ended`: the system reports its end, for any reason. A job that is not listed has not
- * necessarily ended.
+ * State of a listed job. `ended`: the system reports that the job has ended, for any reason. A job that is not listed
+ * may still exist.
  */
 type ListedState = 'pending' | 'running' | 'ended';
 
@@ -47,7 +47,7 @@ export interface ListedJob {
   id: string;
   name: string;
   state: ListedState;
-  /** The system's text about why the job waits, or how it ended. */
+  /** The batch system's text about why the job waits, or how it ended. */
   reason?: string;
   /**
    * Why the job ended: it finished, failed, was preempted by other jobs, lost its node, reached its time limit, or was
@@ -59,7 +59,7 @@ export interface ListedJob {
 export interface Capacity {
   /** Name of the pool. */
   pool: string;
-  /** GPUs of the pool's kind that no job uses. */
+  /** Number of GPUs of the pool's kind that no job uses. */
   idle: number;
 }
 
@@ -76,30 +76,31 @@ export interface BatchSystem {
   /** A shell expression that gives the job's id inside the job. */
   jobId: string;
   /**
-   * Matches the output of the commands if the batch system's server is unavailable; then the state of jobs is unknown.
-   * Any other error is a refusal.
+   * Matches the output of a command if the batch system's server is unavailable, so that the state of jobs is unknown.
+   * Any other error means that the request was refused.
    */
   away: RegExp;
-  /** Matches what its commands print before each error, such as their name; it is removed. */
+  /** Matches the text that a command prints before each error, such as its name. This text is removed. */
   prefix?: RegExp;
-  /** Starts one job, or `count` jobs if the system has `taskId`. */
+  /** The command that submits one job, or `count` jobs if the system has `taskId`. */
   submit(submission: JobSubmission): Call;
-  /** Returns the new job's id from the output of `submit`. */
+  /** Finds the new job's id in the output of `submit`. */
   idIn(out: string): string | undefined;
-  /** The id of a job of an array. Absent: the system gets each job separately. */
+  /** Id of one job of an array of jobs. Absent: each job is submitted separately. */
   taskId?(id: string, index: number): string;
   list: Call;
   /**
-   * Parses the list of jobs, with any name.
+   * Parses the list of jobs, which may include jobs with other names.
+   *
    * @throws Error if the output is malformed, so that no job is considered missing
    */
   parse(out: string): ListedJob[];
-  /** Absent: the system has no cheap way to report idle GPUs. */
+  /** The command that reports idle GPUs. Absent: the system has no cheap command for that. */
   capacity?: Call & { parse(out: string, cluster: JobCluster): Capacity[] };
   cancel: {
     file: string;
     args(ids: readonly string[]): readonly string[];
-    /** Matches the error about a job that has already ended; absent: there is no such error. */
+    /** Matches the error about a job that has already ended. Absent: cancelling such a job causes no error. */
     gone?: RegExp;
   };
   /** The command that checks whether a pool would accept the job, without submitting it. */

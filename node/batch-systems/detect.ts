@@ -1,4 +1,4 @@
-/** Finds the batch system that this process runs under. */
+/** Finds the batch system in which this process runs. */
 import type { BatchJob, Env } from './batch-job.ts';
 import { fluxJob } from './flux.ts';
 import { gridEngineJob } from './grid-engine.ts';
@@ -7,7 +7,7 @@ import { lsfJob } from './lsf.ts';
 import { pbsJob } from './pbs.ts';
 import { slurmJob } from './slurm.ts';
 
-/** The innermost first, because Flux runs inside jobs of others. Undefined outside a job. */
+/** Returns the innermost job, because Flux runs inside jobs of other systems. Undefined outside a job. */
 export function detectBatchJob(env: Env): BatchJob | undefined {
   for (const read of [fluxJob, slurmJob, pbsJob, lsfJob, htcondorJob, gridEngineJob]) {
     const job = read(env);

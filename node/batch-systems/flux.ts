@@ -1,13 +1,13 @@
 /**
- * Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1), flux-job(1). Run by hand with 0.88 without GPUs,
- * which its built-in scheduler does not assign.
+ * Flux 0.60 and later: flux-submit(1), flux-jobs(1), flux-cancel(1), flux-job(1). Tested by hand with 0.88, without
+ * GPUs, because the scheduler that is built into Flux does not assign them.
  */
 import * as z from 'zod';
 import { type AskTool, type BatchJob, type EndTime, type Env, firstLabel, type JobFate } from './batch-job.ts';
 import { type BatchSystem, type JobSubmission, type ListedJob, withLogRedirect } from './batch-system.ts';
 import { minutesOf } from './time-limit.ts';
 
-/** The job's id in characters that are allowed in file names and labels. */
+/** A shell expression for the job's id, in characters that are allowed in file names and labels. */
 const JOB_ID = '$(flux job id --to=f58plain "$FLUX_JOB_ID")';
 
 function flags({ name, pool, gpus }: JobSubmission): string[] {
@@ -31,7 +31,8 @@ export function flux(): BatchSystem {
     seen: 'recorded',
     jobId: JOB_ID,
     away: /unable to connect|no such file or directory.*socket|host is unreachable|broker.*(offline|lost)|connection refused/i,
-    // The script is visible as an argument of the job. It names files of secrets but contains no secret.
+    // The whole script is an argument of the job, which other users can see. It names files of secrets but contains no
+    // secret.
     submit: (submission) => ({
       file: 'flux',
       args: ['submit', ...flags(submission), 'bash', '-c', withLogRedirect(submission, JOB_ID)],
@@ -74,13 +75,16 @@ function parseJobs(out: string): ListedJob[] {
   });
 }
 
-/** Seconds pass between two answers; a changed limit differs by more than this. */
+/**
+ * Two answers about the same limit differ by the seconds between them. If ends differ by more than this, the limit was
+ * changed.
+ */
 const STEP_MS = 5_000;
 
 /** The default kill-timeout of the job manager. */
 const KILL_WAIT_MS = 5_000;
 
-/** The time left of a job without a limit: the greatest 32-bit number. */
+/** Seconds that flux reports as left for a job without a limit: the greatest 32-bit number. */
 const NO_LIMIT_S = 2 ** 32 - 1;
 
 export function fluxJob(env: Env): BatchJob | undefined {
@@ -115,7 +119,7 @@ const exceptionSchema = z.object({
   context: z.object({ type: z.string(), severity: z.literal(0), note: z.string().default('') }),
 });
 
-/** From the job's own events, because `flux jobs` does not report an exception before the job has ended. */
+/** Reads the cause from the job's own events, because `flux jobs` reports an exception only after the job has ended. */
 async function askFate(id: string, run: AskTool): Promise<JobFate | undefined> {
   const answer = await run('flux', ['job', 'eventlog', '--format=json', id]);
   if (!answer.ok) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Grid Engine and its descendants: qsub(1), qstat(1), qhost(1), qdel(1). Run with 8.1.9 of Debian; Altair's and Open
- * Cluster Scheduler accept the same flags.
+ * Grid Engine and its descendants: qsub(1), qstat(1), qhost(1), qdel(1). Tested with 8.1.9 from Debian; those of Altair
+ * and of Open Cluster Scheduler accept the same options.
  */
 import { dirname } from 'node:path';
 import {
@@ -22,7 +22,7 @@ import {
 } from './batch-system.ts';
 import { wallTime } from './time-limit.ts';
 
-/** The resource (complex) that counts GPUs, if a pool does not name one. */
+/** Name of the resource (complex) that counts GPUs, if a pool does not name one. */
 const GPU_COMPLEX = 'gpu';
 
 function flags({ name, pool, gpus, log }: JobSubmission): string[] {
@@ -40,8 +40,8 @@ function flags({ name, pool, gpus, log }: JobSubmission): string[] {
     ...(pool.account === undefined ? [] : ['-P', pool.account]),
     '-S',
     '/bin/bash',
-    // On some sites the home directory does not exist on the nodes. A job that cannot change to its directory stays in
-    // the queue in state Eqw.
+    // A directory that exists on every node: at some sites, the home directory does not. A job that cannot change to
+    // its directory stays in the queue in state Eqw.
     '-wd',
     dirname(log),
     '-j',
@@ -50,7 +50,7 @@ function flags({ name, pool, gpus, log }: JobSubmission): string[] {
     '/dev/null',
     '-r',
     'n',
-    // Sends USR1 before the time limit and TERM before KILL, if the queue's `notify` allows it.
+    // Asks for USR1 before the time limit and for TERM before KILL. They are sent only if the queue's `notify` is set.
     '-notify',
     ...pool.options.map((one) => (one.startsWith('-') ? one : `-${one}`)),
   ];
@@ -70,7 +70,7 @@ export function gridEngine(cluster: JobCluster): BatchSystem {
       input: `#!/bin/bash\n${withLogRedirect(submission, JOB_ID)}`,
     }),
     idIn: (out) => /^(\d+)/m.exec(out.trim())?.[1],
-    // qstat does not list ended jobs. A job that has been missing for a while counts as ended.
+    // qstat does not list ended jobs, so a job that has been missing for some time counts as ended.
     list: { file: 'qstat', args: ['-xml', '-r'] },
     parse: parseJobs,
     capacity: {
@@ -87,7 +87,7 @@ export function gridEngine(cluster: JobCluster): BatchSystem {
   };
 }
 
-/** `-xml -r` writes one element per line, with complete names in `full_job_name`. */
+/** Parses the output of `-xml -r`: one element per line, with complete names in `full_job_name`. */
 function parseJobs(out: string): ListedJob[] {
   if (!out.includes('<job_info')) throw new Error('the output has no job_info');
   return elements(out, 'job_list').flatMap((text): ListedJob[] => {
@@ -97,8 +97,8 @@ function parseJobs(out: string): ListedJob[] {
       inside(text, 'state'),
     ];
     if (id === undefined || name === undefined || state === undefined) return [];
-    // qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waits, h is held, E has
-    // an error.
+    // States by qstat(1): r running, t transferring, s and S suspended, R restarted, d being deleted; qw waiting, h
+    // held, E error.
     if (/[rtsSTR]/.test(state.replace('E', ''))) return [{ id, name, state: 'running' }];
     return [
       { id, name, state: 'pending', reason: state.includes('E') ? `${state}: qstat -j ${id} shows the reason` : state },
@@ -124,18 +124,18 @@ const elements = (out: string, name: string) =>
   [...out.matchAll(new RegExp(`<${name}[ >][^]*?</${name}>`, 'g'))].map(([text]) => text);
 
 function inside(text: string, name: string): string | undefined {
-  // The first match is the queue's: its own elements precede those of its jobs.
+  // Takes the first match, because the queue's own elements precede those of its jobs.
   const [, value] = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text) ?? [];
   return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }
 
-/** Larger values are milliseconds, which some descendants report. */
+/** Times above this are milliseconds, which some descendants report instead of seconds. */
 const SECONDS_MAX = 100_000_000_000;
 
-/** The default `notify` of a queue: time from SIGUSR2 to SIGKILL if the job was submitted with -notify. */
+/** The default of a queue's `notify`: time from SIGUSR2 to SIGKILL if the job was submitted with -notify. */
 const KILL_WAIT_MS = 60_000;
 
-/** Needs SGE_ROOT too, because `JOB_ID` is a common name. */
+/** SGE_ROOT must also be set, because `JOB_ID` is a common name. */
 export function gridEngineJob(env: Env): BatchJob | undefined {
   const { JOB_ID: id, SGE_ROOT: root, SGE_TASK_ID: task } = env;
   if (id === undefined || root === undefined || !/^\d{1,20}$/.test(id)) return undefined;
@@ -165,7 +165,7 @@ async function askEnd(id: string, task: string | undefined, run: AskTool): Promi
   return { kind: 'known', ends: new Date((told > SECONDS_MAX ? told : told * 1000) + seconds * 1000) };
 }
 
-/** qstat(1): a job in state `d` is being deleted. */
+/** By qstat(1), a job in state `d` is being deleted. */
 async function askFate(id: string, run: AskTool): Promise<JobFate | undefined> {
   const answer = await run('qstat', ['-xml', '-s', 'r']);
   if (!answer.ok) return undefined;

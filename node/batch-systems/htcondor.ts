@@ -17,13 +17,13 @@ import { minutesOf } from './time-limit.ts';
 
 const JOB_ID = '$OTELA_CONDOR_ID';
 /**
- * A job that HTCondor has held for this long needs an operator. It is removed, and the factory retries it with its
- * back-off.
+ * A job that HTCondor has held for this long needs an operator. It is removed, and the factory submits a new one after
+ * its back-off.
  */
 const HELD_MAX_S = 600;
-/** `JobStatus` in a job's ad. */
+/** Values of `JobStatus` in a job's ad. */
 const STATUS = { idle: 1, running: 2, removed: 3, completed: 4, held: 5, transferring: 6, suspended: 7 } as const;
-/** HTCondor's HoldReasonCode of a job that exceeded allowed_execute_duration. */
+/** HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
 
 function description(submission: JobSubmission): string {
@@ -34,8 +34,8 @@ function description(submission: JobSubmission): string {
     `batch_name = ${name}`,
     'executable = /bin/bash',
     'transfer_executable = false',
-    // As one word of the environment, which avoids the quotes of three languages around a script. The agent replaces
-    // bash, which passes TERM to the agent.
+    // The script is one word of the environment, encoded in base64, because a script would need quotes of three
+    // languages. The agent replaces bash, so that HTCondor's TERM reaches the agent.
     `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
     `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
     `request_gpus = ${gpus}`,
@@ -46,8 +46,8 @@ function description(submission: JobSubmission): string {
     'kill_sig = SIGTERM',
     'want_graceful_removal = true',
     'job_max_vacate_time = 120',
-    // In the job's ad, so that an agent knows its end. HTCondor holds a job that runs for longer; periodic_remove
-    // removes it.
+    // This limit is in the job's ad, so that an agent knows its end. HTCondor holds a job that runs longer;
+    // periodic_remove then removes it.
     `allowed_execute_duration = ${minutesOf(pool.time) * 60}`,
     `periodic_remove = (JobStatus == ${STATUS.held} && (HoldReasonCode =?= ${TIME_OVER} || time() - EnteredCurrentStatus > ${HELD_MAX_S})) || (JobStatus == ${STATUS.running} && time() - EnteredCurrentStatus > ${minutesOf(pool.time) * 60})`,
     ...pool.options,
@@ -94,7 +94,7 @@ const jobsSchema = z.array(
   }),
 );
 
-/** The queue does not list ended jobs; an evicted job waits in it again. */
+/** The queue does not list ended jobs. A job that was evicted waits in it again. */
 function parseJobs(out: string): ListedJob[] {
   // HTCondor prints nothing for an empty queue.
   if (out.trim() === '') return [];
@@ -119,13 +119,16 @@ function parseJobs(out: string): ListedJob[] {
     });
 }
 
-/** Sums idle GPUs. Slots do not name their pool, since requirements select it, so all GPUs count for the first pool. */
+/**
+ * Sums idle GPUs. Slots do not name a pool, because jobs select slots by requirements, so all GPUs count for the first
+ * pool.
+ */
 function parseSlots(out: string, { pools }: JobCluster): Capacity[] {
   const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
   return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));
 }
 
-/** An ad is about ten KiB. */
+/** Most bytes of an ad, which normally has about ten KiB. */
 const AD_MAX_BYTES = 256 * 1024;
 
 export function htcondorJob(env: Env): BatchJob | undefined {
@@ -149,7 +152,7 @@ export function htcondorJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Names in lower case, because HTCondor ignores case. Undefined if the file cannot be read. */
+/** Reads the job's ad. Names are in lower case, because HTCondor ignores case. Undefined if the file cannot be read. */
 function readAd(path: string): Map<string, string> | undefined {
   try {
     const file = openSync(path, 'r');
@@ -169,7 +172,7 @@ function readAd(path: string): Map<string, string> | undefined {
   }
 }
 
-/** The earlier of the two limits of a submit file: allowed_execute_duration and allowed_job_duration. */
+/** The job's end: the earlier of two limits in its ad, allowed_execute_duration and allowed_job_duration. */
 function endOf(ad: ReadonlyMap<string, string>): Date | undefined {
   const after = (since: string, duration: string) => Number(ad.get(since)) + Number(ad.get(duration));
   const ends = [
@@ -187,7 +190,7 @@ async function askFate(id: string, run: AskTool): Promise<JobFate | undefined> {
   if (!answer.ok || answer.stdout.trim() === '') return undefined;
   try {
     const status = statusSchema.parse(JSON.parse(answer.stdout))[0]?.JobStatus;
-    // An evicted job waits in the queue again.
+    // A job that was evicted waits in the queue again, so `idle` means preempted.
     return status === STATUS.removed ? 'cancelled' : status === STATUS.idle ? 'preempted' : undefined;
   } catch {
     return undefined;

@@ -1,4 +1,7 @@
-/** LSF 10.1, by the output in IBM's command reference: bsub(1), bjobs(1) with -json, bkill(1). Not run. */
+/**
+ * LSF 10.1: bsub(1), bjobs(1) with -json, bkill(1). Written from the output in IBM's command reference; not tested with
+ * LSF.
+ */
 import * as z from 'zod';
 import { type AskTool, type BatchJob, type EndTime, type Env, firstLabel, type JobFate } from './batch-job.ts';
 import { type BatchSystem, type JobSubmission, type ListedJob, withLogRedirect } from './batch-system.ts';
@@ -59,7 +62,7 @@ const recordsSchema = z.object({
 });
 
 function parseJobs(out: string): ListedJob[] {
-  // bjobs prints this instead of an empty list.
+  // For an empty list, bjobs prints this text.
   if (/^No (unfinished )?job found/.test(out.trim())) return [];
   return recordsSchema.parse(JSON.parse(out)).RECORDS.map((job): ListedJob => {
     const named = { id: job.JOBID, name: job.JOB_NAME };
@@ -96,10 +99,10 @@ const ownJobSchema = z.object({
 });
 type OwnJob = z.infer<typeof ownJobSchema>['RECORDS'][0];
 
-/** bjobs reports whole minutes; ends that differ by less than this are the same. */
+/** bjobs reports whole minutes, so ends that differ by less than this are the same end. */
 const STEP_MS = 90_000;
 
-/** The default JOB_TERMINATE_INTERVAL, between SIGINT, SIGTERM and SIGKILL. */
+/** The default of JOB_TERMINATE_INTERVAL, the time between SIGINT, SIGTERM and SIGKILL. */
 const KILL_WAIT_MS = 10_000;
 
 export function lsfJob(env: Env): BatchJob | undefined {
@@ -118,7 +121,7 @@ export function lsfJob(env: Env): BatchJob | undefined {
       const told = await ask(id, run);
       if (typeof told === 'string') return { kind: 'unknown', reason: told };
       const [, hours, minutes] = /^(\d+):(\d+) L$/.exec(told.TIME_LEFT?.trim() ?? '') ?? [];
-      // `-`, and `E` for an estimate, mean no limit.
+      // No time is shown as `-`, and an estimate with `E`: the job has no limit.
       if (hours === undefined || minutes === undefined) return { kind: 'known', ends: undefined };
       const ends = Date.now() + (Number(hours) * 60 + Number(minutes)) * 60_000;
       if (known === undefined || Math.abs(ends - known) > STEP_MS) known = ends;
@@ -132,7 +135,7 @@ export function lsfJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** The output of bjobs, or the reason for a failure. */
+/** Asks bjobs about the job. Returns what it prints, or the reason for a failure. */
 async function ask(id: string, run: AskTool): Promise<OwnJob | string> {
   const answer = await run('bjobs', ['-a', '-json', '-o', 'stat time_left exit_reason', id]);
   if (!answer.ok) return answer.reason;
@@ -143,7 +146,7 @@ async function ask(id: string, run: AskTool): Promise<OwnJob | string> {
   }
 }
 
-/** lsb.acct(5), "Termination reasons". */
+/** Reasons by lsb.acct(5), "Termination reasons". */
 function fateOf({ STAT, EXIT_REASON: reason = '' }: OwnJob): JobFate | undefined {
   if (/TERM_PREEMPT/.test(reason)) return 'preempted';
   if (/TERM_RUNLIMIT|TERM_DEADLINE|TERM_WINDOW/.test(reason)) return 'time-limit';

@@ -1,6 +1,6 @@
 /**
- * PBS Professional and OpenPBS 20 and later, by the output in their reference guide: qsub(1B), qstat(1B) with -F json,
- * qdel(1B). Not run.
+ * PBS Professional and OpenPBS 20 and later: qsub(1B), qstat(1B) with -F json, qdel(1B). Written from the output in
+ * their reference guide; not tested with PBS.
  */
 import * as z from 'zod';
 import {
@@ -26,8 +26,8 @@ import { wallTime } from './time-limit.ts';
 const JOB_ID = '${PBS_JOBID}';
 
 /**
- * Lists only own jobs: all users' jobs with their environments exceed 8 MiB on a typical site. -x: also ended jobs, as
- * long as the server keeps them.
+ * Lists only the factory's own jobs: the jobs of all users with their environments exceed 8 MiB on a typical site. -x
+ * adds ended jobs, for the time that the server keeps them.
  */
 const LIST_OWN =
   'ids=$(qselect -x -u "$(id -un)") || exit; [ -z "$ids" ] && echo "{}" || exec qstat -x -f -F json $ids';
@@ -82,15 +82,13 @@ export function pbs(): BatchSystem {
 
 const jobsSchema = z.object({ Jobs: z.record(z.string(), z.unknown()).optional() });
 const jobSchema = z.object({
-  // OpenPBS prints a job name of digits as a number.
+  // OpenPBS prints a job name that has only digits as a number.
   Job_Name: z.coerce.string(),
   job_state: z.string(),
   comment: z.string().optional(),
   Exit_status: z.coerce.number().optional(),
 });
-/**
- * Exit codes above 256 mean that the server ended the job by a signal: the reference guide, "Job Exit Status Codes".
- */
+/** An exit code above this means that a signal ended the job: the reference guide, "Job Exit Status Codes". */
 const BY_SIGNAL = 256;
 
 function parseJobs(out: string): ListedJob[] {
@@ -100,7 +98,7 @@ function parseJobs(out: string): ListedJob[] {
   });
 }
 
-/** Parses JSON in which OpenPBS left some variables unquoted, such as 005 or .123. */
+/** Parses JSON in which OpenPBS left the quotes of some values out, such as 005 or .123. */
 function readJson(out: string): unknown {
   try {
     return JSON.parse(out);
@@ -170,7 +168,7 @@ const ownJobSchema = z.object({
 });
 type OwnJob = z.infer<typeof ownJobSchema>['Jobs'][string];
 
-/** The default kill_delay of a queue. */
+/** The default of a queue's kill_delay, the time between SIGTERM and SIGKILL. */
 const KILL_WAIT_MS = 10_000;
 
 export function pbsJob(env: Env): BatchJob | undefined {
@@ -194,7 +192,10 @@ export function pbsJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** The output of qstat, or the reason for a failure. qstat prints local time, so the time zone is set to UTC. */
+/**
+ * Asks qstat about the job. Returns what it prints, or the reason for a failure. qstat prints local time, so the time
+ * zone is set to UTC.
+ */
 async function ask(id: string, run: AskTool): Promise<OwnJob | string> {
   const answer = await run('qstat', ['-x', '-f', '-F', 'json', id], { TZ: 'UTC' });
   if (!answer.ok) return answer.reason;
@@ -214,7 +215,7 @@ function endOf({ stime, Resource_List: asked }: OwnJob): EndTime {
   return { kind: 'known', ends: new Date(started + seconds * 1000) };
 }
 
-/** E: exiting, F: finished. The reason is in the comment, if the server writes one. */
+/** The job's state E means exiting, F finished. The cause is in the comment, if the server writes one. */
 function fateOf({ job_state: state, comment = '' }: OwnJob): JobFate | undefined {
   if (/preempt/i.test(comment)) return 'preempted';
   if (/walltime/i.test(comment)) return 'time-limit';

@@ -7,10 +7,15 @@ import type { BatchSystem, Capacity, JobCluster, JobPool, JobSubmission, ListedJ
 
 /** The agent begins to drain this many seconds before the job's end. */
 const BEFORE_END_S = 120;
-/** One job per line. Only the reason may contain a vertical bar, and it is the last field. */
+/**
+ * Format of squeue's output: one job per line. Only the reason may contain a vertical bar, and it is the last field.
+ */
 const SQUEUE_FORMAT = '%i|%j|%T|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
-/** Matches Slurm's output if its controller is unavailable: the job may exist. Any other error is a refusal. */
+/**
+ * Matches Slurm's output if its controller is unavailable: then the job may exist. Any other error means that the
+ * request was refused.
+ */
 const CONTROLLER_UNAVAILABLE =
   /unable to contact slurm controller|socket timed out|connection refused|communication|zero bytes were transmitted|slurm backup controller|unable to establish|DNS SRV lookup failed/i;
 
@@ -27,7 +32,8 @@ export function slurm({ clusters }: JobCluster): BatchSystem {
     away: CONTROLLER_UNAVAILABLE,
     prefix: /^\w+: (error: )?/gm,
     submit: (submission) => ({ file: 'sbatch', args: [...where, '--parsable'], input: script(submission) }),
-    // Some sites print a message before the id, and a line of it may begin with a number.
+    // Takes the last line with an id: some sites print a message before the id, and a line of the message may begin
+    // with a number.
     idIn: (out) => [...out.matchAll(/^(\d+)(?:;\S+)?[ \t\r]*$/gm)].at(-1)?.[1],
     taskId: (id, index) => `${id}_${index}`,
     list: {
@@ -57,7 +63,7 @@ function script({ name, count, pool, gpus, body, log }: JobSubmission): string {
     ...option('constraint', pool.constraint),
     ...option('mem', pool.memory),
     ...option('cpus-per-task', pool.cpus),
-    // A requeued job would be a job that the factory did not submit.
+    // Slurm must not requeue a job, because it would then run again without the factory's knowledge.
     '#SBATCH --no-requeue',
     `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
     `#SBATCH --output=${count > 1 ? log.replace('%j', '%A_%a') : log}`,
@@ -69,7 +75,10 @@ function script({ name, count, pool, gpus, body, log }: JobSubmission): string {
   ].join('\n');
 }
 
-/** All other states of squeue are ends: squeue(1), JOB STATE CODES. */
+/**
+ * States of jobs that wait. In all states that are neither here nor in `RUNNING`, the job has ended: squeue(1), JOB
+ * STATE CODES.
+ */
 const PENDING = new Set([
   'PENDING',
   'CONFIGURING',
@@ -97,7 +106,7 @@ const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
 function parseJobs(out: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
     const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
-    // With --clusters, one line names the cluster and is skipped.
+    // With --clusters, squeue prints a line with the cluster's name, which is skipped.
     if (!/^\d+(_\d+)?$/.test(id)) return [];
     const reason = rest.join('|');
     if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];
@@ -120,18 +129,18 @@ function parseNodes(out: string, { pools }: JobCluster): Capacity[] {
   return [...idle].map(([pool, count]) => ({ pool, idle: count }));
 }
 
-/** True if the GPU belongs to the pool. A slice of a GPU does only if the pool names it. */
+/** True if the GPU belongs to the pool. A slice of a GPU belongs to it only if the pool names the slice. */
 function isOfPool(type: string | undefined, pool: JobPool): boolean {
   if (type === undefined) return true;
   return pool.gres === undefined ? !isGpuSlice(type) && gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres;
 }
 
-/** Undefined outside a job. */
+/** Returns the job of this process; undefined outside a job. */
 export function slurmJob(env: Env): BatchJob | undefined {
   const id = env.SLURM_JOB_ID || env.SLURM_JOBID;
   if (!id || !/^[0-9A-Za-z_.+-]{1,64}$/.test(id)) return undefined;
   const { SLURM_ARRAY_JOB_ID: array, SLURM_ARRAY_TASK_ID: task } = env;
-  // Names only this job: one task of an array has the id of the whole array.
+  // The id of only this job: for one task of an array, SLURM_JOB_ID is also the id of the whole array.
   const query = array && task && /^\d+$/.test(array) && /^\d+$/.test(task) ? `${array}_${task}` : id;
   return {
     system: 'Slurm',
@@ -146,17 +155,17 @@ export function slurmJob(env: Env): BatchJob | undefined {
   };
 }
 
-/** Slurm prints local time, so the time zone is set to UTC. */
+/** Environment with which Slurm prints times in UTC and in the standard format; otherwise it prints local time. */
 const UTC_TIMES = { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' };
 
 /**
- * The job's current end from slurmctld: limits are changed by `scontrol update` while jobs run, and SLURM_JOB_END_TIME
+ * Asks slurmctld for the job's current end. `scontrol update` changes limits while jobs run, but SLURM_JOB_END_TIME
  * keeps its value.
  */
 async function askEndTime(query: string, run: AskTool): Promise<EndTime> {
   const answer = await run('squeue', ['-h', '-j', query, '-o', '%e'], UTC_TIMES);
   if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
-  // The parts of a heterogeneous job are several lines with the same end.
+  // A heterogeneous job has one line for each of its parts, all with the same end.
   const lines = new Set(answer.stdout.split('\n').flatMap((line) => line.trim() || []));
   const [line] = lines;
   if (line === undefined || lines.size > 1) {
@@ -174,7 +183,7 @@ function utcTime(text: string): Date | undefined {
   return time === undefined || Number.isNaN(time.getTime()) ? undefined : time;
 }
 
-/** SLURM_JOB_END_TIME, seconds since 1970: Slurm 23.02 and later. */
+/** Reads SLURM_JOB_END_TIME, in seconds since 1970; Slurm 23.02 and later set it. */
 function environmentEndTime(env: Env): Date | undefined {
   const seconds = env.SLURM_JOB_END_TIME;
   if (seconds === undefined || !/^\d{9,11}$/.test(seconds)) return undefined;
@@ -182,8 +191,9 @@ function environmentEndTime(env: Env): Date | undefined {
 }
 
 /**
- * scontrol(1), "show job". A job that is being ended is COMPLETING, regardless of the cause. Its reason and PreemptTime
- * distinguish the time limit and preemption from scancel. A job in its grace time before preemption still runs.
+ * What ends the job, by scontrol(1), "show job". A job that is being ended is COMPLETING, regardless of the cause. Its
+ * reason and PreemptTime distinguish the time limit and preemption from scancel. A job in its grace time before
+ * preemption still runs.
  */
 async function askFate(query: string, run: AskTool): Promise<JobFate | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query]);
@@ -199,14 +209,15 @@ async function askFate(query: string, run: AskTool): Promise<JobFate | undefined
   return state === 'CANCELLED' || state === 'COMPLETING' ? 'cancelled' : undefined;
 }
 
-/** The value in a line of `name=value` words. */
+/** Finds the value of a name in a line of `name=value` words. */
 function fieldOf(line: string, name: string): string {
   return new RegExp(`(?:^|\\s)${name}=(\\S+)`).exec(line)?.[1] ?? '';
 }
 
 /**
- * A job that is ending is COMPLETING before its processes get a signal. If the job is RUNNING, a SIGTERM is a warning
- * (`--signal=TERM@120`) or a preemption with a grace time, which moves EndTime.
+ * Until when the job continues despite a SIGTERM. A job that is ending is COMPLETING before its processes get a signal.
+ * If the job is RUNNING, a SIGTERM is a warning (`--signal=TERM@120`) or a preemption with a grace time, which moves
+ * EndTime.
  */
 async function askRunsUntil(query: string, run: AskTool): Promise<Date | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query], UTC_TIMES);
@@ -214,10 +225,10 @@ async function askRunsUntil(query: string, run: AskTool): Promise<Date | undefin
   return utcTime(fieldOf(answer.stdout, 'EndTime'));
 }
 
-/** slurm.conf(5): the default if it is not set. */
+/** Slurm's value of KillWait if it is not set: slurm.conf(5). */
 const KILL_WAIT_DEFAULT_MS = 30_000;
 
-/** Time between SIGTERM and SIGKILL at this site; Slurm's default if it cannot be found out. */
+/** Milliseconds between SIGTERM and SIGKILL at this site; Slurm's default if they cannot be read. */
 async function killWaitMs(run: AskTool): Promise<number> {
   const answer = await run('scontrol', ['show', 'config']);
   const seconds = answer.ok ? /^KillWait\s*=\s*(\d+)/m.exec(answer.stdout)?.[1] : undefined;
