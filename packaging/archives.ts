@@ -1,4 +1,4 @@
-/** Reproducible archives: sorted files, one date, and no user. */
+/** Makes reproducible archives: sorted files, the same date for all, and no user. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -11,9 +11,9 @@ interface Archive {
   cwd: string;
   /** Files, in the order of the archive. */
   paths: string[];
-  /** Seconds since 1970. */
+  /** Date of all files, seconds since 1970. */
   date: number;
-  /** Default: true. */
+  /** Whether the archive is compressed; default: true. */
   gzip?: boolean;
 }
 
@@ -29,7 +29,7 @@ export async function filesBelow(directory: string): Promise<string[]> {
   return files.map((entry) => relative(directory, join(entry.parentPath, entry.name))).sort();
 }
 
-/** Reads the file in pieces, because an image has hundreds of MiB. */
+/** SHA-256 of a file, which is read in pieces, because an image has hundreds of MiB. */
 export async function sha256OfFile(file: string): Promise<string> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(file), hash);

@@ -1,23 +1,23 @@
 /**
- * Checks the messages of the commits on this branch that `main` does not have: `scope: imperative`, at most 72
- * characters, and a body with the reason. If the history is missing, it says that it checked nothing.
+ * Checks the messages of the commits that this branch has and `main` does not: `scope: imperative`, at most 72
+ * characters, and a body with the reason. If the history is missing, it prints that nothing was checked.
  */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** Git's documentation advises 50; this leaves room for a scope. */
+/** Most characters of a subject. Git's documentation advises 50; this adds space for a scope. */
 const SUBJECT_MAX = 72;
-/** The first existing branch of these is the target of changes. */
+/** The first of these branches that exists is the target of changes. */
 const BASES = ['origin/main', 'main'];
-/** Verbs with endings that look like other forms. */
+/** Verbs that end like a word of another form. */
 const VERBS =
   /^(?:embed|feed|need|proceed|seed|shed|speed|spread|wed|bring|string|ring|access|address|bypass|compress|cross|discuss|dismiss|express|focus|guess|pass|press|process|stress|suppress)$/;
-/** Words that begin a description and not an imperative. */
+/** Matches a first word that is not an imperative, because it begins a description. */
 const NO_VERB =
   /^(?:a|all|an|both|each|every|if|it|its|no|one|only|some|that|the|these|this|two|what|when|where|with)$/;
 
-/** What is wrong with a message; undefined: nothing. */
+/** Describes what is wrong with a message; undefined: nothing. */
 export function messageFault(message: string): string | undefined {
   const [subject = '', ...body] = message.trimEnd().split('\n');
   if (/^Merge /.test(subject)) return undefined;
@@ -32,7 +32,7 @@ export function messageFault(message: string): string | undefined {
 }
 
 interface Checked {
-  /** What was checked, or why nothing was. */
+  /** What was checked, or why nothing was checked. */
   about: string;
   /** One line per bad message. */
   faults: string[];

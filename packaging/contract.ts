@@ -127,7 +127,8 @@ function contractOf(document: unknown): string {
 
 /** `/openapi.json` of a gateway, as text. */
 export async function openApiText(): Promise<string> {
-  // Imported through a variable, because the gateway is checked with the types of Workers, and this file with Node's.
+  // The path is a variable, so that tsc does not follow the import: the gateway is checked with the types of Workers,
+  // and this file with Node's.
   const source = '../gateway/admin/openapi/document.ts';
   const { openApiRoutes } = await import(source);
   const answer: globalThis.Response = await openApiRoutes.request('http://gateway/openapi.json');

@@ -1,7 +1,7 @@
 /**
- * The parts of ELF that a single file needs: the machine of a program, the versions of its libraries, and adding a
- * note. 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html, chapters 4 and 5;
- * versions of symbols: LSB Core, chapter 11.7.
+ * The parts of ELF that a single file needs: reading the machine of a program and the versions of its libraries, and
+ * adding a note. Only for 64 bits, little-endian: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html,
+ * chapters 4 and 5; versions of symbols: LSB Core, chapter 11.7.
  */
 
 const MACHINES: Record<number, string> = { 62: 'x64', 183: 'arm64' };
@@ -14,18 +14,22 @@ const NOTE_ALIGN = 4;
 interface Segment {
   type: number;
   flags: number;
-  /** In the file. */
+  /** Offset of the segment in the file. */
   offset: number;
-  /** In memory. */
+  /** Address of the segment in memory. */
   address: number;
   fileBytes: number;
-  /** Bytes beyond `fileBytes` are zeros. */
+  /** Size in memory. Bytes beyond `fileBytes` are zeros. */
   memoryBytes: number;
-  /** Offset of its header. */
+  /** Offset of the segment's program header in the file. */
   header: number;
 }
 
-/** In the form of Node's `process.arch`. @throws Error if it is not a program for a known machine */
+/**
+ * The machine that runs a program, in the form of Node's `process.arch`.
+ *
+ * @throws Error if it is not a program for a known machine
+ */
 export function machineOf(program: Buffer): string {
   const [CLASS_64, LITTLE_ENDIAN] = [2, 1];
   const isElf = program.length > 64 && program.readUInt32BE(0) === 0x7f454c46;
@@ -105,7 +109,7 @@ export function withNote(program: Buffer, owner: string, content: Buffer): Buffe
   const address = BigInt(last.address + start - last.offset);
   for (const field of [16, 24]) made.writeBigUInt64LE(address, notes.header + field);
   for (const field of [32, 40]) made.writeBigUInt64LE(BigInt(added.length), notes.header + field);
-  // Removes the section headers: the linker and the kernel use segments.
+  // Removes the section headers: the linker and the kernel use segments only.
   made.writeBigUInt64LE(0n, 40);
   made.fill(0, 58, 64);
   return made;

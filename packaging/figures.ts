@@ -12,7 +12,7 @@ import { parseAst } from 'vite';
 import { cyclesOf } from './cycles.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** Folders that users install or run, without research/, tests, benches and docs. */
+/** Folders that users install or run; all others (research/, tests, benches and docs) do not count. */
 const PRODUCT = [
   'agent',
   'clients',
@@ -29,22 +29,22 @@ const GENERATED = ['dashboard/ui/icons.ts'];
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 60;
 const CONSTRUCTOR_LINES_MAX = 40;
-/** Shorter functions are not reported as duplicates. */
+/** Functions with fewer lines are not reported as duplicates. */
 const DUPLICATE_LINES_MIN = 6;
-/** Shorter objects and arrays count as logic. */
+/** Objects and arrays with fewer lines count as logic, not as a table. */
 const TABLE_LINES_MIN = 8;
-/** With a longer case, a switch counts as logic. */
+/** A switch that has a case with more lines counts as logic, not as a table. */
 const CASE_LINES_MAX = 9;
-/** wrangler.toml needs the names that it exports. */
+/** The Worker's entry. Its exports are used by wrangler.toml, which names them. */
 const WORKER = 'gateway/index.ts';
-/** It names the classes of Durable Objects, as types only, and any folder may import it. */
+/** This file names the classes of Durable Objects, as types only, so any folder may import it. */
 const ENVIRONMENT = 'gateway/env.ts';
 
 interface Fn {
   name: string;
   file: string;
   lines: number;
-  /** Lines outside JSX and outside tables; see isTable. */
+  /** Number of lines outside JSX and outside tables; see isTable. */
   logicLines: number;
   body: string;
 }
@@ -96,7 +96,10 @@ const isTable = (node: Node, text: string): boolean =>
 
 const linesBetween = (text: string, { start, end }: Node): number => text.slice(start, end).split('\n').length;
 
-/** Lines below `node` that are JSX or a table, without the two that other code begins and ends. */
+/**
+ * Number of lines below `node` that are JSX or a table. The first and last line of a table are not counted, because
+ * they also contain other code.
+ */
 function dataLines(node: Node, text: string): number {
   const lines = linesBetween(text, node);
   if (node.type === 'JSXElement' || node.type === 'JSXFragment') return lines;
@@ -118,7 +121,7 @@ function* functionsOf(node: Node, text: string, file: string, called = 'default'
 
 const linesOf = (text: string): number => text.split('\n').length - 1;
 
-/** Exported names; destructured variables are left out. */
+/** Exported names; names from destructuring are left out. */
 function exportsOf(node: Node): (string | undefined)[] {
   if (node.type !== 'ExportNamedDeclaration' || isNode(node.source)) return [];
   if (!isNode(node.declaration)) return Array.isArray(node.specifiers) ? node.specifiers.map(nameOf) : [];
@@ -151,7 +154,7 @@ function sourceOf(file: string, files: ReadonlySet<string>): Source {
   return { file, lines: linesOf(text), text, imports, exports, functions: [...functionsOf(program, text, file)] };
 }
 
-/** Groups of files that import each other; `ENVIRONMENT` may be one of them. */
+/** Groups of files that import each other. The imports of `ENVIRONMENT` do not count. */
 function cyclesIn(sources: readonly Source[], withTypes: boolean): string[] {
   const followed = sources.map(({ file, imports }): [string, string[]] => [
     file,
@@ -160,7 +163,7 @@ function cyclesIn(sources: readonly Source[], withTypes: boolean): string[] {
   return cyclesOf(new Map(followed)).map((group) => group.join(' '));
 }
 
-/** Keys that occur in two or more files, with those files. */
+/** Keys that occur in at least two files, with these files. */
 function repeated<T>(items: readonly T[], key: (item: T) => string, file: (item: T) => string): [string, string[]][] {
   const by = new Map<string, Set<string>>();
   for (const item of items) by.set(key(item), (by.get(key(item)) ?? new Set()).add(file(item)));

@@ -1,6 +1,7 @@
 /**
- * `npm run icons:generate` writes dashboard/ui/icons.ts with those of Lucide's 1,700 icons that the dashboard imports.
- * The package itself, 51 MiB, is only for developers. To add an icon, import it by its name in Lucide and run this.
+ * `npm run icons:generate` writes dashboard/ui/icons.ts with the icons that the dashboard imports, out of Lucide's
+ * 1,700. The package itself, 51 MiB, is only for developers. To add an icon, import it by its name in Lucide and run
+ * this.
  */
 import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,8 +9,8 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 
 /**
- * Imported without types, because their types would declare a page's elements, empty, for all programs that tsc checks
- * with this file.
+ * Imports a module without its types. Lucide's types would declare the elements of a page, without content, for all
+ * programs that tsc checks together with this file.
  */
 const untyped = (name: string): Promise<unknown> => import(name);
 const callable = z.custom<(...args: unknown[]) => unknown>((value) => typeof value === 'function');
@@ -32,7 +33,11 @@ function namesImported(): string[] {
   return [...new Set(names.filter((name) => name !== ''))].toSorted();
 }
 
-/** Lucide's shapes of the icon, as arguments of `icon`. @throws Error if Lucide has no such icon */
+/**
+ * Shapes of one of Lucide's icons, as arguments of `icon`.
+ *
+ * @throws Error if Lucide has no such icon
+ */
 function shapesOf(name: string): string {
   const component = lucide.get(name);
   if (component === undefined) throw new Error(`Lucide has no icon ${name}`);

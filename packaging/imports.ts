@@ -15,13 +15,13 @@ const PAGE = join(ROOT, 'docs/architecture.md');
 
 const Order = z.strictObject({
   /**
-   * For each program the paths of other programs that it may import. An entry of a folder
-   * replaces its program's entry there: only the gateway's Node host may import `node/`, not its Worker.
+   * For each program, the paths in other programs that it may import. An entry of a folder replaces the entry of its
+   * program for the files in that folder: only the gateway's Node host may import `node/`, not its Worker.
    */
   programs: z.record(z.string(), z.array(z.string())),
   /** For each program its folders and loose files, lowest layer first. */
   layers: z.record(z.string(), z.array(z.array(z.string()))),
-  /** Files without a layer, because they import only types, with the reason. */
+  /** Files that have no layer, with the reason: they import only types. */
   exempt: z.record(z.string(), z.string()),
 });
 type Order = z.infer<typeof Order>;
@@ -35,7 +35,7 @@ export function readOrder(): Order {
   return Order.parse(JSON.parse(readFileSync(join(ROOT, 'docs/imports.json'), 'utf8')));
 }
 
-/** All relative imports of a program, as paths from the root. */
+/** All relative imports in a program, as paths from the repository's root. */
 export function importsOf(program: string): Import[] {
   return readdirSync(join(ROOT, program), { recursive: true, encoding: 'utf8' })
     .filter((name) => /\.tsx?$/.test(name))
@@ -46,13 +46,13 @@ export function importsOf(program: string): Import[] {
     });
 }
 
-/** The longest entry that contains the file. */
+/** The longest entry of `programs` that contains the file. */
 function ruleOf(file: string, programs: Order['programs']): string {
   const containing = Object.keys(programs).filter((path) => file.startsWith(`${path}/`));
   return containing.toSorted((a, b) => b.length - a.length)[0] ?? '';
 }
 
-/** Why an import is refused; undefined: it is allowed. */
+/** Returns why an import is not allowed; undefined: it is allowed. */
 export function violation({ from, to }: Import, { programs, layers, exempt }: Order): string | undefined {
   const [[program = '', folder = ''], [target = '', other = '']] = [from.split(sep), to.split(sep)];
   if (program !== target) {
@@ -68,7 +68,10 @@ export function violation({ from, to }: Import, { programs, layers, exempt }: Or
   return below < above ? undefined : `${from} imports ${to}: ${other} is not in a lower layer than ${folder}`;
 }
 
-/** Files of a program that import each other. Files without a layer are left out, because they import only types. */
+/**
+ * Files of a program that import each other in a cycle. Files without a layer are left out, because they import only
+ * types.
+ */
 export function cycles(imports: readonly Import[], { exempt }: Pick<Order, 'exempt'>): string[] {
   const followed = new Map<string, string[]>();
   for (const { from, to } of imports)
@@ -99,7 +102,7 @@ export function violations(order: Order): string[] {
   ];
 }
 
-/** The table of docs/architecture.md. */
+/** The table of layers for docs/architecture.md, as Markdown. */
 function table({ programs, layers }: Order): string {
   const code = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(' ');
   const cells = Object.entries(programs).map(([program, allowed]) => [

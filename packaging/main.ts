@@ -49,7 +49,7 @@ async function main(): Promise<number> {
   return DONE;
 }
 
-/** Undefined: one of the names is not a platform. */
+/** The platforms with these names; undefined if one of the names is not a platform. */
 function platformsNamed(names: readonly string[] | undefined): Platform[] | undefined {
   if (names === undefined) return [...PLATFORMS];
   const known = PLATFORMS.filter((platform) => names.includes(platform));
@@ -64,7 +64,7 @@ try {
   process.exitCode = wrongUse ? WRONG_USE : FAILED;
 }
 
-/** The message with its causes: npm's own message says why something could not be fetched. */
+/** Message of an error with its causes, because npm's own message says why something could not be fetched. */
 function told(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause === undefined ? error.message : `${error.message}\n${told(error.cause)}`;

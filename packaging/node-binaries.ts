@@ -1,15 +1,20 @@
-/** The Node binary for single files of each platform: from npm's registry, verified by its digest. */
+/** Fetches the Node binary of each platform for single files from npm's registry, and verifies its digest. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Platform } from '../shared/release/release-manifest.ts';
 import { fetchNode, PINNED } from './install/node.js';
 
-/** `npm run release` also runs under this version, because a blob is readable only by the version that wrote it. */
+/**
+ * Version of Node in a release. `npm run release` runs under this version too, because a blob is readable only by the
+ * version of Node that wrote it.
+ */
 export const NODE_VERSION = PINNED.version;
 
 /**
- * Returns the binary: this process's own file if it is the same, otherwise the file that was once fetched into `cache`.
+ * Returns the binary: this process's own file if it has the version and platform, otherwise a file in `cache`, which is
+ * fetched once.
+ *
  * @throws Error if it cannot be fetched
  */
 export async function nodeBinary(platform: Platform, cache: string): Promise<Buffer> {
@@ -25,7 +30,10 @@ export async function nodeBinary(platform: Platform, cache: string): Promise<Buf
   return readFile(kept);
 }
 
-/** Under `npm run` the outer npm's settings are environment variables, which an inner npm would read as its own. */
+/**
+ * Environment without npm's settings. Under `npm run`, they are environment variables, which an inner npm would read as
+ * its own settings.
+ */
 export function quietly(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(
     ([name]) => !/^npm_(config_(local_)?prefix|package|lifecycle)/i.test(name),

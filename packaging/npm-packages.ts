@@ -14,17 +14,18 @@ export const projectSchema = z.object({
 });
 export type PackageProject = z.infer<typeof projectSchema>;
 
-/** Data that the commands read, next to them. */
+/** Data files that the commands read; they are next to the commands. */
 const DATA = ['otela-plan-data', 'gateway.json', 'dashboard'];
 const UNIT = 'otela-gateway.service';
 /**
- * Not bundled, because its WebAssembly is next to its code. It is included in the package, so that an installation
+ * Package that is not bundled, because its WebAssembly is next to its code. It is included, so that an installation
  * fetches nothing from a registry.
  */
 const WITHIN = 'highs';
 
 /**
- * Lays out the package `opentela` in `stage`, as it is packed and as the container image has it; without its manifest.
+ * Writes the npm package `opentela` to `stage`, as it is packed and as the container image has it, but without its
+ * package.json.
  */
 export async function stageCommands(root: string, stage: string, project: PackageProject): Promise<void> {
   await mkdir(join(stage, 'dist'), { recursive: true });
@@ -52,13 +53,13 @@ export async function stageCommands(root: string, stage: string, project: Packag
   await writeFile(join(stage, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
 }
 
-/** `@opentela/seal`, in build.ts's layout. */
+/** Writes the package `@opentela/seal` to `stage`, in the layout of build.ts. */
 export async function stageSeal(root: string, stage: string): Promise<void> {
   await cp(join(root, 'dist/opentela-seal'), stage, { recursive: true });
   await copyFile(join(root, 'LICENSE'), join(stage, 'LICENSE'));
 }
 
-/** Packs `stage` into a tarball in `out`; resolves with its name. The same files result in the same bytes. */
+/** Packs `stage` into a tarball in `out` and resolves with its name. The same files always give the same bytes. */
 export async function packed(stage: string, out: string): Promise<string> {
   const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', out];
   const { stdout } = await promisify(execFile)('npm', args, { cwd: stage, env: quietly() });

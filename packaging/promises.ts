@@ -23,7 +23,7 @@ import { API, type Checker, type Project, SignatureKind, type Type, TypeFlags } 
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
-/** The sources, for each of the configurations that compile it. */
+/** Patterns of source files, for each tsc configuration that compiles them. */
 const SOURCES: Record<string, string[]> = {
   'tsconfig.node.json': [
     ...['agent', 'clients', 'scheduler', 'factory', 'gateway/cli', 'gateway/cloudflare', 'gateway/hosts/node'],
@@ -35,7 +35,7 @@ const SOURCES: Record<string, string[]> = {
   'dashboard/tsconfig.json': ['**/*.ts', '**/*.tsx'],
 };
 
-/** The value of these operators may be the one of their right side. */
+/** Operators that may have the value of their right side. */
 const CHOICES: ReadonlySet<SyntaxKind> = new Set([
   SyntaxKind.AmpersandAmpersandToken,
   SyntaxKind.BarBarToken,
@@ -52,7 +52,7 @@ function inner(node: Expression): Expression {
   return isParenthesizedExpression(node) ? inner(node.expression) : node;
 }
 
-/** `p.catch(f)`, `p.then(f, g)`, and either followed by `.finally(f)`. */
+/** True for `p.catch(f)` and `p.then(f, g)`, also if `.finally(f)` follows. */
 function isHandled(node: Expression): boolean {
   if (!isCallExpression(node) || !isPropertyAccessExpression(node.expression)) return false;
   const { expression, name } = node.expression;
@@ -72,7 +72,7 @@ function isAsync(node: Node): boolean {
 
 const isAsyncKeyword = ({ kind }: Node) => kind === SyntaxKind.AsyncKeyword;
 
-/** Values that are dropped, and functions handed to a call that may return a promise. */
+/** Finds values that may be dropped promises, and functions that may return a promise and are handed to a call. */
 function placesIn(file: SourceFile): { dropped: Place[]; functions: Place[] } {
   const dropped: Place[] = [];
   const functions: Place[] = [];
@@ -122,7 +122,7 @@ function promisesOf({ program, checker }: Project, root: string, seen: Set<strin
     .filter((name) => !/(?:^|\/)node_modules\//.test(relative(root, name)) && !seen.has(name));
   for (const name of names) seen.add(name);
   const places = names.map((name) => program.getSourceFile(name)).flatMap((file) => (file ? [placesIn(file)] : []));
-  // One question for all nodes: each is a round trip to the compiler.
+  // Asks for the types of all nodes in one request, because each request is a round trip to the compiler.
   const dropped = places.flatMap((one) => one.dropped);
   const types = checker.getTypeAtLocation(dropped.map(({ node }) => node));
   const functions = places.flatMap((one) => one.functions);
@@ -136,7 +136,11 @@ function promisesOf({ program, checker }: Project, root: string, seen: Set<strin
   ];
 }
 
-/** Each dropped promise in these sources. @param sources by configuration, patterns from its folder */
+/**
+ * Finds each dropped promise in these sources.
+ *
+ * @param sources patterns relative to the configuration's folder, by configuration
+ */
 export function droppedPromises(root: string, sources: Readonly<Record<string, readonly string[]>>): string[] {
   const narrowed = Object.entries(sources).map(([path, include]) => {
     const [name = '', ...folders] = path.split('/').reverse();

@@ -1,4 +1,4 @@
-/** The key that signs releases: Ed25519, in a PEM file of its owner. */
+/** The key that signs releases: an Ed25519 key in a PEM file that only its owner can read. */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
@@ -6,11 +6,11 @@ import * as z from 'zod';
 const RAW_KEY_BYTES = 32;
 
 export interface ReleaseKey {
-  /** In the form of RELEASE_KEYS of a gateway: base64url. */
+  /** The public key in base64url, as in RELEASE_KEYS of a gateway. */
   name: string;
-  /** PEM, for openssl. */
+  /** The public key in PEM, for openssl. */
   publicPem: string;
-  /** 64 bytes (RFC 8032). */
+  /** Returns a signature of 64 bytes (RFC 8032). */
   sign(message: Uint8Array): Buffer;
 }
 

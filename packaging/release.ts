@@ -30,14 +30,14 @@ import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 import { wheel } from './wheel.ts';
 
 /**
- * The files' date is that of the last change, so that two runs produce the same bytes.
+ * The files have the date of the last commit, so that two runs produce the same bytes.
  * https://reproducible-builds.org/specs/source-date-epoch/
  */
 
-/** For a copy without git, which has no date: the date that npm sets in packages. */
+/** Date for a copy without git, which has no commits: the date that npm sets in packages. Seconds since 1970. */
 const WITHOUT_GIT_S = 499_162_500;
 
-/** Seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit. */
+/** Date of the files, seconds since 1970: SOURCE_DATE_EPOCH, or the time of the last commit. */
 function sourceDate(root: string): number {
   const given = process.env.SOURCE_DATE_EPOCH;
   if (given !== undefined && /^\d{1,11}$/.test(given)) return Number(given);
@@ -51,40 +51,43 @@ function sourceDate(root: string): number {
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const CACHE = join(ROOT, 'node_modules/.cache/otela');
-/** Hundreds of files that no agent runs. Each agent sends the manifest, so it leaves them out. */
+/**
+ * The dashboard has hundreds of files that no agent runs. They are left out of the manifest, because each agent sends
+ * it.
+ */
 const PAGE = 'dist/dashboard/';
-/** In the format of coreutils. */
+/** Name of the file with checksums, in the format of coreutils' sha256sum. */
 const CHECKSUMS = 'SHA256SUMS';
 const PUBLIC_KEY = 'release.pub';
-/** Other files that contain the version. */
+/** Other files that contain the version, and where. */
 const VERSIONED: Record<string, RegExp> = {
   'clients/python/pyproject.toml': /^version = "(.*)"$/m,
   'clients/seal/package.json': /^ {2}"version": "(.*)",$/m,
   'deploy/helm/opentela/Chart.yaml': /^version: (.*)$/m,
 };
 
-/** Parts that need a tool that a machine may lack. */
+/** Parts of a release that need a tool that a machine may lack. */
 export const OPTIONAL = ['image', 'wheel'] as const;
 type Optional = (typeof OPTIONAL)[number];
 
 interface ReleaseOptions {
-  /** Undefined: an unsigned release, for testing. */
+  /** The key that signs the release; undefined: an unsigned release, for testing. */
   key: ReleaseKey | undefined;
-  /** Its previous content is removed. */
+  /** Directory of the release. Its previous content is removed. */
   out: string;
-  /** Platforms of the agent and the image. */
+  /** Platforms for which the agent and the image are made. */
   platforms: readonly Platform[];
   without: readonly Optional[];
-  /** False: dist/ is already up to date. */
+  /** Whether dist/ is built first; false: it is already up to date. */
   build: boolean;
   report(line: string): void;
 }
 
 interface Making extends ReleaseOptions {
   project: PackageProject;
-  /** Seconds since 1970. */
+  /** Date of all files, seconds since 1970. */
   date: number;
-  /** The npm package `opentela`, in its packed layout. */
+  /** Directory with the npm package `opentela`, in its packed layout. */
   stage: string;
   work: string;
   nodes: ReadonlyMap<Platform, Buffer>;
@@ -94,7 +97,7 @@ export async function release(options: ReleaseOptions): Promise<void> {
   const { key, out, platforms, report } = options;
   const project = projectSchema.parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')));
   await requireVersions(project.version);
-  // Before anything is removed or built, because fetching may fail.
+  // Node is fetched before anything is removed or built, because fetching may fail.
   const nodes = new Map<Platform, Buffer>();
   for (const platform of platforms) nodes.set(platform, await nodeBinary(platform, CACHE));
   if (options.build) execFileSync(process.execPath, [join(ROOT, 'build.ts')], { cwd: ROOT, stdio: 'inherit' });
@@ -139,7 +142,10 @@ async function make(making: Making): Promise<void> {
   await writeChecksums(out, key);
 }
 
-/** A signed release must be complete; a test release has what this machine can make. */
+/**
+ * Makes a part of the release. If its tool is missing, a signed release fails, because it must be complete; a test
+ * release continues without the part.
+ */
 async function ifPossible(name: Optional, { without, key, report }: Making, make: () => Promise<void>): Promise<void> {
   if (without.includes(name)) return;
   try {
@@ -173,7 +179,7 @@ async function writeSingleFiles({ out, nodes, report, work }: Making): Promise<v
   }
 }
 
-/** Node of the release's version for this machine, whichever version runs this program. */
+/** Path of the release's version of Node for this machine, even if another version runs this program. */
 async function builder(work: string): Promise<string> {
   const own = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
   if (own === undefined) throw new Error(`single files are made on ${PLATFORMS.join(' or ')} only`);
@@ -191,7 +197,7 @@ async function chart({ out, project, date }: Making): Promise<string> {
   return name;
 }
 
-/** Resolves with Debian's packages in the images. */
+/** Makes the images; resolves with the list of Debian's packages in them. */
 async function images(making: Making): Promise<Awaited<ReturnType<typeof debianPackages>>> {
   const { out, project, stage, work, date, nodes, report } = making;
   const { version, license } = project;
@@ -238,7 +244,7 @@ async function writeManifest({ out, stage, project, date }: Making, key: Release
   }
 }
 
-/** The manifest cannot list the packages, because they contain it. The checksums list everything. */
+/** Writes checksums of all files. The manifest cannot list the packages, because they contain it. */
 async function writeChecksums(out: string, key: ReleaseKey | undefined): Promise<void> {
   const files = await filesBelow(out);
   const lines = await Promise.all(files.map(async (path) => `${await sha256OfFile(join(out, path))}  ${path}\n`));

@@ -1,6 +1,6 @@
 /**
- * Third-party packages in a release: a CycloneDX list (https://cyclonedx.org/docs/1.5/json/), and the texts of their
- * licenses.
+ * Lists the third-party packages in a release in the format CycloneDX (https://cyclonedx.org/docs/1.5/json/), and
+ * collects the texts of their licenses.
  */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ const bomSchema = z.looseObject({
   dependencies: z.array(z.looseObject({ ref: z.string(), dependsOn: z.array(z.string()).optional() })),
 });
 
-/** Directories of packages that build.ts bundled, and `more`; relative to the clone's root, sorted. */
+/** Directories of the packages that build.ts bundled, together with `more`; relative to the clone's root, sorted. */
 export async function bundledPackages(root: string, more: readonly string[]): Promise<string[]> {
   const lists = await Promise.all(
     (await filesBelow(join(root, 'dist/packages'))).map(async (name) =>
@@ -31,7 +31,7 @@ export async function bundledPackages(root: string, more: readonly string[]): Pr
   return [...new Set([...lists.flat(), ...more])].toSorted();
 }
 
-/** All license texts, one after the other: bundled code must be distributed with them. */
+/** All license texts, one after another, because bundled code must be distributed with them. */
 export async function licences(root: string, packages: readonly string[]): Promise<string> {
   const parts = packages.map(async (directory) => {
     const { name, version } = await describedIn(root, directory);
@@ -43,18 +43,18 @@ export async function licences(root: string, packages: readonly string[]): Promi
 }
 
 interface BomOptions {
-  /** From `bundledPackages`. */
+  /** Directories of npm packages, from `bundledPackages`. */
   packages: readonly string[];
   /** Debian's packages in the image, each with its version and architecture. */
   debian: readonly { name: string; version: string; architecture: string }[];
   version: string;
-  /** Seconds since 1970. */
+  /** Date of the list, seconds since 1970. */
   date: number;
 }
 
 /**
- * `npm sbom` lists the whole lock file; only the distributed packages stay. Without dev it would omit packages that are
- * needed for both.
+ * `npm sbom` lists the whole lock file, of which only the distributed packages are kept. It is called with development
+ * packages, because without them it would also omit packages that are needed for both.
  */
 export async function writeBom(
   file: string,
@@ -70,7 +70,7 @@ export async function writeBom(
       maxBuffer: BOM_BYTES,
     },
   );
-  // The lock file has a placeholder for the configured registry; the packages come from npm's.
+  // URLs in the list get npm's registry in place of the lock file's placeholder.
   const whole = bomSchema.parse(
     JSON.parse(stdout.replaceAll('https://registry.invalid/', 'https://registry.npmjs.org/')),
   );
@@ -82,7 +82,8 @@ export async function writeBom(
   );
   const bundled = whole.components
     .filter((one) => refs.includes(one['bom-ref']))
-    // For npm the page's packages are only for development. They are bundled, so they are part of the product.
+    // npm considers the dashboard's packages as only for development. They are bundled, so they are part of the
+    // product.
     .map((one) => ({ ...one, scope: 'required', properties: undefined }));
   const lacking = refs.filter((ref) => !bundled.some((one) => one['bom-ref'] === ref));
   if (lacking.length > 0) throw new Error(`npm sbom does not list what is bundled: ${lacking.join(', ')}`);

@@ -9,13 +9,13 @@ import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { neededVersions, withNote } from './elf.ts';
 
-/** Node looks for embedded code only if this fuse ends in 1. */
+/** A marker in Node's program: Node looks for embedded code only if a 1 follows it. */
 const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2:';
 const NOTE = 'NODE_SEA_BLOB';
 
 /**
  * The newest versions of symbols that a file may require. RHEL, Rocky and Alma 8 and Debian 10 have glibc 2.28; SLES 15
- * SP3 (2.31) and Ubuntu 20.04 have a later one. GLIBCXX_3.4.21 came with GCC 5, CXXABI_1.3.11 with GCC 7.
+ * SP3 (2.31) and Ubuntu 20.04 have later ones. GLIBCXX_3.4.21 came with GCC 5, CXXABI_1.3.11 with GCC 7.
  */
 export const FLOOR = { GLIBC: '2.28', GLIBCXX: '3.4.21', CXXABI: '1.3.11' } as const;
 type Library = keyof typeof FLOOR;
@@ -23,21 +23,21 @@ type Library = keyof typeof FLOOR;
 const STARTS = 5;
 
 /**
- * The blob that Node runs at its start, from the bundled agent. It has no code cache and no snapshot, because only
- * machines of the builder's kind could read them. `node`: of the same version as the single file.
+ * Makes the blob that Node runs at its start from the bundled agent. It has no code cache and no snapshot, because only
+ * machines of the builder's kind could read them. `node`: path of a Node of the same version as the single file.
  */
 export async function seaBlob(bundle: string, node: string): Promise<Buffer> {
   const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
     const settings = {
-      // Only the file's name: the blob keeps it for stack traces, and the path of the builder's clone must not be
-      // published.
+      // Only the bundle's file name, without its folder: the blob keeps it for stack traces, and the path of the
+      // builder's clone must not be published.
       main: basename(bundle),
       output,
       disableExperimentalSEAWarning: true,
-      // NODE_OPTIONS is meant for the user's own Node: an option that only that Node knows could end the agent before
-      // it begins.
+      // Ignores NODE_OPTIONS, which is meant for the user's own Node: an option that only the user's Node knows could
+      // end the agent before it begins.
       execArgvExtension: 'none',
     };
     await writeFile(config, JSON.stringify(settings));
@@ -48,7 +48,11 @@ export async function seaBlob(bundle: string, node: string): Promise<Buffer> {
   }
 }
 
-/** `node` is not changed. @throws Error if the result would not run on the systems of `FLOOR` */
+/**
+ * Returns a copy of `node` with the blob.
+ *
+ * @throws Error if the result would not run on the systems of `FLOOR`
+ */
 export function singleFile(node: Buffer, blob: Buffer): Buffer {
   const made = withNote(node, NOTE, blob);
   const fuse = made.indexOf(FUSE);

@@ -1,4 +1,4 @@
-/** The Python wheel, made by flit_core in a cached virtual environment. */
+/** Makes the Python wheel with flit_core in a cached virtual environment. */
 import { execFile } from 'node:child_process';
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,8 +7,9 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 
 /**
- * Writes it into `out`; resolves with its name. @throws Error if Python with venv is missing, or flit_core cannot be
- * installed
+ * Writes the wheel into `out`; resolves with its file name.
+ *
+ * @throws Error if Python with venv is missing, or flit_core cannot be installed
  */
 export async function wheel(source: string, out: string, cache: string, date: number): Promise<string> {
   const builder = /flit_core==[\d.]+/.exec(await readFile(join(source, 'pyproject.toml'), 'utf8'))?.[0];
@@ -27,7 +28,7 @@ export async function wheel(source: string, out: string, cache: string, date: nu
   const { stdout, stderr } = await run(python, ['-m', 'flit_core.wheel', '--outdir', out, source], { env });
   const name = /[\w.-]+\.whl/.exec(`${stdout}${stderr}`)?.[0];
   if (name === undefined) throw new Error(`flit_core names no wheel: ${stdout}${stderr}`);
-  // It has the mode of a temporary file.
+  // flit_core writes the wheel with the mode of a temporary file, which others cannot read.
   await chmod(join(out, name), 0o644);
   return name;
 }

@@ -1,7 +1,8 @@
 /**
- * The container image: Debian's C libraries, Node and the npm package, in one layer that mmdebstrap makes. The file has
- * the form of `docker save`: an OCI layout (https://github.com/opencontainers/image-spec/blob/main/image-layout.md)
- * with the older `manifest.json`, so that docker and podman of any version load it.
+ * Makes the container image: Debian's C libraries, Node and the npm package, in one layer that mmdebstrap makes. The
+ * file has the form of `docker save`: an OCI layout
+ * (https://github.com/opencontainers/image-spec/blob/main/image-layout.md) with the older `manifest.json`, so that
+ * docker and podman of any version load it.
  */
 import { execFile } from 'node:child_process';
 import { createReadStream, createWriteStream } from 'node:fs';
@@ -17,7 +18,7 @@ import { sha256 } from '../node-binaries.ts';
 
 const ROOT_SCRIPT = fileURLToPath(new URL('root.sh', import.meta.url));
 const SUITE = 'trixie';
-/** Libraries that Node links to; busybox is the shell for debugging a container. */
+/** Debian's packages in the image: libraries that Node links to, and busybox as a shell for debugging. */
 const PACKAGES = ['base-files', 'busybox-static', 'libc6', 'libstdc++6'];
 const ARCHITECTURES: Record<Platform, string> = { 'linux-x64': 'amd64', 'linux-arm64': 'arm64' };
 const PROBE =
@@ -28,13 +29,13 @@ interface ImageOptions {
   platform: Platform;
   version: string;
   license: string;
-  /** The npm package, unpacked. */
+  /** Directory with the unpacked npm package. */
   stage: string;
-  /** Path of Node for the platform. */
+  /** Path of the Node binary for the platform. */
   node: string;
   /** Directory for intermediate files. */
   work: string;
-  /** Seconds since 1970. */
+  /** Date of all files, seconds since 1970. */
   date: number;
 }
 
@@ -101,7 +102,7 @@ function pathOf(digest: string): string {
   return `blobs/${digest.replace(':', '/')}`;
 }
 
-/** A reproducible tar file of the root file system, from Debian's packages, the stage, Node and the date. */
+/** Makes a reproducible tar file of the root file system from Debian's packages, the stage, Node and the date. */
 async function layerOf({ platform, stage, node, work, date }: ImageOptions): Promise<string> {
   const layer = join(work, `layer-${platform}.tar`);
   const args = [
@@ -122,7 +123,7 @@ async function layerOf({ platform, stage, node, work, date }: ImageOptions): Pro
   return layer;
 }
 
-/** The package list that root.sh wrote for scanners. */
+/** Reads the package list that root.sh wrote into the layer for vulnerability scanners. */
 export async function debianPackages(layer: string): Promise<DebianPackage[]> {
   const args = ['-xOf', layer, '--wildcards', './var/lib/dpkg/status.d/*'];
   const { stdout } = await promisify(execFile)('tar', args);

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 const BLOCK_BYTES = 512;
 
 export interface Size {
-  /** The files' contents, as in an archive. */
+  /** Bytes of the files' contents, as in an archive. */
   bytes: number;
-  /** In blocks of the file system, which rounds each file up. */
+  /** Bytes on disk: the file system rounds each file up to whole blocks. */
   diskBytes: number;
 }
 

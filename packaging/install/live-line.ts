@@ -3,7 +3,7 @@
  * every 10 s.
  */
 const TERMINAL_MS = 1_000;
-/** A line per second would fill a log. */
+/** Interval on a pipe or file: a line per second would fill a log. */
 const LOG_MS = 10_000;
 
 interface Out {
@@ -33,7 +33,7 @@ export class LiveLine {
     this.#out.write(this.#out.isTTY ? `\r\x1b[2K${line}` : `${line}\n`);
   }
 
-  /** Clears the line on a terminal, where the result follows. */
+  /** Clears the line on a terminal, because the result is printed there next. */
   end(): void {
     if (this.#step === undefined) return;
     clearInterval(this.#step.timer);

@@ -12,11 +12,14 @@ import * as z from 'zod';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = join(ROOT, 'package-lock.json');
-/** In the reserved top-level domain `.invalid` (RFC 2606), so it is never requested. */
+/**
+ * Placeholder for the registry's host, in the reserved top-level domain `.invalid` (RFC 2606), so that no request is
+ * ever sent to it.
+ */
 const PLACEHOLDER = 'https://registry.invalid/';
 
 const entrySchema = z.object({
-  /** Only for an alias, because its path has another name. */
+  /** Name of the package; npm writes it only for an alias, because its path has another name. */
   name: z.string().optional(),
   version: z.string().optional(),
   resolved: z.string().optional(),
@@ -28,12 +31,12 @@ type Entry = z.infer<typeof entrySchema>;
 const recordSchema = z.record(z.string(), z.unknown());
 const packagesSchema = z.record(z.string(), recordSchema);
 
-/** `node_modules/a/node_modules/@scope/b` is `@scope/b`. */
+/** Name of the package at a path: `node_modules/a/node_modules/@scope/b` is `@scope/b`. */
 function packageName(path: string, entry: Entry): string {
   return entry.name ?? path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 }
 
-/** Path of the archive below a registry's address. */
+/** Path of a package's archive below the registry's URL. */
 export function archivePath(name: string, version: string): string {
   return `${name}/-/${name.split('/').at(-1)}-${version}.tgz`;
 }
@@ -52,7 +55,7 @@ function comesFromRegistry(path: string, { version, resolved, link, inBundle }: 
  * of other systems that it has not fetched. Keys keep npm's order.
  */
 export function completeLock(text: string, integrityOf: (name: string, version: string) => string): string {
-  // Not an object schema: zod would put the known keys first.
+  // Not an object schema, because zod would put the known keys first.
   const lock = recordSchema.parse(JSON.parse(text));
   const packages = Object.entries(packagesSchema.parse(lock.packages)).map(([path, raw]) => {
     const entry = entrySchema.parse(raw);
@@ -70,7 +73,11 @@ export function completeLock(text: string, integrityOf: (name: string, version: 
   return `${JSON.stringify({ ...lock, packages: Object.fromEntries(packages) }, null, 2)}\n`;
 }
 
-/** The integrity from the registry. @throws Error if it does not know the package */
+/**
+ * Asks the registry for the integrity of a package.
+ *
+ * @throws Error if the registry does not know the package
+ */
 function askIntegrity(name: string, version: string): string {
   const asked = spawnSync('npm', ['view', `${name}@${version}`, 'dist.integrity'], { encoding: 'utf8' });
   const integrity = asked.stdout?.trim() ?? '';
@@ -78,7 +85,7 @@ function askIntegrity(name: string, version: string): string {
   return integrity;
 }
 
-/** What is wrong with the lock file; undefined: nothing. */
+/** Describes what is wrong with the lock file; undefined: nothing. */
 export function lockFault(text: string): string | undefined {
   const without: string[] = [];
   const complete = completeLock(text, (name) => {

@@ -18,11 +18,11 @@ import { outsideScript } from './npm.js';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const FETCHED_MAX_BYTES = 150 * MIB;
 const UNPACKED_MAX_BYTES = 300 * MIB;
-/** Enough for a slow connection and a slow machine; beyond this it hangs. */
+/** Time limit of an installation: enough for a slow connection and a slow machine. */
 const INSTALL_MS = 2 * 3_600_000;
 const START_MS = 3_600_000;
 const TESTS_MS = 3 * 3_600_000;
-/** Lines of `npm run test:slow`. */
+/** Matches the lines with figures in the output of `npm run test:slow`. */
 const SLOW_FIGURES = /^(?:ok|FAILED|its URL after) .*$/gm;
 
 const seconds = (sinceMs: number) => `${((performance.now() - sinceMs) / 1_000).toFixed(1)} s`;
@@ -33,7 +33,7 @@ function strings(env: NodeJS.ProcessEnv): Record<string, string> {
   );
 }
 
-/** Runs `npm ARGS` in the clone. False: it failed. */
+/** Runs `npm ARGS` in the clone. Resolves to false if it failed. */
 async function test(clone: string, env: Record<string, string>, args: string[]): Promise<boolean> {
   const [began, before] = [performance.now(), endedChildrenSeconds()];
   const run = new Managed(['npm', ...args], { cwd: clone, env, label: 'npm' });
@@ -48,7 +48,7 @@ async function test(clone: string, env: Record<string, string>, args: string[]):
 async function measure(work: string): Promise<boolean> {
   const [clone, home, cache] = [join(work, 'clone'), join(work, 'home'), join(work, 'cache')];
   mkdirSync(home);
-  // Keeps the machine's registry and proxy configuration.
+  // Includes the registry and proxy configuration of this machine.
   const outside = outsideScript(process.env);
   const userconfig = execFileSync('npm', ['config', 'get', 'userconfig'], { encoding: 'utf8', env: outside }).trim();
   const env = strings({ ...outside, HOME: home, npm_config_cache: cache, npm_config_userconfig: userconfig });

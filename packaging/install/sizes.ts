@@ -25,12 +25,12 @@ interface Installed extends Size {
   integrity: string | undefined;
 }
 
-/** Reasons by package name; `*` stands for a system. */
+/** Reasons by package name; `*` in a name stands for an operating system. */
 const REASONS = z
   .record(z.string(), z.string().min(20))
   .parse(JSON.parse(readFileSync(new URL('reasons.json', import.meta.url), 'utf8')));
 
-/** All packages on this machine that are not only for development. */
+/** All packages that are installed on this machine and are not only for development. */
 function installed(): Installed[] {
   const { packages } = lockSchema.parse(JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')));
   const paths = Object.entries(packages).filter(
@@ -64,7 +64,10 @@ export function faults(all: readonly Installed[] = installed()): string[] {
   ];
 }
 
-/** Size of its archive in npm's cache, found by its digest; undefined if another cache fetched it. */
+/**
+ * Size of the package's archive in npm's cache, where its digest is the key; undefined if npm fetched it into another
+ * cache.
+ */
 function packedBytes({ integrity }: Installed, cache: string): number | undefined {
   const [algorithm, digest = ''] = (integrity ?? '').split('-');
   const hex = Buffer.from(digest, 'base64').toString('hex');

@@ -1,4 +1,4 @@
-/** Every path of a gateway, from its own OpenAPI document. */
+/** The page of the reference with every path of a gateway, from its own OpenAPI document. */
 import * as z from 'zod';
 import { openApiText } from '../contract.ts';
 import { code, markdownTable } from './table.ts';

@@ -1,8 +1,11 @@
-/** Every error code of the API: its status from the table of codes, its cause and its remedy. */
+/**
+ * The page of the reference with every error code of the API: its status from the table of codes, its cause and its
+ * remedy.
+ */
 import { ERROR_KINDS, type ErrorCode } from '../../shared/openai/api-errors.ts';
 import { code, markdownTable } from './table.ts';
 
-/** Cause and remedy. Because of the type, the compiler reports a new code that has no line here. */
+/** Cause and remedy of each code. The type makes the compiler report a new code that is missing here. */
 const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string]>> = {
   invalid_request: ['a member of the request is missing or out of range', '`param` names it'],
   invalid_value: ['a field of a batch has a value that is not allowed', 'the message lists the allowed values'],
@@ -136,7 +139,7 @@ export function errorsPage(): string {
   ].join('\n\n');
 }
 
-/** `yes` if OpenAI's SDKs retry: on 408, 409, 429 and 5xx, unless a header says otherwise. */
+/** `yes` if OpenAI's SDKs retry: they do so on 408, 409, 429 and 5xx, unless a header says otherwise. */
 function again(status: number, headers: Kind['headers'] = {}): string {
   if (headers['x-should-retry'] === 'false') return 'no';
   return status >= 500 || [408, 409, 429].includes(status) ? 'yes' : 'no';

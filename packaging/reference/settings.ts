@@ -1,6 +1,6 @@
 /**
- * Settings of a gateway: its environment, and the members of `PATCH /admin/settings` with bounds and defaults from
- * their schema.
+ * The page of the reference with the settings of a gateway: its environment, and the members of `PATCH /admin/settings`
+ * with bounds and defaults from their schema.
  */
 import * as z from 'zod';
 import { ENVIRONMENT_NAMES as ENVIRONMENT } from '../../gateway/environment-checks.ts';
@@ -38,7 +38,7 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
   REQUEST_LOG: ['requests to log: `error`, `all`, `off`', 'error'],
 };
 
-/** Only on Cloudflare: a self-hosted gateway reads `admin.key` and `issuer/` instead. */
+/** Variables that exist only on Cloudflare: a self-hosted gateway reads `admin.key` and `issuer/` instead. */
 const CLOUDFLARE = [
   ['ADMIN_KEY_SHA256', "secret: SHA-256 of the first operator's key, in hex"],
   ['OTELA_GATEWAY_KEY', 'secret: private key with which the gateway admits nodes'],
@@ -159,7 +159,7 @@ async function settingsSchema(): Promise<Schema> {
   return paths['/admin/settings'].patch.requestBody.content['application/json'].schema;
 }
 
-/** By their path: `queue.unary_ms`, `oidc[].issuer`. */
+/** All values of a schema by their path: `queue.unary_ms`, `oidc[].issuer`. */
 function leaves(schema: Schema, path = ''): Record<string, Schema> {
   const [first] = schema.anyOf ?? [];
   if (first !== undefined && !('default' in schema)) return leaves(first, path);
