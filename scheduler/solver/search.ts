@@ -167,8 +167,8 @@ export class Search {
     const saved = [...this.counts];
     this.#commit(o, -1);
     const { pool, demand } = options[o] ?? {};
-    // Only options on the freed GPUs and the model that lost a replica can gain. The freed GPUs of a large replica may
-    // hold several small ones.
+    // Only options in the pool of the freed GPUs, and options of the model that lost a replica, can gain. The freed GPUs
+    // of a large replica may hold several small ones.
     for (let round = 0; round < 8; round++) {
       let best = -1;
       let gain = 1e-9;
