@@ -129,7 +129,7 @@ export async function servedEngineName(engine: ProbedEngine): Promise<string> {
       const parsed = versionSchema.safeParse(response.ok ? await response.json() : undefined);
       if (parsed.success) return `${name} ${parsed.data.version}`;
     } catch {
-      // The engine may serve the next path.
+      // Not an error: the engine may serve the next path.
     }
   }
   return 'an engine that does not report its version';

@@ -18,7 +18,7 @@ interface Phase {
   sequences: number;
   promptWords: number;
   answer: number;
-  /** Number of repetitions; their median counts. */
+  /** Number of repetitions, of which the median is used. */
   repeats: number;
 }
 

@@ -37,7 +37,8 @@ export const PLAN_PROGRAM: Program<Io> = {
       run: planCommand,
     },
     compare: {
-      summary: 'compare the plan with two simple plans (by model size, and equal parts) in the same simulation',
+      summary:
+        'compare the plan with two simple plans (GPUs divided by model size, and equally) in the same simulation',
       examples: '[flags of plan]',
       flags: COMPARE,
       run: compareCommand,
