@@ -146,6 +146,7 @@ async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: stri
 }
 
 async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {
-  if (hours.length > HOURS_PER_DAY) throw new RangeError(`forgetHours got ${hours.length} hours; at most ${HOURS_PER_DAY} are allowed`);
+  if (hours.length > HOURS_PER_DAY)
+    throw new RangeError(`forgetHours got ${hours.length} hours; at most ${HOURS_PER_DAY} are allowed`);
   await queryOrUnavailable(Promise.all(hours.map((shard) => env.USAGE.getByName(shard).forget(user))));
 }

@@ -17,8 +17,8 @@ import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } fr
 export const CALIBRATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   url: { value: 'URL', help: 'URL of an idle engine' },
-  model: { value: 'M', help: 'model, as in otela-plan catalogue; default: the served name' },
-  served: { value: 'NAME', help: 'name under which the engine serves it; default: as the engine reports' },
+  model: { value: 'M', help: 'the model, as in `otela-plan catalogue`; default: the served name' },
+  served: { value: 'NAME', help: 'name under which the engine serves it; default: the first in /v1/models' },
   gpu: { value: 'G', help: 'GPU of the engine' },
   tp: { value: 'N', otherwise: '1', help: 'tensor parallelism' },
   weights: { value: PRECISIONS.join('|'), takes: PRECISIONS, help: 'precision of the weights' },
