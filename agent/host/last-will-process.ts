@@ -36,7 +36,9 @@ export class LastWill {
       stdio: ['pipe', 'ignore', 'ignore'],
       env: own,
     });
-    this.#shell.on('error', ({ message }) => log(`if this agent is killed, gateways notice it late: ${message}`));
+    this.#shell.on('error', ({ message }) =>
+      log(`cannot start the helper that reports a killed agent, so gateways would notice a kill late: ${message}`),
+    );
     this.#shell.stdin?.on('error', () => {});
     this.#shell.unref();
   }

@@ -69,7 +69,7 @@ function createBase(options: AgentOptions) {
     onDue: (leftMs) => life.end({ kind: 'drain', cause: 'job-end', why: `the job ends in ${formatDuration(leftMs)}` }),
     log,
   });
-  /** Only rank 0 publishes the job: the autoscaler takes each node that shows a job for a serving one. */
+  /** Only rank 0 publishes the job: the autoscaler treats each node that shows a job as a serving one. */
   const jobRecord = () => (registers ? job.record() : {});
   const host = job.node ?? hostname().slice(0, 255);
   const network = new MeshMembership({ config, env, host, log });

@@ -1,4 +1,4 @@
-/** The live registry: the gateway's event stream, collected until the next paint. */
+/** The live registry, from the gateway's event stream. Events are collected and applied together, once per paint. */
 import * as z from 'zod/mini';
 import { liveNodeSchema, type ModelLoad, modelLoadSchema, type Node } from './schemas.ts';
 

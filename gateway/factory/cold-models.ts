@@ -72,7 +72,7 @@ class ColdModelCache {
       // Also measures answers that were too late for the requests that waited, so that later requests wait longer.
       this.#answers.answered(waitClock.now() - from);
     } catch {
-      // The object is restarting on another machine; the old list stays.
+      // The object did not answer, for example because it restarts. The old list stays.
     }
   }
 

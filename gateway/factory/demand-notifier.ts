@@ -65,7 +65,7 @@ export class DemandNotifier {
       const isHeard = await report(env.FACTORY.getByName(FACTORY_OBJECT_NAME));
       this.#quietUntil = isHeard ? 0 : clock.now() + NO_FACTORY_PAUSE_MS;
     } catch {
-      // The object is restarting on another machine; the demand is reported again later.
+      // The object did not answer, for example because it restarts. The demand is reported again later.
     }
     this.#reporting = false;
     if (this.#changed) this.#schedule(SOON_MS);

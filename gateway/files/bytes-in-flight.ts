@@ -13,7 +13,7 @@ interface Place {
   endsMs: number;
 }
 
-/** Counts by name, only in this process. The number of entries is bounded by the process's connections. */
+/** Counts by name, only in this process. Bounded by the writes that began within RETENTION_MS. */
 class BytesInFlight {
   readonly #places = new Map<string, Set<Place>>();
 
@@ -30,6 +30,7 @@ class BytesInFlight {
 
   /** Adds bytes. @returns a function that removes them again */
   take(name: string, bytes: number, nowMs: number): () => void {
+    for (const known of this.#places.keys()) this.of(known, nowMs);
     const place = { bytes, endsMs: nowMs + RETENTION_MS };
     const places = this.#places.get(name) ?? new Set();
     this.#places.set(name, places.add(place));

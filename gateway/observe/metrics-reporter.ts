@@ -93,7 +93,7 @@ export class MetricsReporter {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
       if (this.#unconfirmed === report) this.#unconfirmed = undefined;
     } catch {
-      // The object is restarting on another machine; the report is sent again with the next count.
+      // The object did not answer, for example because it restarts. The report is sent again with the next count.
     }
   }
 }

@@ -8,7 +8,7 @@ import { type FittedKind, fitKinds, type KindLengths } from '../workload/kinds.t
 
 /** Most kinds that are tried. More kinds split requests that cost about the same. */
 const KINDS_TRIED = 5;
-/** Requests that a fit needs; with fewer there is one kind. */
+/** Requests that a fit needs; with fewer the gateway's kinds stay. */
 const REQUESTS_MIN = 50;
 /** Most requests that a fit uses. */
 const SAMPLE = 4_000;

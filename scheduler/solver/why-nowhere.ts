@@ -39,7 +39,7 @@ export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: Pla
     ? `smallest relaxation: weights in ${smaller} (it would then fit ${best.tp} × ${best.pool.gpu.id})`
     : `smallest relaxation: a node with ${gb(best.need / settings.limits.memoryFraction)} GB of GPU memory for one replica`;
   return (
-    `${model.id} fits on no node: memory (C2) binds. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
+    `${model.id} fits on no node: there is not enough GPU memory. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
     `the best node offers ${gb(best.have)} GB (${best.tp} × ${best.pool.gpu.id}, ${settings.limits.memoryFraction} of memory); ${relax}`
   );
 }

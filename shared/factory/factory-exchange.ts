@@ -3,7 +3,7 @@
  * the factory's bearer token. The factory reports its models, jobs, clusters and decisions. The gateway answers with
  * the demand for those models and the nodes that serve them. The gateway holds the answer until its revision differs
  * from `after`, at most for `wait_ms`. A newer exchange of the same factory ends an older one that still waits. Times
- * are durations in ms, never instants, except in fields that end in `_at`, because clusters' clocks differ.
+ * are durations in ms, never instants, except in `at` of decisions and of day points, because clusters' clocks differ.
  */
 import * as z from 'zod';
 

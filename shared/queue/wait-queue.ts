@@ -88,7 +88,7 @@ export class WaitQueue {
     return this.#turns?.idle ?? true;
   }
 
-  /** Resolves with the result that ends the wait. If the client disconnects, it is `late`. */
+  /** Resolves when the wait ends. A client that disconnected gets the same result as a timeout: `late`. */
   wait(asked: TurnRequest, whenLeft: WhenLeft): Promise<TurnResult> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;

@@ -13,7 +13,7 @@ it('a wrong key is told so; a right one opens the page, and no script can read i
   await page.goto(visitors.house.gateway.url);
   await page.getByLabel('API key').fill('sk-otela-wrong');
   await page.getByRole('button', { name: 'Log in', exact: true }).click();
-  await page.getByRole('alert').getByText('not known here').waitFor();
+  await page.getByRole('alert').getByText('does not know this API key').waitFor();
   await logIn(page, visitors.house.gateway.url, visitors.house.key);
   await page.getByRole('navigation', { name: 'Pages' }).waitFor();
   const held = await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie })');

@@ -58,6 +58,14 @@ function roomsOf(page: string): string[] {
   );
 }
 
+it('each file that docs/architecture.md names by its path exists', () => {
+  const paths = [...read('docs/architecture.md').matchAll(/`((?:[\w-]+\/)+[\w.-]+\.(?:ts|tsx|json|toml))`/g)].map(
+    ([, path = '']) => path,
+  );
+  expect(paths.length).toBeGreaterThan(40);
+  expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+});
+
 it('docs/architecture.md names every room, and no other', () => {
   const rooms = roomsOf('docs/architecture.md');
   expect(rooms.filter((room) => !existsSync(join(ROOT, room)))).toEqual([]);

@@ -78,5 +78,5 @@ export const startable = {
   },
   loading: (percent: number) => `loading ${Math.round(percent)}%`,
   within: (time: string) => `answers in about ${time}`,
-  notYours: 'This key may not start it.',
+  notYours: 'This key has no permission to start it.',
 };
