@@ -12,7 +12,7 @@ import type { Env } from './env.ts';
  * that disconnected is not a failure), or none (`off`).
  */
 const REQUEST_LOGS = ['all', 'error', 'off'] as const;
-export type RequestLog = (typeof REQUEST_LOGS)[number];
+export type RequestLogMode = (typeof REQUEST_LOGS)[number];
 
 /** Returns what the value must be, or undefined if it fits. */
 type Check = (text: string) => string | undefined;

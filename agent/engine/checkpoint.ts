@@ -56,10 +56,10 @@ async function folderPrecision(folder: string): Promise<string | undefined> {
 }
 
 /** The content of a `config.json` as far as it says how the weights are stored. */
-export type CheckpointConfig = z.infer<typeof configSchema>;
+type CheckpointConfig = z.infer<typeof configSchema>;
 
 /** `beside`: what a file beside it says. Undefined: the form is not known. */
-export function configPrecision(config: CheckpointConfig, beside?: Quantization): string | undefined {
+function configPrecision(config: CheckpointConfig, beside?: Quantization): string | undefined {
   const { text_config: text } = config;
   const quantization =
     config.quantization_config ??

@@ -24,9 +24,7 @@ import { isUnavailable, Obstacle, ownerMessage } from './step-failures.ts';
 import { isListed, saveSummary } from './stored-summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
-/**
- * Interval at which a running batch is checked, and at which it announces to its models' queues that it needs nodes.
- */
+/** Interval at which a running batch is checked and announces to its models' queues that it needs nodes. */
 const TURN_MS = 5_000;
 /** Delay before a failed step is retried. */
 const RETRY_MS = 5_000;

@@ -3,14 +3,14 @@ import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { RequestInfo } from '../../shared/proxy/proxy-host.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import type { RequestLog } from '../environment-checks.ts';
+import type { RequestLogMode } from '../environment-checks.ts';
 import { telemetrySink } from '../platform/telemetry-sink.ts';
 import { endpointLabel } from './metric-labels.ts';
 
 /** Maximum characters of a model's name in a line, because a client chooses the name. */
 const MODEL_MAX = 128;
 
-const DEFAULT: RequestLog = 'error';
+const DEFAULT: RequestLogMode = 'error';
 
 /** The facts of a request that its log line contains. */
 interface LoggedFacts {

@@ -109,7 +109,7 @@ describe('an engine that fails', () => {
   it('that does not exist is a clear line and 70', async () => {
     const run = startAgent(scratch(), ['--engine-port', '9', '--', 'no-such-engine']);
     expect(await run.exit).toBe(70);
-    expect(run.stderr.text).toContain('could not be started: no command "no-such-engine" on the PATH');
+    expect(run.stderr.text).toContain('could not be started: there is no command "no-such-engine" on the PATH');
   });
 
   it('ends its other processes too', async () => {

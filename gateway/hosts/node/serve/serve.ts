@@ -107,7 +107,6 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
   else if (options.follow !== undefined) await requireIdentity(data.issuer);
   const issuerFiles = await openIssuer(data.issuer, nowS());
-  const issuer = workerSecrets(issuerFiles);
   takeRole(data.path, options.follow);
   const settings = Object.fromEntries(
     ENVIRONMENT_NAMES.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
@@ -130,7 +129,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     accounts: data.accounts,
     assets: program.assetsDir,
     migrations: program.migrations,
-    settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
+    settings: { ...settings, ...workerSecrets(issuerFiles), ADMIN_KEY_SHA256: data.adminKeyHash },
     tls,
     policies,
     following: {
