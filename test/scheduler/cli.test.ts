@@ -225,7 +225,7 @@ describe('otela-plan', () => {
         workload(model({ model: 'Llama-3.3-70B-Instruct' })),
       ],
       3,
-      /memory \(C2\).*smallest relaxation/,
+      /there is not enough GPU memory.*smallest relaxation/,
     ],
     [
       'a parallelism that does not divide the heads',

@@ -155,7 +155,7 @@ describe('watching', () => {
     cluster.idle('meta-llama/*');
     cluster.workload = [asks(QWEN, 1), asks(HUGE, 1), asks('mistralai/Mistral-7B-v0.1', 1)];
     const out = await watch(1);
-    expect(out).toMatch(/NOT PLACED: .*70B.* memory \(C2\) binds/);
+    expect(out).toMatch(/NOT PLACED: .*70B.* there is not enough GPU memory/);
     expect(wanted()).toEqual({ [QWEN]: 1 });
   });
 
