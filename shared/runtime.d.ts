@@ -4,6 +4,7 @@
  */
 declare class TextEncoder {
   encode(input?: string): Uint8Array<ArrayBuffer>;
+  encodeInto(text: string, into: Uint8Array): { read: number; written: number };
 }
 
 declare class TextDecoder {

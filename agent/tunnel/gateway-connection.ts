@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
-import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import { CLOSE_CODES, closeReason } from '../../shared/wire/close-codes.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
@@ -129,7 +129,7 @@ export class GatewayConnection {
   close(code: number, reason: string): void {
     if (this.#socket.readyState !== this.#socket.OPEN) return this.#socket.terminate();
     this.#link?.flush();
-    this.#socket.close(code, reason.slice(0, 120));
+    this.#socket.close(code, closeReason(reason));
     // Limits the wait for a gateway that does not answer the close.
     setTimeout(() => this.#socket.terminate(), 2_000).unref();
   }

@@ -2,6 +2,7 @@ import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { hex } from '../../shared/lattice/byte-codec.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { closeReason } from '../../shared/wire/close-codes.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import {
   CIRCUIT_STEP_BYTES,
@@ -236,7 +237,7 @@ export class CircuitObject extends GatewayObject {
     for (const cancel of this.#timers) cancel();
     open.delete(this);
     unproven.delete(this);
-    for (const end of [this.#caller, this.#called]) end?.socket.close(1000, why.slice(0, 100));
+    for (const end of [this.#caller, this.#called]) end?.socket.close(1000, closeReason(why));
   }
 }
 

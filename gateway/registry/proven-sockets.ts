@@ -1,7 +1,7 @@
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { helloMessage } from '../../shared/lattice/session-id.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
-import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
+import { CLOSE_CODES, closeReason } from '../../shared/wire/close-codes.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
@@ -178,7 +178,7 @@ export abstract class ProvenSockets<P extends Peer> {
 
 export function closeSocket(socket: ObjectSocket, code: number, reason: string): void {
   try {
-    socket.close(code, reason.slice(0, 120)); // A reason above 123 bytes throws.
+    socket.close(code, closeReason(reason));
   } catch {
     // Already closed.
   }
