@@ -1,5 +1,6 @@
 /** Runs programs, such as those of batch systems, with limits on time and output. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { errorText } from '../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 
 /** Minimum time limit of a command; longer if earlier commands were slow. */
@@ -8,7 +9,7 @@ const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Result of a command. `killed`: the effect of the command is unknown, because it did not end in time, printed more
+ * Result of a command. `missing`: it was not started. `killed`: the effect of the command is unknown, because it did not end in time, printed more
  * than ANSWER_MAX_BYTES, or was killed by a signal of another process.
  */
 export type CommandResult =
@@ -29,7 +30,12 @@ export function commandRunner(
   const answers = new AdaptiveTimeout({ leastMs: patienceMs, mostMs: SLOWER * patienceMs });
   return async (file, args, input = '') => {
     const env = { ...process.env, ...more, LC_ALL: 'C' };
-    return run(spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], env }), answers, file, input);
+    try {
+      return await run(spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], env }), answers, file, input);
+    } catch (error) {
+      // Node throws for some failures (ETXTBSY, E2BIG, ENOMEM) instead of reporting them by an event.
+      return { kind: 'missing', errors: `${file}: ${errorText(error)}` };
+    }
   };
 }
 

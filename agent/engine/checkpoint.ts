@@ -126,8 +126,10 @@ const besideSchema = z.object({ quantization: quantizationSchema });
 /** Undefined if there is no such file, or no JSON in it. */
 async function readJson(path: string): Promise<unknown> {
   try {
-    const { size } = await stat(path);
-    return size > CONFIG_MAX_BYTES ? undefined : tryParseJson(await readFile(path, 'utf8'));
+    const file = await stat(path);
+    // Reading a pipe could wait forever.
+    if (!file.isFile() || file.size > CONFIG_MAX_BYTES) return undefined;
+    return tryParseJson(await readFile(path, 'utf8'));
   } catch {
     return undefined;
   }

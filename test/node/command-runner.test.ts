@@ -26,3 +26,9 @@ it('reports a command that does not answer in time', async () => {
     errors: 'sh did not answer within 0.1 s',
   });
 });
+
+it('reports a command that cannot be started, also if Node throws', async () => {
+  expect(await commandRunner()('no-such-command', [])).toMatchObject({ kind: 'missing' });
+  // One argument of Linux has at most 128 KiB.
+  expect(await commandRunner()('sh', ['-c', ':'.padEnd(200_000, ' ')])).toMatchObject({ kind: 'missing' });
+});
