@@ -57,8 +57,9 @@ export function checkEnvironment(environment: Readonly<Record<string, string | u
 /** A number that the environment sets; undefined if it is unset or empty. @throws EnvironmentError */
 export function environmentNumber(env: Pick<Env, NumberName>, name: NumberName): number | undefined {
   const text = env[name]?.trim() ?? '';
+  if (text === '') return undefined;
   checkVariable(name, text);
-  return text === '' ? undefined : Number(text);
+  return Number(text);
 }
 
 /** An empty value means unset, because Compose and Helm pass unset variables as empty ones. */

@@ -22,7 +22,7 @@ export class TarReader {
    * same chunk.
    */
   #turn: Promise<void> = Promise.resolve();
-  /** As `#turn`, but without the last entry, of which more data may come. */
+  /** As `#turn`, but without the last entry: more of its data may come. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** The first bytes of the archive, until they suffice to detect its format; then undefined. */

@@ -53,7 +53,7 @@ interface BomOptions {
 }
 
 /**
- * `npm sbom` lists the whole lock file, of which only the distributed packages are kept. It is called with development
+ * `npm sbom` lists the whole lock file; only the distributed packages are kept. It is called with development
  * packages, because without them it would also omit packages that are needed for both.
  */
 export async function writeBom(

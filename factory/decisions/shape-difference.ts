@@ -5,7 +5,7 @@ import type { PlannedShape } from '../demand/demand-source.ts';
 import { allPlaces, type FactoryWorld, type PlacedEngine, type PlacedModel } from './factory-world.ts';
 import { type CountedJob, isPending, type JobCensus } from './job-census.ts';
 
-/** A shape of which fewer jobs exist than the plan has. */
+/** A shape that has fewer jobs than the plan wants. */
 interface MissingShape {
   places: readonly PlacedEngine[];
   count: number;
@@ -13,7 +13,7 @@ interface MissingShape {
 
 interface ShapeDifference {
   missing: MissingShape[];
-  /** Jobs of shapes of which more exist than the plan has. They end in this order. */
+  /** The jobs that a shape has beyond the plan. They end in this order. */
   surplus: CountedJob[];
 }
 

@@ -1,4 +1,4 @@
-/** Finds the new part of a growing text of which each read returns only the end. Pure. */
+/** Finds the new part of a growing text, if each read returns only its end. Pure. */
 
 /** How many characters of the previous text are compared to find its end. */
 const OVERLAP_CHARS = 1_024;

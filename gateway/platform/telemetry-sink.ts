@@ -27,7 +27,7 @@ export interface RequestEndEvent {
     | { at: number; kind: 'wait'; ms: number; outcome: string }
     | { at: number; kind: 'attempt'; node: string; outcome: string }
   )[];
-  /** The client's trace context, of which this request is a part. */
+  /** The client's trace context, which contains this request. */
   traceparent: string | undefined;
 }
 

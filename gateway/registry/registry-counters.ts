@@ -10,7 +10,7 @@ export interface RegistryCounters {
   messages: number;
   alarms: number;
   timers: number;
-  /** Probes of tunnel objects, each of which wakes one. */
+  /** Probes of tunnel objects. A probe wakes its object. */
   probes: number;
   /** Attempts that an engine completed after their requests had moved to another node. */
   doubles: number;

@@ -220,7 +220,7 @@ function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
     a.suspected === b.suspected &&
     a.connected === b.connected &&
     a.issuer === b.issuer &&
-    // Two records may have the same version, of which the lattice chose the other one.
+    // Two records may have the same version; then the lattice chose the other record.
     JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
   );
 }

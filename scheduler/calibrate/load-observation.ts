@@ -18,7 +18,7 @@ interface Phase {
   sequences: number;
   promptWords: number;
   answer: number;
-  /** Number of repetitions, of which the median is used. */
+  /** Number of repetitions; their median is used. */
   repeats: number;
 }
 

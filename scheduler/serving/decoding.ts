@@ -12,7 +12,7 @@ export class Decoding {
   readonly #finishes = new Heap<Sequence>();
   /** Sequences in the batch. */
   size = 0;
-  /** Sum over the sequences of the tokens of which they hold keys and values. */
+  /** Sum over the sequences: tokens whose keys and values are in memory. */
   context = 0;
   /** The part of `context` that is inside a window of `window` tokens. */
   windowContext = 0;

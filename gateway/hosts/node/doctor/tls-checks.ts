@@ -1,4 +1,4 @@
-/** Checks the certificate and its key for problems because of which browsers and SDKs would refuse them. */
+/** Checks the certificate and its key for problems that make browsers and SDKs refuse them. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
 import { isIP } from 'node:net';

@@ -15,7 +15,7 @@ export const followSchema = z.object({
   /** URL of this follower. */
   url,
   version: z.string().max(64),
-  /** Position of the follower's copy: up to which number of which feed. Null: the follower has no copy. */
+  /** Position of the follower's copy: the feed, and the last copied number. Null: the follower has no copy. */
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
   /** Number of records that wait at the follower. */
   waiting: z.number().int().min(0),
