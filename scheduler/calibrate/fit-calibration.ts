@@ -8,8 +8,8 @@ import type { LoadObservation } from './load-observation.ts';
 /** Minimum number of observations: fewer do not determine six parameters. */
 const OBSERVATIONS_MIN = 8;
 /**
- * Weight of the penalty on a change of a parameter (its logarithm squared), relative to squared relative errors. A
- * parameter stays near its old value if the load reveals little about it.
+ * Weight of the penalty for changing parameters, relative to the squared relative errors. The penalty of a parameter is
+ * log(new / old) squared. So a parameter stays near its old value if the load reveals little about it.
  */
 const HOLD = 1e-4;
 const STEPS = 1500;
@@ -85,7 +85,7 @@ export function fitCalibration(
 }
 
 /**
- * Upper bounds of the parameters, in the order of `findModelStart`: shares of peak, then milliseconds that no engine
+ * Upper bounds of the parameters, in the order of `startOf`: three shares of peak, then milliseconds that no engine
  * exceeds.
  */
 const LIMITS = [1.2, 1.2, 1.2, 200, 20, 5000];

@@ -106,8 +106,8 @@ function firstToken(timings: readonly CompletionTiming[]): LoadObservation {
 }
 
 /**
- * Computes the time of a step. Between the latest first token and the first end of a response, all sequences decode and
- * the engine does nothing else.
+ * Computes the time of a step from the interval between the latest first token and the earliest end of a response. In
+ * that interval, all sequences decode and the engine does nothing else.
  */
 function stepTime(timings: readonly CompletionTiming[]): LoadObservation {
   const from = Math.max(...timings.map(({ at }) => at[0] ?? 0));

@@ -32,7 +32,7 @@ const efficiencySchema = z.object({
   attention_launch_us: microseconds,
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
-  /** Efficiency of products with weights in this precision, if it differs. Peaks are those of the precision. */
+  /** Efficiency by precision of the weights, if products in that precision reach other shares of their peak. */
   products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   /** As `products`, for the grouped products of routed experts. */
   experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
@@ -47,7 +47,7 @@ export type Efficiency = z.infer<typeof efficiencySchema>;
 const linkSchema = z.object({
   latency_us: microseconds,
   bandwidth: fraction,
-  /** Parameters by the number of GPUs, if a ring of that size reaches another share (PCIe without a switch). */
+  /** Parameters by number of GPUs, for rings that reach another share of the link (PCIe without a switch). */
   gpus: z.record(z.string().regex(/^\d+$/), z.object({ latency_us: microseconds, bandwidth: fraction })).optional(),
   fitted: z.string(),
 });

@@ -6,8 +6,8 @@ const COUNT_MAX = 100_000_000;
 const LIST_MAX = 4096;
 
 /**
- * Reads the fields of a parsed `config.json` and checks each field when it is read. If a method gets several names, the
- * first name that the file has counts.
+ * Reads the fields of a parsed `config.json` and checks each field when it is read. If a method gets several names, it
+ * reads the first field that is present.
  */
 export class ConfigReader {
   readonly id: string;

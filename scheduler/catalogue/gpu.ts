@@ -21,8 +21,8 @@ const gpuRowSchema = z.strictObject({
   /** Number of GPUs that the link joins; absent: all GPUs of a node. */
   link_domain: z.number().int().min(1).max(72).optional(),
   /**
-   * Number of GPUs on a board without a switch, each wired to each other one. Two of them can use only the wires
-   * between these two.
+   * Number of GPUs on the board, if each GPU is wired directly to each other GPU instead of to a switch. Two GPUs can
+   * use only the wires between them.
    */
   link_mesh: z.number().int().min(2).max(72).optional(),
   pcie_gbs: positive.optional(),
@@ -83,7 +83,7 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): GpuType {
     linkBandwidth: row.link_gbs * 1e9,
     linkDomain: row.link_domain ?? row.gpus_per_node,
     linkMesh: row.link_mesh ?? 0,
-    // If the row has no value: PCIe 4.0 x16.
+    // A row without a value gets 64 GB/s, the bandwidth of PCIe 4.0 x16.
     pcieBandwidth: (row.pcie_gbs ?? 64) * 1e9,
     watts: row.watts,
     usdPerHour: row.usd_hour,

@@ -92,7 +92,7 @@ export const decilm: ModelFamily = {
     const mixers: Mixer[] =
       attention?.flag('no_op') === true ? [] : [{ ...groupedAttention(c), kvHeads: heads / Math.max(1, group) }];
     if (ffn?.flag('no_op') === true) return { mixers };
-    // As in transformers: two thirds of the multiple, rounded up to a multiple of 256.
+    // As in transformers: two thirds of `ffn_mult` times the hidden size, rounded up to a multiple of 256.
     const multiple = ffn?.factor('ffn_mult') ?? 1;
     const width = Math.ceil(Math.floor((2 * multiple * c.need('hidden_size')) / 3) / 256) * 256;
     return { mixers, feedForward: { width, gated: true, ...DENSE } };

@@ -7,8 +7,8 @@ export type SingleLayer = Omit<Layer, 'count'>;
 
 export interface ModelFamily {
   /**
-   * Value if the file does not have `tie_word_embeddings`: whether the output head is the embedding in the family's
-   * class in transformers.
+   * Assumed if the file lacks `tie_word_embeddings`: whether the family's class in transformers uses the embedding as
+   * the output head.
    */
   tied: boolean;
   layer(c: ConfigReader, index: number): SingleLayer;
@@ -48,7 +48,9 @@ export function plainLayers(gated: boolean, tied: boolean): ModelFamily {
   };
 }
 
-/** Like plain layers, without a window: the files of qwen2 name a window that is off unless they enable it. */
+/**
+ * Like `plainLayers`, but a window counts only if the file enables it: the files of qwen2 name a window that is off.
+ */
 export const noWindow = (gated: boolean, tied: boolean): ModelFamily => ({
   tied,
   layer: (c) => {

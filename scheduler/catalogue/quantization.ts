@@ -14,7 +14,10 @@ const PART_OF: readonly (readonly [RegExp, readonly LayerPart[]])[] = [
   [/mlp\\?\.(\(|gate_proj|up_proj|down_proj|gate_up)|feed_forward\\?\.(?!experts)/, ['dense']],
 ];
 
-/** Matches the name of a single layer. It does not apply to other layers, unless nearly every layer is named. */
+/**
+ * Matches a name that contains the number of a layer. Such exceptions count only if they name at least half of the
+ * layers.
+ */
 const LAYER = /layers\\?\.\d+/;
 
 /**

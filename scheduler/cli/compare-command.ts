@@ -27,7 +27,7 @@ export const COMPARE_FLAGS = {
 
 /**
  * `otela-plan compare`: simulates three plans in the same way: ours, GPUs in proportion to requests times parameters
- * (the paper's memP), and an equal split.
+ * (memP in OpenTela's paper), and an equal split.
  */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, COMPARE_FLAGS).values;

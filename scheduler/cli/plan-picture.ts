@@ -57,7 +57,7 @@ export function planPicture(plan: Plan): string {
 const [LEFT, BAR, HEIGHT, GAP] = [220, 480, 22, 12];
 const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
 
-/** Draws the same as SVG: a bar per pool, as long as its number of GPUs in proportion. */
+/** Draws the same as SVG: one bar per pool. A bar's length is proportional to the pool's number of GPUs. */
 export function planSvg(plan: Plan): string {
   const rows = rowsOf(plan);
   const most = Math.max(1, ...rows.map(({ gpus }) => gpus));

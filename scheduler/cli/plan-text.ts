@@ -33,7 +33,7 @@ function headline(plan: Plan): string {
   const lines = [
     `Plan for ${OBJECTIVE_WORDS[plan.objective] ?? plan.objective}: ${countText(used)}${of} GPUs for ${plan.models.length} model${plan.models.length === 1 ? '' : 's'}${money}.`,
   ];
-  if (plan.infeasible !== undefined) lines.unshift(`NOT AS ASKED: ${plan.infeasible}`, '');
+  if (plan.infeasible !== undefined) lines.unshift(`REQUIREMENTS NOT MET: ${plan.infeasible}`, '');
   return lines.join('\n');
 }
 

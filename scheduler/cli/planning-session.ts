@@ -1,4 +1,4 @@
-/** The common part of both forms of `otela-plan watch`: opens the gateway, the demand and the planner. */
+/** The common part of both forms of `otela-plan watch`: opens the gateway, loads the planner and reads the demand. */
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { DeploymentDescriptions } from '../live/agent-pools.ts';
 import type { PlacementNode } from '../live/live-nodes.ts';

@@ -44,8 +44,8 @@ export const REGIONS_FLAGS = {
 } as const satisfies Flags;
 
 /**
- * Number of slots for which a plan is valid if no newer one replaces it. If the planner stops, routing then uses the
- * gateway's policy again.
+ * Number of slots for which a plan is valid if no newer plan replaces it. After that, the gateway routes by its policy
+ * again.
  */
 const HOLDS_SLOTS = 4;
 const HOLDS_MIN_MS = 10_000;

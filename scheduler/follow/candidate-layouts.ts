@@ -5,7 +5,8 @@ import { type FollowProblem, type Layout, optionsOf, sameLayout } from './follow
 /** If replicas have capacity to spare, a layout fills them at most to this share: above it requests queue. */
 const TARGET_LOAD = 0.75;
 /**
- * If they do not, a layout must reach this share of the largest served share; giving up the rest allows fewer changes.
+ * If replicas have no capacity to spare, a layout must reach this share of the largest share of the demand that any
+ * layout serves. Giving up the rest allows fewer changes.
  */
 const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };

@@ -41,7 +41,8 @@ function growthText(
   indexes: readonly number[],
   nameOf: (option: number) => string,
 ): string[] {
-  // Computed without the preference for quick replicas, because it fills these while other replicas are idle.
+  // Computed without the preference for quick replicas, because that preference fills quick replicas while others are
+  // idle.
   const timesWith = (more?: number): number => {
     const rates = indexes.map((i) => problem.options[i]?.rates ?? []);
     const replicas = indexes.map((i) => (layout[i] ?? 0) + (i === more ? 1 : 0));

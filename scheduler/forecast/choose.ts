@@ -26,7 +26,7 @@ const TEST_SHARE = 0.3;
 const SLOTS_MIN = 20;
 const FIT: FitOptions = { horizon: 3, level: 0.8, seed: 1 };
 
-/** Methods that are fast enough for each minute; neural networks are added only if there is time to train them. */
+/** Default methods. All are fast enough to be fitted again every few minutes. */
 const QUICK: readonly Forecaster[] = [movingAverage(3), movingAverage(5), movingAverage(15), ridge({ lags: 10 })];
 
 /**
@@ -77,12 +77,13 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
 const WATCHED_SLOTS = 12;
 const MADE_MAX = 8 * WATCHED_SLOTS;
 /**
- * With `lenient`, the last value replaces a chosen method only if its error is lower by this factor, and by more than
- * Poisson's noise. Otherwise it would replace a season between two changes of level that this season predicts.
+ * With `lenient`, the last value replaces a chosen method only if the method's squared error exceeds this multiple of
+ * the last value's by more than Poisson's noise. Otherwise the last value would replace a seasonal method between two
+ * changes of level, although only the season predicts the next change.
  */
 const LENIENT = 3;
 
-/** Forecasts each series by its chosen method, or by the last value while that was better over the last slots. */
+/** Forecasts each series by its chosen method, or by the last value if the last value was better in the last slots. */
 class BySeries implements FittedForecaster {
   readonly name: string;
   readonly #choices: readonly Choice[];

@@ -42,10 +42,7 @@ export const DEFAULT_FIT: FitOptions = { horizon: 1, level: 0.8, seed: 1 };
 
 export interface FittedForecaster {
   readonly name: string;
-  /**
-   * Forecasts `horizon` slots. `history`: the series of the fit, at least up to the slot before the first forecast one.
-   * Slots beyond its end are not used.
-   */
+  /** Forecasts the `horizon` slots after the end of `history`, which has the series of the fit. */
   forecast(history: History, horizon: number): Forecast;
 }
 

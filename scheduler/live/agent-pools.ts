@@ -116,9 +116,11 @@ export function deployedSpread({ offers, deployment }: Description, gpus: number
   };
 }
 
-/** Most sessions with a remembered description; an agent reads its templates only at its start. */
+/**
+ * Most sessions whose description is remembered. An agent reads its templates only at its start, so they do not change.
+ */
 const REMEMBERED_MAX = 20_000;
-/** Concurrent requests to agents. Each request uses a tunnel. */
+/** Maximum number of concurrent requests to agents. Each request uses a tunnel. */
 const AT_ONCE = 16;
 
 /** The deployment and the templates of each node. A session is asked once for each deployment that it runs. */

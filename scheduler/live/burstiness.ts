@@ -6,8 +6,8 @@ const MINUTES = 10;
 /** If there are fewer requests per minute, bursts cannot be measured. */
 const REQUESTS_MIN = 5;
 /**
- * Bounds of the dispersion of ten minute counts: that of Poisson arrivals is between them in 95 of 100 cases. So
- * arrivals with a dispersion between them count as Poisson.
+ * Bounds of the dispersion (variance divided by mean) of ten counts. If arrivals are Poisson, the dispersion is within
+ * these bounds in 95 of 100 cases. So a dispersion within them counts as Poisson.
  */
 const POISSON_MIN = 0.3;
 const POISSON_MAX = 1.9;

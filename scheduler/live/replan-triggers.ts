@@ -8,9 +8,9 @@ export interface LookSummary {
   rates: Readonly<Record<string, number>>;
 }
 
-/** A load differs if it is away from the planned one by more than this share … */
+/** A load differs from the plan if it is above or below the planned load by more than this share. */
 const OFF_SHARE = 0.2;
-/** … and it counts as new, not as a burst, if it differs for this time. */
+/** A load that differs for this time needs a new plan. A shorter difference counts as a burst. */
 const OFF_MS = 10 * 60_000;
 /** Differences below this many requests/s are noise. */
 const NOISE_RATE = 0.01;

@@ -107,11 +107,11 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
 const COST_RATIO_MAX = 2;
 
 /**
- * The throughput form of OServe §4.2, with waits: no group is filled above `full` (C3, from which C2 follows: e_kj is
- * n_kj), no kind has more than its demand (C1), and the excess waits for the groups that suit it. min Σ cost_kj x_kj +
- * Σ_j (wait_j + least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a group that does not
- * suit it only into its free capacity, and only if that costs less than the wait. `flow` includes the waiting requests:
- * a load above `full` is a queue. Costs are per request.
+ * The throughput form of OServe §4.2, with waits. No group is filled above `full` (condition C3, from which C2 follows
+ * because e_kj is n_kj), no kind gets more than its demand (C1), and the excess waits for the groups that suit it: min
+ * Σ cost_kj x_kj + Σ_j (wait_j + least cost_j) u_j, Σ_k x_kj + u_j = λ_j, Σ_j x_kj/n_kj ≤ full. So a kind goes to a
+ * group that does not suit it only if that group has free capacity and costs less than the wait. `flow` includes the
+ * waiting requests: a load above `full` is a queue. Costs are per request.
  */
 export function fillOrWait(
   problem: AssignmentProblem,

@@ -50,7 +50,7 @@ export function waysOf(matrix: Matrix, parallelism: Parallelism): number {
 export function weightBytes(stored: Stored): number {
   const { model } = stored;
   const { pp, tp } = spreadOf(stored);
-  // Each GPU of a stage holds a copy of matrices that are not divided within it.
+  // If a matrix is divided over fewer GPUs than a stage has, the stage holds several copies of it.
   const perStage = gpusOf(stored) / pp;
   let bytes = 0;
   for (const layer of model.layers) {

@@ -50,7 +50,7 @@ export function pNorm(a: number, b: number, p: number): number {
 function wireOf(gpus: number, gpu: GpuType, links: Calibration['links']): { latency: number; oneWay: number } {
   const joined = gpus <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
-  // In a mesh of n GPUs, a group of t uses the wires to t-1 of n-1 others.
+  // In a mesh of n GPUs, each GPU has wires to n-1 others. In a group of t GPUs, it uses those to t-1 of them.
   const wires = gpu.linkMesh > 1 && gpus <= gpu.linkMesh ? (gpus - 1) / (gpu.linkMesh - 1) : 1;
   const { latency_us, bandwidth } = link.gpus?.[String(gpus)] ?? link;
   const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * bandwidth;

@@ -76,7 +76,7 @@ export class StepModel {
 
   /** `engine`: its start options. */
   constructor(deployment: ModelDeployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
-    if (deployment.prefill !== undefined) throw new Error('a pair has two engines, and each its own steps');
+    if (deployment.prefill !== undefined) throw new Error('a pair has two engines: make a step model of each');
     this.deployment = deployment;
     this.host = calibration.host;
     this.window = windowTokens(deployment.model);

@@ -23,13 +23,13 @@ export interface SimulatedEngineLimits {
   asyncScheduling: boolean;
   /** Assumed share of each prompt that the prefix cache already holds, if a trace does not describe shared prefixes. */
   prefixHit: number;
-  /** Number of tokens for each hash of a trace: 512 in Mooncake's. */
+  /** Number of tokens for each hash of a trace: 512 in the traces of Mooncake. */
   prefixBlockTokens: number;
 }
 
 /**
- * Limits of a whole replica. With data parallelism, each rank schedules separately and has these limits itself, so they
- * are multiplied.
+ * Limits of a whole replica. With data parallelism, each rank schedules separately within these limits, so they are
+ * multiplied by the number of ranks.
  */
 export function replicaLimits(limits: SimulatedEngineLimits, parallelism: Parallelism): SimulatedEngineLimits {
   const { dp } = spreadOf(parallelism);
@@ -50,7 +50,7 @@ export const DEFAULT_LIMITS: SimulatedEngineLimits = {
 };
 
 /**
- * Limits of the paper's vLLM: `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt
- * is never cut.
+ * Limits of the vLLM that OpenTela's paper measured, with `--no-enable-chunked-prefill --no-enable-prefix-caching
+ * --async-scheduling`. It never cuts a prompt.
  */
 export const PAPER_LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

@@ -2,7 +2,10 @@ import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts
 import type { StepModel } from '../roofline/step-model.ts';
 import { replicaLimits, type SimulatedEngineLimits } from './engine-limits.ts';
 
-/** Mean and mean square of prompt and response lengths, tokens. Averages need no more of a distribution. */
+/**
+ * Mean and mean square of prompt and response lengths, tokens. The averages depend on nothing else of the
+ * distributions.
+ */
 export interface Moments {
   input: { mean: number; square: number };
   output: { mean: number; square: number };
@@ -27,7 +30,7 @@ interface FluidState {
  */
 type Phase = 'both' | 'prefill' | 'decode';
 
-/** What the bounds on a replica need of its averages. */
+/** The averages of a replica from which bounds are computed. A replica is one engine, or a disaggregated pair. */
 export interface FluidLike {
   readonly maxSequences: number;
   readonly batchMax: number;
@@ -67,7 +70,8 @@ export class Fluid implements FluidLike {
     this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
     const { maxSequences } = replicaLimits(limits, step.deployment);
     this.maxSequences = maxSequences;
-    // Prompts enter when they fit and then grow, so a full memory is nearly full: each sequence wastes half a block.
+    // A sequence is admitted when its prompt fits, and then grows into the free blocks. So it wastes only half a block
+    // on average.
     const each = sequenceBytes(cacheLayout(step.deployment), this.#context + limits.blockTokens / 2);
     this.batchMax = Math.max(0, Math.min(maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each));
   }
@@ -92,8 +96,8 @@ export class Fluid implements FluidLike {
   }
 
   /**
-   * The state at maximum throughput. Averages leave out that a full memory preempts and recomputes; a factor includes
-   * it.
+   * The state at maximum throughput. If memory is full, an engine preempts sequences and computes them again. Averages
+   * do not show this loss, so the rate is multiplied by `FULL_MEMORY` or `FULL_BATCH`.
    */
   saturated(): FluidState {
     const state = this.#state(this.batchMax, 0);

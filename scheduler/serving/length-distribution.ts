@@ -3,7 +3,7 @@ import { normal, type Random, seededRandom } from './random.ts';
 /** Number of tokens of a prompt or a response. */
 export type LengthDistribution =
   | { kind: 'constant'; mean: number }
-  /** The drawn number is rounded down and is at least `min`, as in the paper's benchmark. */
+  /** The drawn number is rounded down and is at least `min`, as in the benchmark of OpenTela's paper. */
   | { kind: 'normal'; mean: number; sd: number; min: number }
   | { kind: 'lognormal'; mean: number; sd: number }
   /** Whole numbers from `low` to `high`, all equally likely. */

@@ -28,14 +28,14 @@ export const LOAD_LEVELS = [0, 0.25, 0.5, 0.7, 0.85, 0.95];
 /** Number of requests that are simulated one at a time: enough for the mean of their lengths. */
 const ALONE_SAMPLE = 600;
 
-/** Number of requests of a simulation: several batches at the engine's usual limit … */
+/** Minimum number of requests of a simulation: several batches at the engine's usual limit of sequences. */
 const SAMPLE = 1200;
-/** … and at a higher limit as many batches, but at most this number, because a plan waits for the simulation. */
+/** Maximum number of requests of a simulation, because a plan waits for it. */
 const SAMPLE_MAX = 20_000;
 const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
 /**
- * A backlog has this many times as many requests: a capacity decides between plans, so half a percent less error is
- * worth the milliseconds.
+ * A simulated backlog has this multiple of those requests. A capacity decides between plans, so half a percent less
+ * error is worth the milliseconds.
  */
 const BACKLOG_SAMPLES = 4;
 

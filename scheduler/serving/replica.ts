@@ -275,7 +275,7 @@ export class SimulatedEngine {
    * correctly.
    */
   #stuck(): void {
-    throw new Error('a step with nothing in it');
+    throw new Error('a simulated step has no tokens');
   }
 
   #mixedTime(step: EngineStep): void {

@@ -179,7 +179,10 @@ class Stage {
 
 /** Power of an idle GPU, as a share of its power limit. */
 const IDLE_SHARE = 0.2;
-/** Power of a GPU that memory bounds, as a share of its power limit. Bound by arithmetic, a GPU draws all of it. */
+/**
+ * Power of a GPU that is bound by memory, as a share of its power limit. A GPU that is bound by arithmetic draws its
+ * limit.
+ */
 const MEMORY_BOUND_SHARE = 0.7;
 
 function summarise(simulation: Simulation, stages: readonly Stage[], times: Times): SimulationResult {

@@ -7,8 +7,8 @@ import { type Counts, type Demand, type Option, type Pool, poolGpus } from './pl
 const INFINITY = Number.POSITIVE_INFINITY;
 
 /**
- * The paper's baseline: GPUs in proportion to rate * parameters, regardless of the kind of GPU; each model at the
- * lowest parallelism that fits.
+ * The baseline memP of OpenTela's paper: GPUs in proportion to rate * parameters, regardless of the kind of GPU; each
+ * model at the lowest parallelism that fits.
  */
 export function memoryProportional(
   options: readonly Option[],
@@ -84,8 +84,8 @@ async function nearestShares(
 }
 
 /**
- * Weight that keeps GPUs busy, as in the paper's search: no GPU stays idle that a model could use, because assigning it
- * changes the sum of differences by at most 1.
+ * Bonus for each assigned GPU. It exceeds 1, the most that one more GPU adds to the sum of differences. So no GPU stays
+ * idle that a model could use, as in the search of OpenTela's paper.
  */
 const NO_IDLE = 1.01;
 

@@ -10,25 +10,25 @@ import type { Curve } from './planning-problem.ts';
  * `OptionTable.optimistic`.
  */
 
-/** A replica's simulated capacity is at most this multiple of its capacity by averages … */
+/** A replica's simulated capacity is at most this multiple of its capacity by averages. */
 const CAPACITY_OPTIMISM = 1.5;
 /**
- * … If another GPU was simulated with the same requests, the ratio of simulated capacity to averages is at most this
- * multiple of that GPU's ratio, if the engine's limit bounds both batches …
+ * If the same requests were simulated on another GPU, a tighter bound applies: the ratio of simulated capacity to
+ * averages is at most this multiple of that GPU's ratio. The engine's limit of sequences must bound both batches.
  */
 const CAPACITY_SPREAD_FULL = 1.1;
 /**
- * … or this multiple if memory bounds both batches. Either engine of a pair may bound its throughput, so a pair's ratio
- * reveals little about other pairs.
+ * As `CAPACITY_SPREAD_FULL`, if memory bounds both batches. Pairs have no tighter bound: either engine may limit a
+ * pair, so the ratio of one pair reveals little about others.
  */
 const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the capacity by averages. */
 const CAPACITY_MIN = 0.75;
-/** A simulated latency is at least this share of the latency by averages, without queueing … */
+/** A simulated latency is at least this share of the latency by averages, which includes no queueing. */
 const LATENCY_OPTIMISM = 0.8;
 /**
- * … or this share for a model with experts: an expert is read once for all tokens that need it, and a batch of varying
- * size takes less time than one of the mean size.
+ * As `LATENCY_OPTIMISM`, for a model with experts. An expert is read once for all tokens that need it, so a batch of
+ * varying size takes less time than a batch of the mean size.
  */
 const EXPERTS_LATENCY_OPTIMISM = 0.45;
 /**

@@ -45,12 +45,12 @@ const INFINITY = Number.POSITIVE_INFINITY;
  */
 const FREE_GPU_BONUS = 1e-7;
 /**
- * Weight of cost beside the number of GPUs, and of GPUs beside cost: among plans with equally many GPUs the cheapest
- * wins, and among plans of equal cost the smallest.
+ * Weight of a USD per hour if the number of GPUs is minimized: among plans with equally many GPUs, the cheapest wins.
  */
 const USD_BESIDE_GPUS = 1e-4;
 /** The cost of all replicas counts as less than this many GPUs, so that a bound may be rounded up to whole GPUs. */
 const USD_AS_GPUS = 0.4;
+/** Weight of a GPU if the cost is minimized: among plans of equal cost, the one with the fewest GPUs wins. */
 const GPUS_BESIDE_USD = 1e-4;
 /** An unserved request counts as this many seconds, more than any latency that a plan would accept. */
 const UNSERVED_S = 1e5;
@@ -81,9 +81,10 @@ export function needsStable({ options, pools, demands, floor }: SolverProblem, m
 export const isStable = (option: Option, pools: readonly Pool[]): boolean => pools[option.pool]?.tier !== 'volatile';
 
 /**
- * Paper §5 as a mixed-integer linear program. Its integers are the replicas of each option. For the goal `latency`, the
- * rate of an option is a mixture of the loads on its convex curve, so that the request-weighted mean latency (paper,
- * eq. 1) is exact, and the solution includes how requests are split over replicas.
+ * The problem of OpenTela's paper (§5) as a mixed-integer linear program. Its integers are the replicas of each option.
+ * For the goal `latency`, the rate of an option is a mixture of the loads on its convex curve, so that the
+ * request-weighted mean latency (equation 1 of the paper) is exact, and the solution includes how requests are split
+ * over replicas.
  */
 export function formulate(problem: SolverProblem): Formulation {
   const { options, demands, pools, floor, settings, usable, goal } = problem;

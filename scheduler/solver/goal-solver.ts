@@ -9,7 +9,7 @@ import { ShareSearch } from './share-search.ts';
 import { isSmall, planValue, problemOf, relativeGap, type SolverContext, tightened } from './solver-context.ts';
 
 const LINEAR_ROUNDS = 12;
-/** Rounds of a large problem. After them, column generation makes faster progress. */
+/** Rounds of the relaxation for a large problem. After them, column generation makes faster progress. */
 const LINEAR_ROUNDS_LARGE = 5;
 const SEARCH_ROUNDS = 4;
 /** Minimum time limit of a relaxation, seconds: explaining a plan needs one even if little time is left. */
@@ -18,7 +18,7 @@ const LINEAR_MIN_S = 10;
 const EXCHANGE_SHARE = 0.1;
 /** In this share of a goal's time, column generation simulates options before it chooses whole configurations. */
 const REFINE_SHARE = 0.6;
-/** Minimum time of greedy filling. It takes milliseconds, some hundred of them for a hundred models. */
+/** Minimum time for greedy filling, which takes a few hundred milliseconds for a hundred models. */
 const FILL_MIN_MS = 500;
 /**
  * Share of a goal's time for one branch and cut: the options of its plan must be simulated before another one is
@@ -85,7 +85,8 @@ export class GoalSolver {
   /** `known`: a plan to start from. */
   async solve(known?: Counts): Promise<GoalOutcome> {
     const { settings } = this.#context;
-    // A program with a curve for each option takes longer than column generation without the prices from it.
+    // If a large problem minimizes latency, its relaxation has a curve for each option. Solving it takes longer than
+    // its shadow prices save in column generation.
     if (this.#small || this.#goal.kind !== 'latency') {
       if (!(await this.#linear())) return this.#outcome(true);
       this.#start = this.#prices();

@@ -12,8 +12,8 @@ export const HEADROOM_LOAD = 0.85;
 const INTERACTIVE_FIRST_S = 2;
 const INTERACTIVE_TOKENS_PER_S = 20;
 /**
- * Target of a model that is slower than the target for persons on every available GPU: this multiple of its latency
- * without load on the fastest GPU.
+ * The target for a person is at least this multiple of the model's latency without load on the fastest available GPU.
+ * Otherwise no GPU could meet the target of a slow model.
  */
 const SLOWEST = 2;
 

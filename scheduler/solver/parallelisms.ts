@@ -5,8 +5,8 @@ import type { Demand, Pool } from './planning-problem.ts';
 export const PARALLELISMS = [1, 2, 4, 8];
 
 /**
- * A replica must hold at least this many sequences of mean length (paper, C2): with only one, every request would wait
- * for the previous one.
+ * A replica must hold at least this many sequences of mean length (condition C2 of OpenTela's paper): with only one,
+ * every request would wait for the previous one.
  */
 export const SEQUENCES_MIN = 2;
 

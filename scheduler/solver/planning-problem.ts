@@ -97,7 +97,7 @@ export interface PlanOptions {
   objective: Objective;
   /** Maximum USD per hour of all replicas together. */
   budget?: number;
-  /** True if running replicas may be stopped. The paper does not stop them. */
+  /** True if running replicas may be stopped. OpenTela's paper does not stop them. */
   reclaim: boolean;
   limits: SimulatedEngineLimits;
   calibration: Calibration;

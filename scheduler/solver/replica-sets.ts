@@ -167,7 +167,10 @@ export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments
   return joined;
 }
 
-/** Waiting if `rate` is served on a curve, and what exceeds it at `slope` seconds per request/s. */
+/**
+ * Waiting if `rate` is served on those segments of a curve with a slope below `slope`. Each request/s beyond them adds
+ * `slope`.
+ */
 function served(curve: readonly Segment[], rate: number, slope: number): number {
   let [left, cost] = [rate, 0];
   for (const piece of curve) {

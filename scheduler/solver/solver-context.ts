@@ -5,11 +5,11 @@ import type { OptionTable } from './option-table.ts';
 import { packs } from './packing-constraints.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './planning-problem.ts';
 
-/** Above this many integers, branch and cut by HiGHS hardly improves on the search within a minute … */
+/** If a problem has more integers than this, branch and cut by HiGHS hardly improves on the search within a minute. */
 const BRANCH_MAX = 400;
 /**
- * … and with at least this many models, column generation improves on it, because pools connect the models only
- * loosely.
+ * If such a large problem has at least this many models, column generation improves on the search, because pools
+ * connect the models only loosely.
  */
 const COLUMNS_MODELS_MIN = 20;
 

@@ -205,7 +205,7 @@ function request(arrival: number, input: number, output: number, failures: boole
   if (failures && (input === 0 || output === 0)) return undefined;
   const whole = Number.isFinite(input) && Number.isFinite(output) && Math.max(input, output) <= LENGTH_MAX;
   if (!(arrival >= 0 && arrival <= DATE_MAX_S && Math.min(input, output) >= 1 && whole))
-    throw new Error('not arrival, input and output of at least one token');
+    throw new Error('a request needs an arrival, and at least one token of input and of output');
   return { arrival, input: Math.round(input), output: Math.round(output) };
 }
 

@@ -48,14 +48,14 @@ const POINTS: readonly SweepPoint[] = [
     output: 128,
     figure: 'throughput',
     measured: 495,
-    reason: 'prompts of earlier points are drawn again: its prefix cache has half of them',
+    reason: 'half of its prompts repeat those of earlier points, so they are in its prefix cache',
   },
 ];
 
 /** Largest allowed error of the counted points, which were not used for fitting. */
 const LIMIT = 0.12;
 
-/** Compares two public sweeps of an 8B model, of which the large collection of runs has no counted one. */
+/** Compares two public sweeps of an 8B model, because `publishedSection` counts no run of that model. */
 export function sweepSection(catalogue: HardwareCatalogue): ReportSection {
   const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
   const results = POINTS.map((point) => {
@@ -75,7 +75,7 @@ export function sweepSection(catalogue: HardwareCatalogue): ReportSection {
   });
   const counted = results.filter(({ reason }) => reason === undefined);
   return {
-    title: 'Llama-3.1-8B-Instruct, 16 bit: public sweeps over requests under way',
+    title: 'Llama-3.1-8B-Instruct, 16 bit: public sweeps over concurrent requests',
     header: ['GPU', 'engine', 'under way', 'figure', 'measured', 'ours', 'error', 'counted'],
     rows: results.map((r) => [
       r.gpu,

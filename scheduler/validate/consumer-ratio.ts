@@ -11,7 +11,7 @@ const CASES = [
   [512, 2048, 8],
 ] as const;
 
-/** Ratio of the times; the paper prints 3.2 to 3.4 for all three cases. */
+/** Ratio of the times; OpenTela's paper prints 3.2 to 3.4 for all three cases. */
 const MEASURED = 3.3;
 const LIMIT = 0.06;
 
@@ -36,8 +36,8 @@ function seconds(
 }
 
 /**
- * Finds which of the 3090's parameters causes the ratio: replaces typical values first by the known facts of its GPU,
- * then also the memory.
+ * Shows which parameters of the RTX 3090 cause the ratio. The first row uses typical values. The next rows replace them
+ * by the known arithmetic of its chip, and then also by its memory.
  */
 export function consumerRatioSection(catalogue: HardwareCatalogue): ReportSection {
   const { calibration } = catalogue;
@@ -49,10 +49,10 @@ export function consumerRatioSection(catalogue: HardwareCatalogue): ReportSectio
   };
   const experiments: [string, string, Calibration][] = [
     ['typical values for the 3090', 'H100-NVL', without],
-    ['… its half-rate units reach their rate', 'H100-NVL', arithmetic],
-    ['… and its memory 93 % (as shipped)', 'H100-NVL', calibration],
+    ['with the rate of its half-rate units', 'H100-NVL', arithmetic],
+    ['also with 93 % of its memory bandwidth (as shipped)', 'H100-NVL', calibration],
     ['as shipped, if the H100 were an SXM', 'H100-SXM', calibration],
-    ['as shipped, if it were a PCIe card', 'H100-PCIe', calibration],
+    ['as shipped, if the H100 were a PCIe card', 'H100-PCIe', calibration],
   ];
   const ratios = experiments.map(([, h100, with3090]) =>
     CASES.map((one) => seconds(catalogue, 'RTX-3090', with3090, one) / seconds(catalogue, h100, with3090, one)),

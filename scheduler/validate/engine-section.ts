@@ -131,8 +131,8 @@ export function llamaSection(catalogue: HardwareCatalogue): ReportSection {
 type Drained = MeasuredDrain & { ours: number; tokens: number; wallS: number };
 
 /**
- * True if the model's drains were used for fitting: `sustained` and `hidden` were fitted on the four drains of two
- * models. The drains of the third model are only compared.
+ * True if the measurements of this model were used for fitting: `sustained` and `hidden` were fitted on the four
+ * measurements of two models. Those of the third model are only compared.
  */
 export const isFitted = (model: string) => !model.startsWith('CodeLlama');
 

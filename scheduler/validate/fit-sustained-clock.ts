@@ -6,8 +6,8 @@ import { minimise } from './nelder-mead.ts';
 import { signed, table } from './text-table.ts';
 
 /**
- * `otela-plan validate --fit`: fits two shares to four of the six drains: the share of their cool rate that GPUs keep
- * under load, and the share of the host's work that asynchronous scheduling hides.
+ * `otela-plan validate --fit`: fits two shares to four of the six measurements in `opentela-drain.csv`: the share of a
+ * cool GPU's rate that remains under load, and the share of the host's work that asynchronous scheduling hides.
  */
 export function sustainedText(catalogue: HardwareCatalogue): string {
   const measured = measuredDrains();

@@ -76,6 +76,7 @@ export function measuredLlama13b() {
   return parseAs(llamaSchema, readJson(dataPath('measured/opentela-llama2-13b.json')), 'opentela-llama2-13b.json');
 }
 
+/** The seconds that one replica needed for a whole workload. */
 export interface MeasuredDrain {
   model: string;
   gpu: string;

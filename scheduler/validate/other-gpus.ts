@@ -8,7 +8,7 @@ import { gemmNamed } from './kernels.ts';
 import { measuredGemms, numberIn, readCsv } from './measured-data.ts';
 import { percent, signed } from './text-table.ts';
 
-/** Shows the model's error on GPUs on which it was not calibrated, without fitting (Helix: one layer, no head). */
+/** Shows the error on GPUs for which nothing was fitted. Helix measured one layer, without the output head. */
 export function helixSection(catalogue: HardwareCatalogue): ReportSection {
   const gpus: Record<string, string> = { a100: 'A100-40-SXM', v100: 'V100-16-SXM', l4: 'L4', t4: 'T4' };
   const models: Record<string, string> = { llama1_30b: 'llama-30b', llama2_70b: 'Llama-2-70b-hf' };
@@ -21,8 +21,8 @@ export function helixSection(catalogue: HardwareCatalogue): ReportSection {
     const [gpu, model] = [gpus[row.machine ?? ''], models[row.model ?? '']];
     const [size, ms] = [numberIn(row, 'tokens_or_batch'), numberIn(row, 'layer_ms')];
     const decode = row.phase === 'decode';
-    // The context of their decode runs is unpublished, so only batches for which the context is negligible count. Of
-    // prompts, only those up to the size of a batch count.
+    // The context of the decode runs is unpublished, so only small batches count: for them the context is negligible.
+    // Of the prompts, only those of 500 to 2,000 tokens count.
     if (!gpu || !model || ms <= 0 || size < 2 || (decode ? size > 16 : size < 500 || size > 2000)) continue;
     const whole = findModel(catalogue, model);
     const one = { ...whole, layers: whole.layers.map((layer) => ({ ...layer, count: 1 })) };

@@ -66,7 +66,7 @@ export function publishedSection(catalogue: HardwareCatalogue): ReportSection {
   });
   const rows = [...groups.values()].sort((a, b) => a.model.localeCompare(b.model) || a.gpu.localeCompare(b.gpu));
   return {
-    title: `Published runs of vLLM 2025 and 2026 (calibration: ${catalogue.calibration.engine}): time per token, by requests under way`,
+    title: `Published runs of vLLM 2025 and 2026 (calibration: ${catalogue.calibration.engine}): time per token, by concurrent requests`,
     header: [
       'model',
       'GPU',

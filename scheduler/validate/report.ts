@@ -16,8 +16,8 @@ interface Validation {
 
 /**
  * Compares the simulator with all measurements in the repository. Published results of current engines are compared by
- * the catalogue's calibration; older measurements by the calibration that was fitted to them, with the memory that the
- * paper states.
+ * the catalogue's calibration; older measurements by the calibration that was fitted to them, with the memory that
+ * OpenTela's paper states.
  */
 export function validate(catalogue: HardwareCatalogue): Validation {
   const calibration = readCalibration(dataPath('calibration-opentela.json'));

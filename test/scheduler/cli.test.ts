@@ -165,7 +165,7 @@ describe('otela-plan', () => {
   it('ends with 3 when no plan serves the demand, and says what would', async () => {
     const { code, out } = await plan(INVENTORY, workload(model({ rate: 5000 })));
     expect(code).toBe(3);
-    expect(out).toMatch(/^NOT AS ASKED: .*all GPUs of a are in use.*It would fit at/);
+    expect(out).toMatch(/^REQUIREMENTS NOT MET: .*all GPUs of a are in use.*It would fit at/);
   });
 
   it.each<[string, string[] | (() => string[]), number, RegExp]>([

@@ -1,5 +1,6 @@
 /**
- * Number of contexts of a model that each region keeps warm: equation (6), N* = (F + γ√F)·s. The number changes
+ * Number of contexts of a model that each region keeps warm, by equation (6) of the paper TORTA: (F + γ√F)·s, where F
+ * is the number of expected requests and s the share of a context's slot that a request needs. The number changes
  * gradually.
  */
 import type { ObservedPlace } from './traffic-tracker.ts';
@@ -25,7 +26,7 @@ export class WarmCounts {
 
   /**
    * Returns counts in the order of `places`. A region's first count is its current number of contexts. `secondsOfNode`:
-   * planned work per slot of each of a node's concurrent requests, seconds.
+   * seconds per slot for which a node is planned to be busy.
    */
   of(
     model: string,
