@@ -4,7 +4,8 @@ import { causeText } from '../../node/gateway-client.ts';
 export class UnreachableError extends Error {}
 
 /**
- * `fetch` with a useful message. Its own message for any failure before a response is "fetch failed".
+ * Like `fetch`, but with a useful error message. For any failure before a response, the message of `fetch` is only
+ * "fetch failed".
  * @throws UnreachableError
  */
 export async function fetchOrExplain(url: string, init: RequestInit): Promise<Response> {

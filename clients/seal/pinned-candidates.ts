@@ -107,8 +107,8 @@ export class Candidates {
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
     const query = new URLSearchParams({ model: asked });
-    // The gateway lists at most sixteen nodes, so it is told the providers. Otherwise nodes of other providers could
-    // fill the list.
+    // The request names the pinned providers, because the gateway lists at most sixteen nodes, and nodes of other
+    // providers could fill the list.
     for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
     const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });

@@ -60,7 +60,7 @@ export interface ClearRequest {
 
 /** Seconds for which a request may be answered. Retries on other nodes need only minutes. */
 const LIFE_S = 10 * 60;
-/** The same for a resumable stream: as long as nodes accept. */
+/** Seconds for which a resumable stream may be answered: as long as nodes accept. */
 const RESUMABLE_LIFE_S = SEALED_LIFE_MAX_S;
 
 /** @param now seconds since 1970 */

@@ -15,7 +15,7 @@ const STALLED_MS = 500;
 export class AttemptDeadlines {
   /** When the attempt fails unless a message arrives; infinite while it is accepted and connected. */
   #deadline: number;
-  /** When the agent was last heard, or last owed nothing. */
+  /** When the agent was last heard, or last owed no data. */
   #receivedAt: number;
   /** Times of reopenings that brought no more bytes than the previous one. */
   #fruitless: number[] = [];
@@ -52,7 +52,7 @@ export class AttemptDeadlines {
     return now - this.#pulledAt > STALLED_MS;
   }
 
-  /** Milliseconds since the agent was last heard, or last owed nothing. */
+  /** Milliseconds since the agent was last heard, or last owed no data. */
   silentMs(now: number): number {
     return now - this.#receivedAt;
   }

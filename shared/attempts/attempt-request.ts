@@ -36,7 +36,7 @@ export interface AttemptRequest {
   acceptMs: number;
   /** Milliseconds that the request has waited so far, in queues and for earlier attempts. */
   waitedMs?: number;
-  /** Another node can take the whole request, even after this node's engine received it. */
+  /** True if another node can take the whole request, even after this node's engine received it. */
   movable?: boolean;
   /** True if another node continues the stream after a break. */
   continues?: boolean;
@@ -57,8 +57,8 @@ export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 export interface AttemptHead {
   headers: HeaderList;
   /**
-   * Milliseconds: `forwardMs` from the hand-over to the acknowledgment, `engineMs` from there to the engine's response
-   * head.
+   * `forwardMs`: milliseconds from the start of the attempt to the node's acknowledgment. `engineMs`: milliseconds from
+   * the acknowledgment to the engine's response head.
    */
   forwardMs: number;
   engineMs: number;
@@ -89,10 +89,10 @@ export type AttemptFailure =
  * The result of an attempt, on every way from the node to the pipeline (docs/design/request-pipeline.md, "Answers"):
  *
  * - `whole`: the complete answer.
- * - `stream`: the body follows. `open` returns its stream, created on demand for one reader. `length`: number of bytes, if
- *   the sender has all of them.
+ * - `stream`: the body follows. `open` returns its stream, created on demand for one reader. `length`: number of bytes,
+ *   if the sender has all of them.
  * - `offloaded`: the first data. The host can write the rest to the client, if it gets the number `rest`.
- * - `fetch`: the answer is not here soon; the caller must fetch it.
+ * - `fetch`: the answer did not arrive soon, so the caller must fetch it.
  * - `failure`: there is no answer.
  */
 export type AttemptResult =

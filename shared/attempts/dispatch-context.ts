@@ -11,8 +11,8 @@ const STALL_MS = 120_000;
 /** The values that all attempts of one request share. */
 export interface DispatchContext {
   /**
-   * Names the request's streams between the caller and agents. Anyone who knows the name can claim an answer, so it is
-   * a random name of ours and never the client's request id, which two clients may share.
+   * Names the request's streams between the caller and agents. Anyone who knows the name can claim an answer, so the
+   * name is random. It is never the client's request id, because two clients may send the same id.
    */
   name: string;
   endpoint: Endpoint;

@@ -53,7 +53,8 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
   /** Called when the attempt failed on the way to its engine. */
   onFailure(choice: C, code: AttemptFailure): void;
   /**
-   * Called once per attempt, when its node has finished with this request. For the answer that was sent: at its end.
+   * Called once per attempt, when its node has finished with this request. If its answer is sent to the client, that is
+   * the end of the answer.
    */
   onEnd(choice: C, ending: RequestOutcome): void;
   /** Number of the first attempt, if attempts were made before; default 1. */
@@ -64,9 +65,12 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
   mayRetry(): boolean;
   /** True if another attempt can send the whole body. */
   repeatable(): boolean;
-  /** True if the client has left. Then no further node is asked. */
+  /** True if the client has disconnected. Then no further node is asked. */
   left(): boolean;
-  /** Registers a callback for when the client leaves. Some runtimes then stop all work of the request at any point. */
+  /**
+   * Registers a callback for the client's disconnect. After a disconnect some runtimes stop all work of the request at
+   * any point.
+   */
   whenLeft(call: () => void): void;
   /** The error for the client after the last `failure`; without `failure` if there was no node from the start. */
   refusal(failure: AttemptError | undefined): ApiError;
@@ -74,7 +78,7 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
 
 /**
  * Tries nodes until one answers. Nothing is sent to the client before this returns.
- * @throws ApiError if none answered, AttemptError `cancelled` if the client left
+ * @throws ApiError if no node answered, AttemptError `cancelled` if the client disconnected
  */
 export async function dispatch<C extends DispatchTarget, A extends ResponseStream>(
   host: DispatchHost<C, A>,

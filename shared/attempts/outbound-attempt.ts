@@ -203,7 +203,8 @@ export class OutboundAttempt {
    * The socket was lost. The agent keeps the stream for `resumeMs`, during which this side waits for another socket.
    */
   disconnect(resumeMs = RESUME_WINDOW_MS): void {
-    // The socket of a silent peer may survive, and later streams share its remaining credit.
+    // Returns the credit of this stream, because the socket of a silent peer may survive, and later streams share its
+    // credit.
     this.#link?.consumed(this.#incoming.disown());
     this.#shrink();
     this.#link = undefined;

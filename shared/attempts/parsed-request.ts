@@ -48,7 +48,7 @@ export interface SealRecipients {
 /** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
   body: ParsedBody;
-  /** Reads the body, if finding a node did not need it. Idempotent. */
+  /** Reads the body, if it was not needed to find a node. Idempotent. */
   fill?: () => Promise<void>;
   /** Releases the body and its share of the memory budget, when no further attempt needs it. Idempotent. */
   release(): void;
@@ -73,7 +73,7 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
-    // Engines refuse unknown fields at their other endpoints.
+    // Only at these endpoints, because engines refuse unknown fields at their other endpoints.
     ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Minimum: the most that workerd's own reader returns. Maximum: the size that is requested while more data is waiting.
- * Each read costs one turn of the event loop.
+ * Sizes of one read. The minimum is the most that workerd's default reader returns. The maximum is used while more data
+ * is waiting, because each read costs one turn of the event loop.
  */
 const READ_MIN_BYTES = 4 * 1024;
 const MOST_BYTES = 256 * 1024;

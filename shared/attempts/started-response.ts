@@ -16,8 +16,8 @@ export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   /**
-   * The complete body, if all of it arrived: it need not be read here, and its known length distinguishes a broken pipe
-   * from an end. Undefined if the body still streams or was partly read.
+   * The complete body, if all of it arrived. It can be passed on without `read`, and its known length shows if a pipe
+   * broke on the way. Undefined if the body still streams or was partly read.
    */
   readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
   /** Length in bytes of a streaming `whole`, if it is known. */
@@ -33,7 +33,7 @@ export interface ResponseStream {
 export interface ResponseOffloadHandle {
   /** The number under which the host finds the rest. */
   readonly rest: number;
-  /** Resolves when the rest was sent. @throws AttemptError if it broke off, another error if the client left */
+  /** Resolves when the rest was sent. @throws AttemptError if it broke off, another error if the client disconnected */
   over(): Promise<void>;
 }
 

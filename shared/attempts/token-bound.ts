@@ -20,7 +20,7 @@ export const UNSEEN_TOKENS_MAX = 32_768;
 /** Assumed context length in tokens if the node publishes none. */
 const CONTEXT_UNKNOWN = 1_048_576;
 
-/** Bound of the prompt's tokens if the body's length is unknown: four of the longest contexts. */
+/** Bound of the prompt's tokens if the body's length is unknown: four times the longest context. */
 const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
 /**

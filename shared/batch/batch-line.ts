@@ -65,7 +65,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
-  // Engines accept "true" and 1 too.
+  // Refuses `"true"` and `1`, too, because engines take them for true.
   if (body.stream !== undefined && body.stream !== null && body.stream !== false)
     add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
   for (const name of misread(body))

@@ -50,14 +50,14 @@ export function isTerminal(status: BatchStatus): boolean {
   return NEXT[status].length === 0;
 }
 
-/** True if results are accepted. While the batch is being cancelled, results of running lines still are. */
+/** True if results are accepted. While the batch is being cancelled, results of running lines are still accepted. */
 export function acceptsResults(status: BatchStatus): boolean {
   return status === 'in_progress' || status === 'cancelling';
 }
 
 /**
- * @returns the state and times after the transition; undefined if it is not allowed. Compare and set in the caller's
- * transaction.
+ * @returns the state and times after the transition; undefined if it is not allowed. The caller must read and write the
+ * state in one transaction.
  */
 export function transition(
   from: BatchStatus,

@@ -9,7 +9,7 @@ export const WHY_MAX = 1_024;
 
 const MODEL = /^function:(file-[A-Za-z0-9_-]{1,64})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?$/;
 
-/** What a line's `model` names: a file and, if the file has several functions, one of them. */
+/** The function that a line's `model` names: a file and, if the file has several functions, the function's name. */
 interface FunctionName {
   file: string;
   name?: string;

@@ -3,7 +3,7 @@ import { LINES_MAX } from './batch-input-check.ts';
 
 const count = z.int().nonnegative();
 
-/** What a gateway grants a node: lines of one chunk, until the lease ends. */
+/** Lines of one chunk that a gateway grants to a node until the lease ends. */
 export const grantedLease = z.object({
   batch: z.string(),
   endpoint: z.string(),

@@ -22,7 +22,10 @@ export class JsonlSniffer {
     if (!this.#found && this.#tried < TRIED_MAX) this.#splitter.push(piece);
   }
 
-  /** Call when the file is complete. True if it is JSONL. An empty file is: its batch fails with `empty_file`. */
+  /**
+   * Call when the file is complete. True if it is JSONL. An empty file counts as JSONL, because its batch fails with
+   * `empty_file` later.
+   */
   end(): boolean {
     if (!this.#found && this.#tried < TRIED_MAX) this.#splitter.end();
     return this.#found || this.#tried === 0;

@@ -25,7 +25,7 @@ export interface ChunkState extends ChunkRange {
   epoch: number;
   /** Current leases. At most LEASES_MAX; the second one is speculative. */
   leases: Lease[];
-  /** The node where lines failed last. Other nodes get the chunk before it. */
+  /** The node at which lines failed last. Until `untilMs` other nodes get the chunk first. */
   avoid?: { node: string; untilMs: number };
   /** The newest HOLDERS_MAX leases, including ended ones. Only their nodes may commit. */
   holders: { epoch: number; node: string }[];
@@ -60,11 +60,11 @@ const HOLDERS_MAX = 8;
 /** How long a chunk with a failed line is kept from the node where it failed. */
 const AVOID_MS = 10_000;
 /**
- * Leases are checked every 5 s. After a gap of this length this process was stopped, and has not read what nodes sent
- * meanwhile.
+ * Leases are checked every 5 s. A gap of this length between two checks shows that this process was stopped, and has
+ * not read the renewals that nodes sent.
  */
 const STALL_GAP_MS = 15_000;
-/** Additional time to renew a lease that expired during such a gap. Nodes renew every 10 s. */
+/** Additional time to renew a lease that expired while this process was stopped. Nodes renew every 10 s. */
 const EXCUSED_MS = 15_000;
 /** Minimum number of finished chunks for a median. */
 const MEDIAN_OF = 5;
@@ -124,7 +124,7 @@ export class LeaseLedger {
     return this.#requeued;
   }
 
-  /** Number of open lines that no node may run now. */
+  /** Number of open lines in chunks that are not leased to a node. */
   get waiting(): number {
     return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
   }
@@ -134,8 +134,8 @@ export class LeaseLedger {
   }
 
   /**
-   * The next chunk for a node. First those with the prefix on which the node last worked, then in the order of the
-   * file, then the chunk that is most overdue at another node.
+   * The next chunk for a node. Chunks with the prefix on which the node last worked come first, then all others in the
+   * order of the file, and last the chunk that is most overdue at another node.
    * @param allowed tells which requirements the node meets
    */
   grant(

@@ -6,8 +6,8 @@ import type { ContextWarmth } from './function-context.ts';
 
 const WARMTH: Record<ContextWarmth, number> = { ready: 0, loading: 1, stored: 2, cold: 3 };
 /**
- * Delay between ranks: each rank of nodes learns of a waiting line this much later than the one before. Within this
- * time an informed node requests the line.
+ * Nodes of each rank learn of a waiting line this much later than nodes of the previous rank. This is enough for a node
+ * that was informed to request the line.
  */
 const RANK_MS = 150;
 /**

@@ -60,7 +60,7 @@ export function lineFault(line: Uint8Array): ApiError | undefined {
   return fault;
 }
 
-/** What the node sets for its engine, whatever the line contains. */
+/** Fields that the node sets in the request to its engine, even if the line sets them differently. */
 interface EngineOverrides {
   priority?: number | undefined;
   /** An upper bound: a lower limit in the line is kept. */

@@ -42,11 +42,11 @@ export class LineConcurrency {
   readonly #limits: WindowLimits;
   #size = 1;
   /**
-   * Slow start as in TCP: the number doubles until that brings nothing. Growing by one per second, an engine with 16
-   * slots would take a quarter of a minute.
+   * Slow start as in TCP: the number of lines doubles until doubling no longer helps. Growing by one per second, an
+   * engine with 16 slots would take a quarter of a minute.
    */
   #starting = true;
-  /** Growth whose effect the next reading shows. */
+  /** The last growth, until the next reading shows its effect. */
   #trial: { before: number; linesPerS: number } | undefined;
   #hold = 0;
   #preemptions: number | undefined;

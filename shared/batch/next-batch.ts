@@ -6,7 +6,7 @@ export interface QueuedBatch {
   id: string;
   project: string;
   expiresMs: number;
-  /** Number of open lines that no node may run now. */
+  /** Number of open lines in chunks that are not leased to a node. */
   waiting: number;
   /** Number of lines that nodes are running. */
   leased: number;

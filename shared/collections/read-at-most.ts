@@ -3,8 +3,8 @@ import { concat } from './concat.ts';
 type Body = AsyncIterable<Uint8Array> | null;
 
 /**
- * All bytes of a body; undefined if there are more than `maxBytes`. The rest is then not read, and leaving the loop
- * closes the body.
+ * All bytes of a body; undefined if there are more than `maxBytes`. In that case the rest is not read, and the body is
+ * closed.
  */
 export async function readAtMost(body: Body, maxBytes: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const pieces: Uint8Array[] = [];

@@ -4,8 +4,8 @@
  */
 
 /**
- * Maximum number of nonces: 20 minutes of 80 requests a second. When it is full, sealed requests are refused, because a
- * forgotten one could be replayed.
+ * Maximum number of nonces: 20 minutes of 80 requests a second. When the memory is full, sealed requests are refused,
+ * because a request with a forgotten nonce could be replayed.
  */
 const REMEMBERED_MAX = 100_000;
 

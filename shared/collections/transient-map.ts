@@ -5,11 +5,11 @@ interface Box<V> {
 /**
  * A `Map` for short-lived entries: requests, streams, attempts. Has only the methods that are used here.
  *
- * When V8's `Map` outgrows its table, or has deleted half of it, the old table keeps its entries and points to the new
- * one. After a full collection every live table is in the old generation. From then on, small collections count all
- * tables behind it as reachable, with everything that has passed through them, and copy all of that into the old
- * generation. At thousands of requests a second this causes the next full collection within seconds. Here the tables
- * hold only empty boxes.
+ * When V8's `Map` outgrows its table, or after half of its entries were deleted, V8 makes a new table. The old table
+ * keeps its entries and points to the new table. After a full collection the current table is in the old generation.
+ * From then on, small collections treat all later tables as reachable, with every value that has passed through them,
+ * and copy these values into the old generation. At thousands of requests a second this causes the next full collection
+ * within seconds. Here a table refers only to boxes, which `delete` empties.
  */
 export class TransientMap<K, V> {
   readonly #boxes = new Map<K, Box<V>>();

@@ -12,7 +12,9 @@ export interface Flag {
   default?: string;
   /** Text for the default in the help. */
   otherwise?: string;
-  /** All values count, in order. Without this only the last value counts. */
+  /**
+   * If the flag occurs several times, all of its values count, in order. Without `repeat` only the last value counts.
+   */
   repeat?: true;
   /** The short form, one letter. */
   short?: string;
@@ -31,9 +33,9 @@ export interface CommandDescription {
    * flags.
    */
   examples: string;
-  /** Words of which one may follow the command's name. */
+  /** Words; one of them may follow the command's name. */
   verbs?: readonly string[];
-  /** What else may follow the command's name. */
+  /** The kind of further words that may follow the command's name. */
   takes?: AcceptedValues;
   flags: Flags;
 }
@@ -53,7 +55,7 @@ export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
 interface ParsedLine<F extends Flags> {
   values: ParsedFlags<F>;
-  /** What was given, by flag, without defaults. A switch has `['true']`. */
+  /** The values on the command line by flag, without defaults. A switch has `['true']`. */
   given: ReadonlyMap<string, readonly string[]>;
   /** Words that belong to no flag, in order. */
   words: string[];

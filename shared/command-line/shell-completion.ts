@@ -5,7 +5,7 @@ import { type AcceptedValues, type CommandDescription, restFlag } from './parse-
 interface CompletedCommand {
   name: string;
   summary: string;
-  /** What may be the word after the command's name. */
+  /** The kind of words that may follow the command's name. */
   takes: AcceptedValues | undefined;
   /** Flags without their dashes. `takes` undefined: the flag is a switch. */
   flags: readonly { name: string; takes: AcceptedValues | undefined; help: string }[];
@@ -107,7 +107,7 @@ complete -F ${run} ${name}
 `;
 }
 
-/** After the dashes the other program's own completion applies. */
+/** After `--` the other program's own completion applies. */
 function bashRunner(runners: readonly string[]): string {
   return `
   if [[ " ${runners.join(' ')} " == *" $command "* ]]; then

@@ -8,7 +8,7 @@
 import * as z from 'zod';
 
 export const EXCHANGE_PATH = '/factory/exchange';
-/** Maximum size of a body in either direction. A report with every field at its limit has 3/4 of it. */
+/** Maximum size of a body in either direction. A report with every field at its limit has 3/4 of this size. */
 export const EXCHANGE_MAX_BYTES = 2 * 1024 * 1024;
 /** Maximum time that a gateway holds an answer. Proxies end idle requests after 30 s. */
 export const EXCHANGE_WAIT_MAX_MS = 25_000;

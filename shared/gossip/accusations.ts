@@ -15,9 +15,12 @@ interface Parts {
   probes: LivenessProbes;
   pinger: Pinger;
   broadcast: Broadcast;
-  /** Undefined at an agent: only gateways decide evictions. */
+  /** Undefined at an agent, because only gateways decide evictions. */
   evictionDecider: EvictionDecider | undefined;
-  /** Counts `checks` against the signature checks that the peer may cause. Ends the peer's channel if none are left. */
+  /**
+   * Counts `checks` against the signature checks that the peer may cause. Ends the peer's channel if no checks are
+   * left.
+   */
   charge(peer: PeerState, checks: number): boolean;
   reject(peer: PeerState, code: string): void;
 }

@@ -19,8 +19,8 @@ const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);
 /** Maximum number of items that one request names. */
 const REQUEST_ITEMS_MAX = 1024;
 /**
- * Maximum number of items per digest, so that it fits into one message. 16 × 2 buckets of this size are 57,000
- * sessions.
+ * Maximum number of items per digest, so that it fits into one message. With 16 buckets of live and 16 of LEFT
+ * sessions, this is enough for 57,000 sessions.
  */
 const DIGEST_FIT_ITEMS = 1800;
 /** Maximum number of entries per `have`. */
@@ -259,7 +259,7 @@ export class AntiEntropy {
 
   /** Call when a repair brought a new update. */
   brought(peer: PeerState): void {
-    // An update that arrived because a neighbor asked for it has already passed through here.
+    // Only counts updates of the running pull. An update that arrived after a neighbor's `have` was passed on already.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();

@@ -113,7 +113,10 @@ export class BroadcastTree {
     }
   }
 
-  /** Call when `peer` lacked this. @returns true if it was new here a moment ago; then `peer` must pass it on too */
+  /**
+   * Call when `peer` lacked the update `id`. @returns true if this node learned it a moment ago, so that `peer` must
+   * pass it on, too
+   */
   lacked(peer: PeerState, id: string): boolean {
     const news = this.#news.get(id);
     if (news === undefined) return false;
@@ -129,8 +132,8 @@ export class BroadcastTree {
 
   /**
    * Asks the neighbors on the ring, which connects all members: if an update was lost, one of two neighbors has it and
-   * the other lacks it. Asks the next member first. The previous member will ask here in time, unless it lacks the
-   * update.
+   * the other lacks it. Asks the next member first. The previous member does the same and so asks this node, unless it
+   * lacks the update. If it does not ask, this node asks it later.
    */
   #ask(): void {
     const { now, options, out } = this.#context;

@@ -26,7 +26,7 @@ const SILENT_PACES = 3;
 
 /** The session and the cluster that an update is about. */
 export interface UpdateSubject {
-  /** Undefined: an issuer's statement about its keys, which concerns all members. */
+  /** Undefined if the update is an issuer's statement about its keys, which concerns all members. */
   session: string | undefined;
   cluster: string | undefined;
 }
@@ -40,7 +40,7 @@ export class Broadcast {
   /** Token buckets by the session that signed the updates. At PASSES_MAX entries the map is cleared. */
   readonly #forwardBuckets = new Map<string, TokenBucket>();
 
-  /** @param onCheck called when it is time to compare with this gateway */
+  /** @param onCheck called with a gateway when it is time to compare with it */
   constructor(
     context: GossipContext,
     channels: GossipChannels,

@@ -1,6 +1,6 @@
 /**
  * The members of one cluster in the order of their ids, which are hashes. Members with the same knowledge see the same
- * ring. So pushes along the ring reach all of them, whatever the random pushes miss (RingCast, Voulgaris & van Steen
+ * ring. So pushes along the ring reach all of them, even if random pushes miss some (RingCast, Voulgaris & van Steen
  * 2007).
  */
 export class ClusterRing {

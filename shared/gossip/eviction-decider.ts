@@ -1,7 +1,7 @@
 /**
- * Decides evictions; only gateways do. Decides whether a session with a closed tunnel is gone, and when the grace
- * period of a suspected session is over. If too many sessions are suspected together, the network is at fault, and none
- * is evicted. A gateway evicts only sessions of its own issuer.
+ * Decides evictions at a gateway: whether a session with a closed tunnel is gone, and when the grace period of a
+ * suspected session is over. If too many sessions are suspected together, the network is at fault, and no session is
+ * evicted. A gateway evicts only sessions of its own issuer.
  */
 import type { GossipChannels } from './gossip-channels.ts';
 import { type GossipContext, memberEntry } from './gossip-context.ts';
@@ -29,8 +29,8 @@ interface Charge {
 }
 
 /**
- * Maximum number of sessions that are examined at a time. An agent runs 64 indirect probes at a time, and answers `unknown` to more,
- * which must not count against a session.
+ * Maximum number of sessions that are examined at a time. An agent runs 64 indirect probes at a time, and answers
+ * `unknown` to further requests, which must not count against a session.
  */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
@@ -59,8 +59,8 @@ export class EvictionDecider {
   }
 
   /**
-   * @param memory saved state of an object that hibernated; undefined: this gateway is new, and waits for all members
-   * to reconnect
+   * @param memory saved state of an object that hibernated. If undefined, this gateway is new and waits for all members
+   * to reconnect.
    */
   start(memory: GossipMemory | undefined): void {
     const { now, options } = this.#context;
@@ -77,7 +77,7 @@ export class EvictionDecider {
     }
   }
 
-  /** Restarts the running timers from the same moments with the new settings. */
+  /** Computes the ends of the running timers again, from the same starts, with the new settings. */
   tuned(): void {
     for (const session of this.#charges.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)

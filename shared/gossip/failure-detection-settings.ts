@@ -30,8 +30,8 @@ export const membershipSchema = z.strictObject({
   /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
   reconnect_ms: z.int().min(1_000).max(600_000).default(DEFAULT_OPTIONS.reconnectMs),
   /**
-   * Minimum time between suspicion and eviction. It is up to 12 times as long if fewer nodes agree. A paused node has
-   * this long to answer.
+   * Minimum time between suspicion and eviction. It is up to 12 times as long if fewer nodes report that the session is
+   * silent. A paused node has this long to answer.
    */
   grace_ms: z.int().min(2_000).max(600_000).default(DEFAULT_OPTIONS.graceMinMs),
 });

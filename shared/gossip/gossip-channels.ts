@@ -23,7 +23,10 @@ export class GossipChannels {
    * gateways; removed when they leave.
    */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
-  /** Sessions that were reached before: a failed dial to one of them is evidence. Removed when they leave. */
+  /**
+   * Sessions that were reached before. A failed dial counts against a session only if it is in this set. Removed when
+   * they leave.
+   */
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
   #dirty = true;

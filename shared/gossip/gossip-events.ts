@@ -70,7 +70,9 @@ export interface GossipSetup {
 export type GossipEvent =
   /** The first event. Its actions set the first timer. */
   | { type: 'start' }
-  /** The time requested by the last `timer` action has come. Early, late or twice is harmless. */
+  /**
+   * The time requested by the last `timer` action has come. It is harmless if this event comes early, late or twice.
+   */
   | { type: 'timer' }
   /**
    * An authenticated channel is open. `resumed`: the driver hibernated while the channel stayed open; nothing is sent
@@ -95,8 +97,8 @@ export type GossipEvent =
    */
   | { type: 'gateways'; gateways: readonly PeerId[] }
   /**
-   * Only at a gateway: a session's tunnel to this gateway opened or closed. Open again: the session spoke on it after a
-   * silence.
+   * Only at a gateway: a session's tunnel to this gateway opened or closed. `open` is also sent again if the session
+   * sends on its tunnel after a silence.
    */
   | { type: 'tunnel'; session: string; open: boolean }
   /** A request to this session was not answered in time: probe it now, not at its turn. */

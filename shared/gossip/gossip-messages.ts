@@ -30,8 +30,8 @@ export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
 
 /**
- * Low 32 bits of the sums of one issuer's buckets: live and left of the first bucket, live and left of the second, …
- * The root has all 64.
+ * The low 32 bits of the sums of one issuer's buckets, in this order: live sessions of the first bucket, LEFT sessions
+ * of the first bucket, live sessions of the second bucket, … The root has all 64 bits.
  */
 export interface IssuerSums {
   issuer: string;
@@ -39,7 +39,7 @@ export interface IssuerSums {
 }
 
 export type MessagePart =
-  /** `root`: 8 bytes, equal if two replicas are equal. `livenessHash`: the same for suspicions. */
+  /** `root`: 8 bytes, equal if two replicas are equal. `livenessHash` is equal if two liveness tables are equal. */
   | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
   /** `paceMs`: how long a gateway wants the peer to wait until its next ping; 0 between agents. */
   | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }

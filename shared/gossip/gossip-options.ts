@@ -47,8 +47,8 @@ export interface GossipOptions {
   /** The random part of an interval, as a fraction, so that nodes that started together do not stay synchronous. */
   jitter: number;
   /**
-   * Time limit of a direct probe. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788) or
-   * peers answer late (RFC 6298).
+   * Time limit of a direct probe. Grows up to `healthMax` times if this node finds targets silent that others reach
+   * (Lifeguard, arXiv 1707.00788), or if peers answer late (RFC 6298).
    */
   directMs: number;
   healthMax: number;
@@ -58,7 +58,7 @@ export interface GossipOptions {
   gatewayProbeMs: number;
   /** How long a helper waits for the target. Less than `indirectMs`, otherwise its verdict would arrive too late. */
   helperMs: number;
-  /** Number of helpers. If no gateway knows whether the target is alive, as many others are asked. */
+  /** Number of helpers. While gateways are asked about the target, the same number of other helpers is asked, too. */
   helpers: number;
   /**
    * A timer that is late by more than this means that this process was paused. Answers may wait unread, so no peer is
@@ -101,11 +101,11 @@ export interface GossipOptions {
    */
   delegates: number;
   /**
-   * Interval at which all delegates together send one message to a gateway without differences: 12 a minute are
-   * allowed, 10 are sent.
+   * If there are no differences, all delegates together send a gateway one message per this interval. This default
+   * sends 10 of the 12 messages a minute that a gateway allows.
    */
   gatewayPaceMs: number;
-  /** Bounds of the interval of one delegate. */
+  /** Bounds of the interval between one delegate's messages to a gateway. */
   gatewayPaceMinMs: number;
   gatewayPaceMaxMs: number;
   /** An unanswered ping of a gateway is repeated after this time, then after twice that, and so on. */
@@ -113,8 +113,8 @@ export interface GossipOptions {
   /** How long after a push a delegate checks that the gateway has its cluster's updates. */
   gatewayCheckMs: number;
   /**
-   * A bucket that a push touched more recently is not compared, because the difference is being sent. Counted per
-   * bucket: with one time for all, comparisons would never happen.
+   * A bucket that a push touched more recently is not compared, because the difference is being sent. Each bucket has
+   * its own time. With one time for all buckets, a busy cluster would never compare.
    */
   quietMs: number;
   /** A pull without results for this long is given up, so that one dead peer does not stop the repair. */
@@ -142,10 +142,13 @@ export interface GossipOptions {
   yieldMs: number;
   /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;
-  /** Token bucket per peer for unrequested bytes. A cluster of 1,000 that starts together stays below a tenth of it. */
+  /**
+   * Token bucket per peer for unrequested bytes. If 1,000 members of a cluster start together, each sends less than a
+   * tenth of this.
+   */
   peerBytesPerSecond: number;
   peerBurstBytes: number;
-  /** Token bucket per peer for requested bytes: replicas of 20,000 sessions at a time. */
+  /** Token bucket per peer for requested bytes. The burst is enough for a replica of 20,000 sessions. */
   askedBytesPerSecond: number;
   askedBurstBytes: number;
   /** Entries that a peer's digests may make this node request. The peer's answers are not charged to it. */
@@ -155,8 +158,8 @@ export interface GossipOptions {
   peerChecksPerSecond: number;
   peerBurstChecks: number;
   /**
-   * Updates of one session that are passed on. Further ones are only kept, and found by digests. Otherwise a session
-   * that floods would get its peers banned.
+   * Updates of one session that are passed on. Further updates are stored but not passed on, and other members find
+   * them by comparing digests. Otherwise a session that floods would get its peers banned.
    */
   passPerSecond: number;
   passBurst: number;

@@ -56,7 +56,7 @@ export class GossipTopology {
   /**
    * If many neighbors are unreachable, the cluster may be split, with all delegates in another part. Some members of
    * each part then join the gateways, which send each of them all updates. They are drawn at random, again each minute,
-   * so that a large cluster sends a few.
+   * so that only a few members of a large cluster join.
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
@@ -118,7 +118,8 @@ export class GossipTopology {
   }
 
   /**
-   * Ranks a moment later. Calls until then are merged: ranking visits all members, and a thousand may join in a second.
+   * Ranks this agent after a short delay. Calls during the delay are merged, because ranking visits all members, and a
+   * thousand may join in a second.
    */
   rankSoon(): void {
     const { timerQueue, now } = this.#context;

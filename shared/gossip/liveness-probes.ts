@@ -68,7 +68,7 @@ export class LivenessProbes {
     this.#onSilent = onSilent;
   }
 
-  /** Starts with the direct path. A gateway is pinged at its own pace, and is never judged. */
+  /** Probes a member, first over the direct path. Gateways are not probed, because a gateway is never suspected. */
   probe(target: PeerId): void {
     if (isGateway(target) || this.#inquiries.has(target) || this.#inquiries.size >= INQUIRIES_MAX) return;
     if (memberEntry(this.#context, target) === undefined) return;
@@ -242,7 +242,8 @@ export class LivenessProbes {
     }
     if (inquiry.relay === undefined && !timeUp) return;
     if (inquiry.relay !== 'silent') {
-      // No gateway knows. The second set of helpers is the third path. Without helpers only a gateway may judge.
+      // No gateway knows whether the target is alive, so the second set of helpers is the third path. If there are no
+      // such helpers, the target is not suspected.
       if (waiting && !timeUp) return;
       if (!silent) return this.#end(inquiry);
     }

@@ -18,11 +18,11 @@ export interface LivenessRow {
   detour: boolean;
   /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** True if the last suspicion came soon after the one before. */
+  /** True if the last suspicion came soon after the previous suspicion. */
   flapped: boolean;
   /** When the session was last suspected. */
   suspectedAt: number;
-  /** The session refuted, but is not routed to before this time. */
+  /** No requests go to the session before this time, although it has refuted the suspicion. */
   heldUntil: number;
   announced: Liveness;
 }

@@ -57,8 +57,8 @@ export class LivenessTable {
   }
 
   /**
-   * A hash that is equal if two nodes hold the same liveness. Not signed: a liar harms only the repair of its own
-   * table.
+   * A hash that is equal if two nodes hold the same liveness. It is not signed, because a peer that sends a false one
+   * harms only the repair of its own table.
    */
   get sum(): number {
     if (this.#sum !== undefined) return this.#sum;

@@ -153,7 +153,8 @@ export class Pinger {
     }
     const differs = sums !== undefined && this.#antiEntropy.differs(peer, part.root);
     const isOpen = differs && this.#antiEntropy.compare(peer, part.root, sums);
-    // Agents that know each other compare every second anyway. A gateway's next turn may be minutes away.
+    // Only for gateways: agents compare with each other every second, but the next ping of a gateway may be minutes
+    // away.
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     else if (isOpen) this.#compareAgain(peer);

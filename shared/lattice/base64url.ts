@@ -29,6 +29,6 @@ export function fromBase64url(text: string, maxBytes: number): Uint8Array | unde
     bits -= 8;
     bytes[at++] = (value >> bits) & 0xff;
   }
-  // Set bits after the last byte would be a second encoding.
+  // If bits after the last byte were set, the same bytes would have a second encoding.
   return (value & ((1 << bits) - 1)) === 0 ? bytes : undefined;
 }

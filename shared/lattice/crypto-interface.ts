@@ -1,6 +1,6 @@
 /**
- * What the registry needs from a runtime, synchronous in Node and in workerd. Keys are raw Ed25519, 32 bytes;
- * signatures have 64 bytes (RFC 8032).
+ * The cryptography that the registry needs. Node and workerd both have these functions in synchronous form. Keys are
+ * raw Ed25519, 32 bytes; signatures have 64 bytes (RFC 8032).
  */
 export interface Crypto {
   /** SHA-256: 32 bytes. */

@@ -1,4 +1,4 @@
-/** Why a node left, as a small set of causes by which lists, metrics and logs can count. Pure. */
+/** Why a node left: a small set of causes, so that lists, metrics and logs can count departures by cause. */
 
 export const DEPARTURE_CAUSES = [
   /** A person, an order, a new session or a new version made it leave. */

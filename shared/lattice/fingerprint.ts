@@ -5,7 +5,7 @@ const MASK = (1n << 64n) - 1n;
 
 /**
  * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, unless a forger is very lucky. It is a sum,
- * because an xor is easily cancelled.
+ * because a forger could easily find items with an xor of 0.
  */
 export interface Fingerprint {
   live: bigint;

@@ -61,7 +61,7 @@ export function decodeCertificate(bytes: Uint8Array): Certificate {
   input.end();
   const name = keyName(key);
   if (notAfter <= notBefore) throw new LatticeError('malformed', 'the certificate ends before it begins');
-  // In a revocation, a root that is also a gateway could not be distinguished from it.
+  // A revocation that names the root revokes the whole issuer, so no gateway may have the root as its key.
   if (name === keyName(root)) throw new LatticeError('malformed', 'a root key must certify a key other than itself');
   return { bytes, root, key, keyName: name, notBefore, notAfter };
 }

@@ -28,7 +28,7 @@ const sealSchema = z.object({
 export const WEIGHTS_SHOWN_MAX = 8;
 
 const keptWeightsSchema = z.object({
-  /** The hub's `org/name`, or the last part of a path. */
+  /** The model's name on the hub (`org/name`), or the last part of a path. */
   name: text(96),
   /** Stored share of the weights in percent, from 0 to 100. */
   percent: z.number().int().min(0).max(100),

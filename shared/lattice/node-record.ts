@@ -43,8 +43,8 @@ export const gpuSchema = z.object({
 });
 
 /**
- * Maximum number of GPUs of one node: an engine over 32 machines of 8. Shares, budgets and plans rely on what a
- * provider claims.
+ * Maximum number of GPUs of one node. It is enough for an engine on 32 machines with 8 GPUs each. Shares, budgets and
+ * plans rely on what a provider claims.
  */
 export const GPUS_MAX = 256;
 

@@ -25,7 +25,7 @@ interface RecordFields {
   session: string;
   state: SessionState;
   version: number;
-  /** The result of `encodePayload`. With LEFT no peer asks for it. */
+  /** The result of `encodePayload`. If the state is LEFT, no peer requests it. */
   payload: Uint8Array;
 }
 

@@ -54,7 +54,10 @@ export class RegistryReplica {
     this.#merger = new Merger({ crypto, shelves: this.#stores, ...this.#limits });
   }
 
-  /** Another replica with the same content, which shares this one's memory. For simulations of a thousand replicas. */
+  /**
+   * Another replica with the same content, which shares memory with this replica. For simulations of a thousand
+   * replicas.
+   */
   fork(): RegistryReplica {
     const copy = new RegistryReplica({ crypto: this.#crypto, accepts: this.#stores.accepts, limits: this.#limits });
     copy.#stores.copy(this.#stores);
@@ -105,7 +108,7 @@ export class RegistryReplica {
     return this.#stores.issuers();
   }
 
-  /** Whether the holder of this (verified) ticket may speak. Asked before a socket is accepted. */
+  /** Shows if the holder of this (verified) ticket may connect: only if the state is `good`. */
   ticketState(ticket: Ticket): TicketState {
     if (!this.#stores.accepts(ticket.issuer)) return 'unknown_issuer';
     const store = this.#stores.get(ticket.issuer);

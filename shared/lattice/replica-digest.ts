@@ -27,7 +27,10 @@ export const REVOCATION_ITEM = 6;
  */
 export type DigestPart = 'live' | 'left';
 
-/** Which entries are compared. Without bucket or part: all of them. */
+/**
+ * Selects the entries that are compared. If `bucket` or `part` is absent, entries of all buckets or of both parts are
+ * compared.
+ */
 export interface DigestScope {
   issuer: string;
   /** 0 to 15: the first hex digit of the ids. */

@@ -29,7 +29,7 @@ export class Entry {
    */
   readonly keyName: string;
   readonly expires: number;
-  /** The later state of the owner's and the issuer's. */
+  /** The owner's state, or LEFT if the issuer evicted the session. */
   readonly state: SessionState;
   /** The owner's version; 0 if only the issuer has made a statement. */
   readonly version: number;

@@ -34,7 +34,9 @@ export const ERROR_KINDS = {
   session_over: { status: 410, type: 'invalid_request_error' },
   /** OpenAI's SDKs retry 409, but a conflict with an object's state does not go away. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
-  /** A sealing client fetches the nodes' keys again and repeats the request itself. Other SDKs repeat it twice. */
+  /**
+   * A sealing client fetches the nodes' keys again and repeats the request itself. Other SDKs repeat the request twice.
+   */
   seal_stale: { status: 409, type: 'invalid_request_error' },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
@@ -116,7 +118,10 @@ export function methodNotAllowed(method: string, path: string, allowed: readonly
   });
 }
 
-/** Converts any failure into an error that a client may see. A foreign error becomes the cause, and reveals nothing. */
+/**
+ * Converts any failure into an error that a client may see. An error that is not an ApiError becomes the cause of an
+ * `internal_error`, so that the client does not see its text.
+ */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError('internal_error', 'The gateway failed to handle this request.', { cause: error });
@@ -131,7 +136,7 @@ export function errorBody(error: ApiError): string {
   return JSON.stringify(envelope(error));
 }
 
-/** https://docs.anthropic.com/en/api/errors */
+/** Anthropic's error types by status: https://docs.anthropic.com/en/api/errors */
 const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   403: 'permission_error',

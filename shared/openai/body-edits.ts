@@ -25,9 +25,9 @@ const FIRST_KEY = encodeUtf8(`"stream_options":{${MEMBER}}`);
 const NEXT_KEY = encodeUtf8(`,"stream_options":{${MEMBER}}`);
 
 /**
- * Makes the engine report usage in the stream if the client did not ask for it. Empty if nothing is needed. Otherwise
- * the resulting event must be dropped on its way back (`usage-meter.ts`). `stream_options` of a wrong type is kept,
- * because the engine's 4xx explains it better.
+ * Makes the engine report usage in the stream if the client did not ask for it. Returns no edits if the client did. If
+ * there are edits, the usage event that they cause must be dropped from the response (`usage-meter.ts`).
+ * `stream_options` of a wrong type is kept, because the engine's 4xx explains it better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {
   if (!endpoint.injectUsage || !scan.stream) return [];
@@ -45,8 +45,8 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
         asked === undefined
           ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
           : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
-      // Without `include_usage` this option had no effect. Now it would put counts into all chunks, and nothing
-      // would remove them.
+      // `continuous_usage_stats` had no effect without `include_usage`. With it, all chunks would contain counts, and
+      // nothing would remove them.
       if (everywhere?.value === 'true' || everywhere?.value === 'other')
         edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
       return edits.sort((one, other) => one.at - other.at);

@@ -30,7 +30,7 @@ export interface Endpoint {
   readonly body: 'json' | 'multipart' | 'none';
   /** True if the response can be SSE. */
   readonly streams: boolean;
-  /** A non-streaming response that is not JSON has no closing brace to wait for. */
+  /** The type of a non-streaming response. A `binary` one has no closing brace that shows that it is complete. */
   readonly answer: 'json' | 'binary';
   /** True if the request takes a place in the engine's batch. */
   readonly batched: boolean;
@@ -145,8 +145,8 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
 }
 
 /**
- * The path that a client means which joined it wrongly to its base address, as `/v1//models`, `/v1/models/`,
- * `/v1/v1/models` and `/models`; undefined if there is none.
+ * The path that a client probably means. Clients often join a path to their base address wrongly, for example
+ * `/v1//models`, `/v1/models/`, `/v1/v1/models` or `/models`. Undefined if there is no such path.
  */
 function intendedPath(path: string): string | undefined {
   const meant = `/v1/${path

@@ -40,8 +40,8 @@ export function headersToEngine(
     if (given !== undefined && isPlain(given)) headers.push([name, given]);
   }
   const traceparent = value('traceparent') ?? undefined;
-  // The standard requires dropping both headers if the first is invalid. Otherwise an engine would start a trace with
-  // an invalid id.
+  // W3C Trace Context requires dropping `tracestate`, too, if `traceparent` is invalid. Otherwise an engine would start
+  // a trace with an invalid id.
   if (traceparent === undefined || readTraceId(traceparent) === undefined || !isPlain(traceparent)) return headers;
   headers.push(['traceparent', traceparent]);
   const tracestate = value('tracestate') ?? undefined;
@@ -53,7 +53,10 @@ function isPlain(value: string): boolean {
   return value.length <= VALUE_MAX && PLAIN.test(value);
 }
 
-/** RFC 9110 §5.5. Other bytes that an engine or a hostile agent sends are not passed on. */
+/**
+ * Allowed characters of a header's value (RFC 9110 §5.5). A value with others, from an engine or a hostile agent, is
+ * not passed on.
+ */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Media types that no browser renders as a page. */

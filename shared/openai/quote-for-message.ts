@@ -1,6 +1,6 @@
 /**
- * Maximum length of a quotation of a client's text. A path or a name may be as long as a head, and a client must not be
- * able to fill a response.
+ * Maximum length of a quotation of a client's text. A path or a name may be as long as all headers of a request, and a
+ * client must not be able to fill a response with it.
  */
 const QUOTED_MAX_CHARS = 128;
 

@@ -5,7 +5,10 @@
 import { ApiError } from './api-errors.ts';
 import type { JsonReader } from './json-reader.ts';
 
-/** OpenAI allows 16 pairs of 64 and 512 characters. More is kept here, so that lists of providers fit. */
+/**
+ * OpenAI allows 16 pairs, with keys of 64 and values of 512 characters. These limits are higher, so that lists of
+ * providers fit.
+ */
 const MAX_METADATA_ENTRIES = 64;
 const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 4096;

@@ -1,7 +1,7 @@
 /**
  * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a
- * free node), forward (to the agent's acknowledgment), engine (to its head), return (from there to here), other. A
- * Worker's clock does not advance while it computes, so a stage without I/O shows as 0 there.
+ * free node), forward (until the agent's acknowledgment), engine (until its response head), return (until the head
+ * arrives here), other. A Worker's clock does not advance while it computes, so a stage without I/O shows as 0 there.
  */
 export class StageTimer {
   readonly #start: number;

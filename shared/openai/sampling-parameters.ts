@@ -19,7 +19,7 @@ export type Sampling = { [Name in SamplingName]?: number };
 
 /** Keys that limit the response's length. `n_predict` is llama.cpp's, and takes precedence there. */
 const LENGTH_KEYS = ['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'] as const;
-/** The keys of these that endpoints document. */
+/** The length keys that endpoints document. */
 export type LengthKey = Exclude<(typeof LENGTH_KEYS)[number], 'n_predict'>;
 
 export const SAMPLING_KEYS = [...new Set([...SAMPLING_NAMES, ...LENGTH_KEYS])];
@@ -27,7 +27,7 @@ export type SamplingKey = (typeof SAMPLING_KEYS)[number];
 /** The numbers of one body, by their keys. */
 export type SamplingNumbers = { [Key in SamplingKey]?: number };
 
-/** Keys by which limits count. */
+/** Keys with numbers that count against the limits of a user, a key or a project. */
 const COUNTED: ReadonlySet<SamplingKey> = new Set([...LENGTH_KEYS, 'n']);
 
 /** Maximum length of a number. A longer one is not a valid parameter. */
@@ -74,8 +74,9 @@ function numberOf(bytes: Uint8Array, start: number, end: number): number | undef
 }
 
 /**
- * Interprets the numbers for an endpoint. Engines differ in which of two lengths they use, so the longest counts. None
- * counts if the endpoint's own is missing, or if one means "no limit": a user's tokens are reserved up to it.
+ * Interprets the numbers for an endpoint. If a body sets several length keys, the largest number counts, because
+ * engines differ in which one they use. The result has no `max_tokens` if none of the endpoint's keys is set, or if a
+ * number is negative, which means "no limit". The user's limits reserve `max_tokens` tokens.
  * @param keys the endpoint's own keys
  */
 export function samplingOf(numbers: SamplingNumbers, keys: readonly LengthKey[]): Sampling {

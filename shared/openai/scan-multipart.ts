@@ -9,7 +9,7 @@ import { ByteSearch, decodeUtf8, encodeUtf8, sameBytes, startsWith } from './byt
 const MAX_PARTS = 100;
 const MAX_PART_HEADER_BYTES = 16 * 1024;
 const MAX_MODEL_BYTES = 256;
-/** RFC 2046 §5.1.1. */
+/** Allowed boundaries (RFC 2046 §5.1.1). */
 const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
 const LF = 0x0a;

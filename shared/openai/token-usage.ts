@@ -73,7 +73,8 @@ export function readUsageJson(kind: UsageKind, usage: unknown): UsageReport | un
         reasoning: inside(usage, 'output_tokens_details', 'reasoning_tokens'),
       });
     case 'anthropic': {
-      // Here `input_tokens` excludes tokens read from or written to a cache; vLLM and SGLang count the same way.
+      // In Anthropic's form `input_tokens` excludes tokens read from or written to a cache. vLLM and SGLang count the
+      // same way.
       const uncached = count(usage.input_tokens);
       const cached = count(usage.cache_read_input_tokens);
       return report({

@@ -1,6 +1,4 @@
-/**
- * The recorded status of a request if the client disconnected. No client sees it; other servers log the same number.
- */
+/** The recorded status of a request if the client disconnected. No client sees it. nginx logs the same status. */
 export const LEFT_STATUS = 499;
 export const LEFT_ERROR = 'client_left';
 

@@ -1,4 +1,4 @@
-/** Models that start on demand: what a request for such a model does, and what its client is told. */
+/** Models that start on demand: how long a request for such a model waits, and the error that its client gets. */
 import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import type { WaitReason } from '../openai/wait-comment.ts';
 import type { RoutingQuery } from '../routing/choose-node.ts';

@@ -8,8 +8,8 @@ const DISCARD_MAX_MS = 10_000;
 
 /**
  * Reads and discards the rest of a refused request. A response that is sent while the client still sends ends the
- * connection with a reset, and most clients then report the reset instead of the response. Beyond the limits a reset is
- * right.
+ * connection with a reset, and most clients then report the reset instead of the response. Beyond the limits the reset
+ * is accepted.
  */
 export async function discardBody(
   body: BodySource,

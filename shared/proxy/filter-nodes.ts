@@ -76,7 +76,10 @@ function mayBecomeServed(route: Route): boolean {
   );
 }
 
-/** When the last allowed node left, in milliseconds since 1970. Infinite if one is there or expected. */
+/**
+ * When the last allowed node left, in milliseconds since 1970. Infinite if an allowed node has not left, or if the
+ * operator expects one.
+ */
 function lastLeft(route: Route, models: readonly string[]): number {
   let last = '';
   for (const model of models) {
@@ -91,7 +94,7 @@ function lastLeft(route: Route, models: readonly string[]): number {
   return last === '' ? Number.POSITIVE_INFINITY : Date.parse(last);
 }
 
-/** A node that restarts is back sooner than this. If the operator expects nodes for the model, requests wait. */
+/** The error if the model's last node left longer ago than a restart takes. */
 function modelGoneError(model: string, goneMs: number): ApiError {
   const message = `The last node that served '${model}' left ${approximateDuration(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });

@@ -32,7 +32,8 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
   const { clock } = host;
   const givenId = clientRequestId(request);
   const requestId = givenId ?? clock.newId();
-  // The internal name: a client may send the same id twice.
+  // Names attempts and records. If the client sent an id, the name is another one, because a client may send an id
+  // twice.
   const name = givenId === undefined ? requestId : clock.newId();
   const info: RequestInfo<C> = { clientRequestId: requestId, name, startedAt: clock.now() };
   const record = host.record(request, info);

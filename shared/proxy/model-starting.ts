@@ -1,4 +1,4 @@
-/** What a client is told about a model whose engines are still loading. */
+/** The wait for a model that is still being loaded, and the error that a client gets for it. */
 import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import { type ModelStart, modelStart, remainingMs } from '../routing/model-start.ts';
 import type { NodeIndex } from '../routing/node-index.ts';
@@ -35,7 +35,7 @@ export function endsWithin(start: ModelStart, waitMs: number): boolean {
   return left !== undefined && left <= waitMs;
 }
 
-/** The same for a wait that the request sets. A start of unknown length then counts as possible. */
+/** Like `endsWithin`, but for a wait that the request sets: a start of unknown length may end within it. */
 export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return waitMs > 0 && (left === undefined || left <= waitMs);

@@ -71,9 +71,9 @@ export interface HostClock {
   now(): number;
   /** Milliseconds of a monotonic clock, for deadlines. */
   steadyNow(): number;
-  /** For waits for other processes: a host that gets too little processor time may wait longer. */
+  /** A timer for waits for other processes. It may fire late on a host that gets too little processor time. */
   readonly after: StartTimer;
-  /** Real time, for what a client must receive in time. */
+  /** A timer that follows the real clock, for data that a client must receive in time. */
   readonly timer: StartTimer;
   /** A random number from 0 to 1. */
   random(): number;
@@ -225,7 +225,7 @@ export interface RequestResult {
 export interface HeldReservation {
   /** Headers for the response. */
   readonly headers: Readonly<Record<string, string>>;
-  /** True if other requests wait for its place. */
+  /** True if the request counts against a limit on concurrent requests, so that others may wait until it ends. */
   readonly concurrent: boolean;
   /** Settles the reservation. Idempotent. */
   release(end: RequestResult): void;
@@ -238,7 +238,7 @@ export interface QueueRequest<C> extends Pick<TurnRequest, 'name' | 'scope' | 'b
   priority: Priority;
   /** End of the wait, by `HostClock.steadyNow`. */
   until: number;
-  /** Bytes of the body that are buffered meanwhile. */
+  /** Bytes of the body that stay buffered during the wait. */
   bytes: number;
   /** True if the client has received the beginning of the response. */
   begun: boolean;

@@ -7,7 +7,8 @@ type Word = 'require' | 'prefer';
 const NOTHING: [string, string][] = [];
 
 /**
- * A request's requirements for nodes, from its headers and its body's `metadata`. If both are given, both hold.
+ * A request's requirements for nodes, from its headers and its body's `metadata`. If both are given, a node must meet
+ * both.
  * @throws ApiError 400
  */
 export function readRequirements(

@@ -36,7 +36,10 @@ export function routedRequest(
   };
 }
 
-/** Reads `x-otela-priority`. Default: `interactive`, a person waits for the response. @throws ApiError 400 */
+/**
+ * Reads `x-otela-priority`. The default is `interactive`, which means that a person waits for the response. @throws
+ * ApiError 400
+ */
 export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;

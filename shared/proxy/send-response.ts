@@ -31,7 +31,7 @@ const POSITION_MS = 1_000;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Result of a request that an engine refused. Its usage is not known yet; what is reported later still counts. */
+/** Result of a request that an engine refused. Its usage is not known yet, and a later usage report still counts. */
 const REFUSED: RequestResult = { attempts: 0, isComplete: false };
 
 type NodeResponse = ReadableResponse<NodeChoice, ResponseStream>;
@@ -163,7 +163,7 @@ export function respondWhenReady<C>(pending: Promise<NodeResponse>, context: Req
     ...STREAM_HEADERS,
     'x-request-id': info.clientRequestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.clientRequestId }),
-    // With fallbacks the gateway does not know yet which model will answer.
+    // If the route has fallbacks, it is not known yet which model will answer.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': encodeHeaderValue(route.request.model) }),
     ...route.headers,
     ...reservation?.headers,
@@ -264,7 +264,7 @@ function contentTypeOf({ answer }: NodeResponse): string | undefined {
   return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
-/** The engine's error as an in-band error with the engine's message. It is too late for the status. */
+/** The engine's error as an in-band error with the engine's message. The engine's status can no longer be sent. */
 async function quotedError(response: NodeResponse): Promise<ApiError> {
   const { answer, chunks } = response;
   const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);

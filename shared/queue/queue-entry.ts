@@ -16,8 +16,8 @@ const BUSY_MAX = 16;
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
 /**
- * Failures after which the node is not asked again in this turn. The next node may do better, and so may this one when
- * it is back.
+ * Failures after which the node is not asked again in this turn. Another node may succeed, and this node may succeed
+ * after it has come back.
  */
 const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   ...ABSENT,
@@ -40,8 +40,8 @@ export interface QueueEntryOptions {
   repeatable(): boolean;
   retriesMax: number;
   /**
-   * True if the client has received the beginning of the response. The request then also waits in cases in which
-   * another request gets its engine's failure.
+   * True if the client has received the beginning of the response. Such a request also waits after some failures of its
+   * engine that other requests report to their client.
    */
   begun?: boolean;
 }

@@ -13,7 +13,7 @@ export interface QueuedWork<D> {
   /** Maximum total wait in milliseconds; 0: the request does not wait. */
   waitMs: number;
   entry: QueueEntry;
-  /** The error after the wait is over. Undefined or absent: that no node became free. */
+  /** The error after the wait is over. If undefined or absent, the error says that no node became free. */
   late?(): ApiError | undefined;
   /** True if another request already waits for the same nodes, so that this one does not try first. */
   behind(): boolean;

@@ -22,7 +22,10 @@ export interface TurnRequest extends QueueItem {
   back: boolean;
   /** Maximum number of requests that wait for this model. */
   places: number;
-  /** Maximum number of them with the same key. Absent: all, until others need them. */
+  /**
+   * Maximum number of these places for requests with the same key. If absent, one key may take all places until other
+   * keys need them.
+   */
   placesOfKey?: number;
   /**
    * True for a stream that broke. Such requests get at most half of the places, so that the streams of many failed

@@ -140,7 +140,7 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** A variable that is set means on, except for the words that mean "no". */
+/** True for the value of an environment variable that is set, except for the words that mean "no". */
 export function isSwitchOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }

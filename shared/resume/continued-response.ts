@@ -172,7 +172,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     return new AttemptError('failed', stream.fault);
   }
 
-  /** The engine ended. Without the terminal event this is not the stream's end, if the events can be read. */
+  /** The engine's response ended. If the events can be read and the terminal event is missing, the stream broke. */
   #end(): AttemptError | undefined {
     const { done, obstacle } = this.#stream;
     if (!done && obstacle === undefined) return new AttemptError('engine_closed', 'the stream ended without its end');

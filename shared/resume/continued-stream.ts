@@ -1,4 +1,4 @@
-/** The state of a stream that the node that continues it needs: unsealed events, or sealed frames. */
+/** The state of a stream from which another node can continue it: unsealed events, or sealed frames. */
 import type { DispatchTarget } from '../attempts/dispatch.ts';
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 

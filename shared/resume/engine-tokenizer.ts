@@ -28,7 +28,7 @@ interface TokenizerOptions<C extends DispatchTarget, A extends ResponseStream> {
   plan: ContinuationPlan;
   text: string;
   attempts(context: DispatchContext): DispatchHost<C, A>;
-  /** For requests that are not charged: a name and a receipt. */
+  /** Returns a name and a receipt for a request that is not charged. */
   unpaid(): { name: string; receipt: string };
 }
 

@@ -29,7 +29,7 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
   attempts(context: DispatchContext): DispatchHost<C, A>;
   /** Sessions that serve the model in another revision or quantization than the first node. */
   unlike(): Iterable<string>;
-  /** For requests that are not charged: a name for their attempts, and a receipt without an account. */
+  /** Returns a name for attempts, and a receipt without an account, for a request that is not charged. */
   unpaid(): { name: string; receipt: string };
   /**
    * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. Rejects with
@@ -134,7 +134,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
     return this.#last;
   }
 
-  /** The reason for the client, if the stream stays broken. */
+  /** The reason that the client gets if no node continues the stream. */
   why(error: ApiError): string {
     const { code, cause } = error;
     if (code === 'queue_full') return 'too many requests already wait for a node';

@@ -22,7 +22,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
   /** The body as the client sealed it. */
   readonly #body: Uint8Array;
   #splitter = new FrameSplitter();
-  /** A SEGMENT is sent with its first chunk: an empty one would claim that a node answered. */
+  /** A SEGMENT frame that waits for its first chunk. If it were sent earlier, it would claim that a node answered. */
   #segment: Uint8Array | undefined;
   /** Frames that were sent to the client. */
   #sent: Uint8Array[] = [];

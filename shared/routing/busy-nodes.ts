@@ -27,7 +27,7 @@ export class BusyNodes {
     if (this.#until.size > BUSY_MAX && oldest !== undefined) this.#until.delete(oldest);
   }
 
-  /** Call when a place at the node became free. */
+  /** Call this when a request at the node has ended, because the node may be free again. */
   clear(session: string): void {
     this.#until.delete(session);
   }
@@ -45,7 +45,7 @@ export class BusyNodes {
     return this.#isBusy(this.#until.get(session) ?? 0, now);
   }
 
-  /** If a mark lasts longer than any mark may, it was made before the clock was set back. */
+  /** A mark that ends later than `#ms` from now was made before the clock was set back, so it does not count. */
   #isBusy(until: number, now: number): boolean {
     return until > now && until - now <= this.#ms;
   }

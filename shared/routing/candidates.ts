@@ -78,7 +78,7 @@ class Serving implements Candidate {
 /** A request's requirements for nodes, in addition to trust. */
 export interface NodeRequirements {
   require: readonly Requirement[];
-  /** Preferences only order the candidates: those that meet the most form a separate list. */
+  /** Preferences exclude no candidate. The candidates that meet the most preferences form a separate list. */
   prefer: readonly Requirement[];
   /** The requirements and preferences as text. Equal texts share one list. */
   words: string;
@@ -92,7 +92,7 @@ export interface CandidatePool {
   readonly ready: readonly Candidate[];
   /** The part of `ready` that meets the most preferences. The same array if there are no preferences. */
   readonly preferred: readonly Candidate[];
-  /** Candidates with a lost path. They are worth a wait if no other node is available. */
+  /** Candidates with a lost path. A request may wait for them if no other node is available. */
   readonly suspected: readonly Candidate[];
 }
 
@@ -100,13 +100,15 @@ const EMPTY: CandidatePool = { ready: [], preferred: [], suspected: [] };
 
 interface Trusted extends CandidatePool {
   version: number;
-  /** Pools by the text of the requirements and, if time matters, by the second. */
+  /**
+   * Pools by the text of the requirements. If the text contains `time_left`, the key also contains the current second.
+   */
   demanded: Map<string, CandidatePool>;
 }
 
 /**
- * Maximum number of remembered trust sets per model. More are rarely in use together, and each list is as long as the
- * list of nodes.
+ * Maximum number of remembered trust sets per model. Requests rarely use more sets in the same period, and each set has
+ * a list as long as the list of nodes.
  */
 const TRUSTS_MAX = 32;
 /** Maximum number of remembered requirements per trust set. */

@@ -17,21 +17,24 @@ import { isTrusted, type Trust } from './trusted-providers.ts';
 /** The input of the choice before each attempt. */
 export interface RoutingQuery {
   request: RoutedRequest;
-  /** Models to try, in order, if no node serves the one before. */
+  /** Models to try, in this order, if no node serves the requested model. */
   fallbacks: readonly string[];
   trust: Trust;
   demand: NodeRequirements;
   policyFor(model: string): Policy;
-  /** True for the candidates that may be chosen, in addition to trust and requirements; absent: all of them. */
+  /**
+   * True for the candidates that may be chosen, in addition to trust and requirements. If absent, all may be chosen.
+   */
   only?: ((candidate: Candidate) => boolean) | undefined;
-  /** True for nodes that are avoided while others are available; absent: no node is. */
+  /** True for nodes that are avoided while others are available. If absent, no node is avoided. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /**
-   * Filters the candidates to those that may be asked now. If it returns none, the request waits. Absent: all may be
-   * asked.
+   * Returns the candidates that may be asked now. If it returns none, the request waits. If absent, all may be asked.
    */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
-  /** For this long after its path was lost a node is still the last resort, because the path may come back. */
+  /**
+   * For this long after the path to a node was lost, the node is still a last resort, because the path may come back.
+   */
   lostLatelyMs: number;
   /** The current time, in milliseconds since 1970. */
   now: number;
@@ -40,9 +43,9 @@ export interface RoutingQuery {
 
 export interface NodeChoice {
   node: Candidate;
-  /** The model to request: the request's, or the first fallback that a node serves. */
+  /** The requested model, or the first fallback that a node serves. */
   model: string;
-  /** The request as the policy sees it, with the model above. */
+  /** The request as the policy sees it, with `model` as its model. */
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
@@ -133,8 +136,8 @@ function isServed(index: NodeIndex, { trust, demand, now }: RoutingQuery, model:
 }
 
 /**
- * If nodes serve the model and may see the request but none meets its requirements: a text per model that lists what
- * they offer instead. Otherwise undefined.
+ * Explains why no node can take the request: for each model, what the trusted nodes that serve it offer instead.
+ * Undefined if one of them meets the requirements, or if no trusted node serves a model.
  */
 export function unmetRequirements(index: NodeIndex, question: RoutingQuery): string | undefined {
   const { request, fallbacks, trust, demand, now } = question;

@@ -8,17 +8,18 @@ import type { RequestOutcome } from './retry-policy.ts';
 const CONSECUTIVE = 5;
 
 /**
- * The breaker also opens if this share of the requests of the last 10 s failed, given at least REQUESTS_MIN requests.
+ * The breaker also opens if this share of the requests of the last 10 s failed and there were at least REQUESTS_MIN.
  */
 const RATIO = 0.5;
 const REQUESTS_MIN = 10;
 
 /**
- * A node is an outlier if it fails this many times as often as the others. If all nodes fail equally often (a request
- * that every engine refuses, a store they share), opening breakers would only burden the remaining ones.
+ * A node is an outlier if it fails this many times as often as the others. If all nodes fail equally often (because
+ * every engine refuses the request, or because they share a file system that fails), opening breakers would only burden
+ * the remaining ones.
  */
 const OUTLIER_FACTOR = 2;
-/** Minimum number of requests at the other nodes for that comparison. */
+/** Minimum number of requests at the other nodes before OUTLIER_FACTOR is applied. */
 const OTHERS_MIN = 5;
 
 /** First open period. It doubles after each failed probe, up to OPEN_MAX_MS. */
@@ -35,8 +36,8 @@ const REPORT_DELAY_MAX_MS = 1_000;
 const SUSPECTS_MAX = 1_000;
 
 /**
- * True if the breaker is open. None stays open longer than `OPEN_MAX_MS`. If one seems to, the clock was set back after
- * it opened.
+ * True if the breaker is open. A breaker that would stay open longer than `OPEN_MAX_MS` opened before the clock was set
+ * back, so it does not count as open.
  */
 function isOpen({ until }: BreakerState, now: number): boolean {
   return now < until && until - now <= OPEN_MAX_MS;
@@ -102,7 +103,8 @@ export class CircuitBreakers {
     if (ending === 'failed') this.#failures.add(now);
     const breaker = this.#live.tripped.get(session);
     if (breaker?.hangs === true) {
-      // Only in this process: a registry object that is moving may have missed that the node answers again.
+      // Closes the breaker in this process only. The node's tunnel object decides for all, but a registry object that
+      // is being moved may have missed its report.
       if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
       return undefined;
     }
@@ -115,8 +117,8 @@ export class CircuitBreakers {
   }
 
   /**
-   * Call if the node itself reports that its engine hangs or is being probed. It is avoided until the registry says for
-   * how long.
+   * Call this if the node reports that its engine hangs or is being probed. The node is avoided until the registry's
+   * state for it arrives.
    */
   hangs(session: string, now: number): void {
     // Backdated, so that the registry's newer state replaces it.

@@ -15,9 +15,9 @@ const PUBLISHED_BY: Partial<Record<RequirementKey, string>> = {
 };
 
 /**
- * What nodes offer of the required facts, if no node meets the requirement: `with gpu=A100 context=32768 by 3 nodes`,
- * the most frequent first. A fact that a node does not publish is unknown, which is neither more nor less than what was
- * required; the text says how a provider publishes it.
+ * The values of the required facts that nodes offer, if no node meets the requirements: `with gpu=A100 context=32768 by
+ * 3 nodes`, the most frequent first. If a node does not publish a fact, the text says that it is unknown and how a
+ * provider publishes it.
  */
 export function describeOffers(
   entries: readonly RegistryEntry[],

@@ -17,8 +17,8 @@ export interface QueueItem {
 export type Priority = 'interactive' | 'batch';
 
 /**
- * Interactive requests go first, but one of this many consecutive turns goes to a waiting batch line, so that batches
- * never starve.
+ * Interactive requests go first, but if batch lines wait, one of this many consecutive turns goes to a batch line, so
+ * that batches never starve.
  */
 export const BATCH_TURN_EVERY = 8;
 
@@ -29,8 +29,8 @@ export const BATCH_TURN_EVERY = 8;
 export type EnqueueResult<P extends QueueItem> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
 
 /**
- * Decides which waiting request is next: interactive before batch, then weighted by project, then key by key, then
- * first come, first served.
+ * Decides which waiting request is next. Interactive requests go before batch lines. Within a priority, projects share
+ * turns by weight, the keys of a project share its turns equally, and the requests of a key go in order of arrival.
  *
  * Bounded: if the queue is full, a request from a caller with less than its fair share replaces the newest request of
  * the caller with the largest share.
@@ -41,7 +41,7 @@ export class FairQueue<P extends QueueItem> {
     interactive: new PriorityClass(),
     batch: new PriorityClass(),
   };
-  /** Waiting requests by name. At most `max`, plus requests that came back because their turn found no free node. */
+  /** Waiting requests by name. At most `max`, plus the requests that `back` returned to the queue. */
   readonly #places = new Map<string, P>();
   /** Number of consecutive interactive turns since the last batch turn. */
   #inRow = 0;
@@ -186,8 +186,8 @@ class PriorityClass<P extends QueueItem> {
   }
 
   /**
-   * Counts requests ahead in the same scope: each other key of the project gets as many turns as this one, and each
-   * other project gets turns by weight.
+   * Counts the requests of the same scope that go before this one. It assumes that each other key of the project gets
+   * as many turns as this request's key, and that projects get turns by weight.
    */
   ahead(place: P): number {
     const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;
@@ -234,7 +234,7 @@ class PriorityClass<P extends QueueItem> {
 
   /**
    * The newest request of the caller with the largest weighted share.
-   * @param than only if that share exceeds this newcomer's
+   * @param than a request that wants the place. If its caller would have as large a share, returns undefined.
    */
   newestOfLargest(than?: P): P | undefined {
     const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);

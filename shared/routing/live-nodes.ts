@@ -1,6 +1,9 @@
 import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from './node-load.ts';
 
-/** What one isolate knows about a session right now. Candidates point to it, so a new load does not need a new list. */
+/**
+ * What one isolate knows about a session right now. Candidates refer to this object, so a new load needs no new list of
+ * candidates.
+ */
 export interface LiveNode {
   /** The engine's last reported load; undefined if it is unknown or stale. */
   load: NodeLoad | undefined;
@@ -12,8 +15,8 @@ export interface LiveNode {
 }
 
 /**
- * Reports of one node arrive within seconds of each other. A report that is older by more than this was made after the
- * node's clock was set back.
+ * Reports of one node arrive within seconds of each other. If a report is older than the previous one by more than
+ * this, the node's clock was set back between them.
  */
 const CLOCK_SET_MS = 120_000;
 
@@ -21,7 +24,7 @@ function isNewer(known: number, said: number): boolean {
   return known >= said && known - said <= CLOCK_SET_MS;
 }
 
-/** The live state of a node index. Bounded by the sessions of the index: both forget the same sessions. */
+/** The live state of the sessions in a node index. It is bounded because it forgets a session when the index does. */
 export class LiveNodes {
   readonly #nodes = new Map<string, LiveNode>();
   /** Sessions with a load that is not stale, oldest first. */
@@ -61,7 +64,7 @@ export class LiveNodes {
     }
   }
 
-  /** The newest state wins: a snapshot may be older than what this isolate found out. */
+  /** Keeps the newest state, because a snapshot may be older than what this isolate found out. */
   setBreaker(session: string, breaker: BreakerState): void {
     const node = this.of(session);
     if (node.breaker !== undefined && isNewer(node.breaker.since, breaker.since)) return;
@@ -73,7 +76,7 @@ export class LiveNodes {
   /** Forgets stale loads. Takes time proportional to their number. */
   expire(now: number): void {
     for (const [session, node] of this.#loaded) {
-      // The age is slightly negative if two machines' clocks differ, and far below 0 if this machine's clock was set
+      // The age is slightly below 0 if two machines' clocks differ, and far below 0 if this machine's clock was set
       // back.
       if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
       node.load = undefined;

@@ -12,10 +12,13 @@ export interface ModelStart {
   usualMs: number | undefined;
 }
 
-/** A shorter start does not count: a session that follows another session of the same agent serves without loading. */
+/**
+ * A shorter start does not count, because a session that follows another session of the same agent serves without
+ * loading.
+ */
 const START_MIN_MS = 1_000;
 
-/** Undefined if a node that the request may use serves the model, or if none loads it. */
+/** Undefined if a node that the request may use serves the model, or if no such node loads it. */
 export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: number): ModelStart | undefined {
   if (nodes === undefined) return undefined;
   const { id } = nodes;
@@ -32,7 +35,7 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   };
 }
 
-/** Undefined if the usual time is unknown, or if the start already takes longer than any earlier one. */
+/** Undefined if the usual time is unknown, or if this start has already taken longer. */
 export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
   return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
 }

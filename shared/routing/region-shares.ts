@@ -36,8 +36,9 @@ export function modelShares(plan: RegionPlan | undefined, model: string, now: nu
 }
 
 /**
- * Weights of the regions in `present`, in the same order. The share of a region without nodes is distributed as the
- * plan's `spill` for it says. All weights are 0 if the plan mentions none of these regions.
+ * Weights of the regions in `present`, in the same order. The share of a region without nodes goes to the regions that
+ * the plan's `spill` names for it, or otherwise to all others in proportion. All weights are 0 if the plan mentions
+ * none of these regions.
  */
 export function availableWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
   const here = new Set(present);

@@ -14,8 +14,8 @@ import {
 const PING_MS = 15_000;
 
 /**
- * Interval of recomputing the view when the filter contains `time_left`: then the result changes although the registry
- * does not.
+ * How often the view is recomputed if the filter contains `time_left`. Such a view changes even if the registry does
+ * not.
  */
 const TIMED_MS = 1_000;
 
@@ -36,7 +36,7 @@ export class RegistryChanges {
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
-  /** When loads were last read. Read at most once per interval, whether or not they changed. */
+  /** When loads were last read. They are read at most once per interval, whether or not they changed. */
   #loadsLookedAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 

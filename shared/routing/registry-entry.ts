@@ -68,7 +68,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
 }
 
 /**
- * When the session began to serve. Undefined if it was already serving when first seen: then it may have begun long
+ * When the session began to serve. Undefined if it was already serving when first seen, because it may have begun long
  * before.
  */
 function servingSince(

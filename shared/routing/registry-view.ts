@@ -1,4 +1,4 @@
-/** The registry as its readers see it: the answers of gateways and agents under `/v1/registry`. */
+/** The answers of gateways and agents under `/v1/registry`. */
 import { type RegistryEntry, SESSION_STATES } from '../lattice/node-record.ts';
 import type { ModelNodes, NodeIndex } from './node-index.ts';
 import { buildRequirement, type Requirement, RequirementError, satisfies } from './requirements.ts';
@@ -17,7 +17,7 @@ interface ListOf<T> {
   data: T[];
 }
 
-/** What a query asks for. A set matches any of its values; undefined matches everything. */
+/** The filters of a query. A set matches if the entry has one of its values; an undefined filter matches everything. */
 export interface RegistryFilter {
   model?: ReadonlySet<string>;
   provider?: ReadonlySet<string>;

@@ -69,7 +69,7 @@ export function quantizationBits(name: string): number | undefined {
   return bits === undefined ? undefined : Number(bits);
 }
 
-/** Bits of the formats with a name that contains no number, or with a first number that is not the width. */
+/** Bits of the formats with a name that contains no number, or with a first number that is not the number of bits. */
 const FORMATS: ReadonlyArray<[RegExp, number]> = [
   [/(^|_)(awq|gptq|marlin|nf4|bitsandbytes_4bit)(_|$)/, 4],
   [/^(half|none_16)$/, 16],

@@ -1,6 +1,6 @@
 /**
- * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters: what a request or a
- * registry query demands of a node, e.g. `gpu=GH200,H100; quantization>=8; time_left>=30m`.
+ * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters: the properties that a
+ * request or a registry query demands of a node, e.g. `gpu=GH200,H100; quantization>=8; time_left>=30m`.
  */
 import { findGpuClass } from '../hardware/gpu-classes.ts';
 import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';

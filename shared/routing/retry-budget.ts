@@ -1,8 +1,8 @@
 import { EventRate, RATE_WINDOW_MS } from './event-rate.ts';
 
 /**
- * Retries per first attempt that the budget allows. The limit exists because when every attempt fails, retrying all of
- * them would add load to nodes that already fail.
+ * Number of retries that the budget allows per first attempt. If every attempt fails, retrying all of them would only
+ * add load to failing nodes.
  */
 export const RETRY_SHARE = 0.2;
 

@@ -4,9 +4,9 @@
 export const RETRIES_MAX = 3;
 
 /**
- * Failures of one node or of the path to it, so another node may succeed. Time-outs are not in this list, because a
- * slow engine would only make a second one slow. An engine's 4xx answers are not either, because another engine would
- * give the same answer.
+ * Failures of one node or of the path to it, so another node may succeed. Timeouts are not in this set, because a
+ * request that is slow at one engine would make a second engine slow. An engine's 4xx answers are not in it, because
+ * another engine would give the same answer.
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',
@@ -46,7 +46,8 @@ const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_tim
 const NOT_NOW: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /**
- * Limit of nodes per request that may refuse before their engine is asked. Such a refusal does not count as an attempt.
+ * Maximum number of nodes per request that may refuse it before their engine is asked. Such a refusal does not count as
+ * an attempt.
  */
 export const SKIPS_MAX = 12;
 const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);

@@ -5,9 +5,9 @@ import { quantizationBits } from './requirement-facts.ts';
 const UNQUANTIZED = 'bf16';
 
 /**
- * Sessions that serve `model` in another revision or quantization than `first`; their tokens would not continue the
- * answer of `first`. If neither node publishes its quantization, or one publishes 16 bits and the other none, they count
- * as equal.
+ * Sessions that serve `model` in another revision or quantization than `first`, so their tokens would not continue the
+ * answer of `first`. Two nodes count as equal if neither publishes its quantization, or if one publishes 16 bits and
+ * the other publishes nothing.
  */
 export function* incompatibleSessions(
   nodes: ModelNodes | undefined,
@@ -21,8 +21,8 @@ export function* incompatibleSessions(
 }
 
 /**
- * True if a known node, including one that left, serves or served `model` as `first` does, among those that `may`
- * allows.
+ * True if a node that `may` allows serves or served `model` in the revision and quantization of `first`. Sessions that
+ * are LEFT count.
  */
 export function hasCompatible(
   nodes: ModelNodes | undefined,

@@ -12,7 +12,7 @@ export interface RoutedRequest {
   /** Tokens of the prompt, estimated from the length of the body. */
   inputTokens: number;
   maxTokens?: number | undefined;
-  /** Name of its kind, judged on arrival; absent if the model has no kinds. */
+  /** Name of the request's kind, which was predicted on arrival. Absent if the model has no kinds. */
   kind?: string | undefined;
   /**
    * Identifies the conversation: the client's `x-otela-session`, `prompt_cache_key` or `user`, separate for each

@@ -4,7 +4,7 @@
  * intersection.
  *
  * A provider's id is `name` if our own issuer admitted it and `name@peer` if a peer did, so a provider of a peer cannot
- * take the name of one of ours.
+ * take the name of a provider of ours.
  */
 import { ApiError } from '../openai/api-errors.ts';
 
@@ -27,9 +27,7 @@ export interface TrustedNode {
   tier: string;
 }
 
-/**
- * Where data may be processed, whichever provider it is. A node that publishes no region satisfies no list of regions.
- */
+/** Where data may be processed, by any provider. A node that publishes no region satisfies no list of regions. */
 export interface DataPolicy {
   regions?: readonly string[] | undefined;
   tiers?: readonly string[] | undefined;

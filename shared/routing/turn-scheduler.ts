@@ -1,14 +1,7 @@
 import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { type EnqueueResult, FairQueue, type QueueItem } from './fair-queue.ts';
 
-/**
- * Decides when a waiting request may try a node. This class does not know which nodes are free. A turn is permission
- * for one try, and the result of the try shows whether a node was free. Turns are granted when a request ends at a busy
- * node (one turn each, for that node) and by a timer.
- *
- * A try counts as successful unless it is reported as failed within its lease. After a success the window grows, as in
- * TCP; after a failure it shrinks.
- */
+/** Permission for one try of one waiting request. */
 export interface QueueTurn<P> {
   place: P;
   /** The node at which a request has ended; undefined if the turn is for any node. */
@@ -21,8 +14,8 @@ export interface QueueTurn<P> {
  */
 export const TURN_PROBE_MS = 250;
 /**
- * A failed try is reported within this time, which is enough for round trips to as many as three nodes. Grows if
- * earlier tries took longer.
+ * A failed try is reported within this time, which is enough for round trips to three nodes. It grows if earlier tries
+ * took longer.
  */
 export const TURN_LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
@@ -38,8 +31,8 @@ const WINDOW_MAX = 32;
  */
 const SESSIONS_MAX = 16;
 /**
- * At most this many ended requests are taken from one report, so a node that exaggerates causes only a few futile
- * tries.
+ * Maximum number of ended requests that a report may count. It limits the futile tries that a node causes if it
+ * exaggerates.
  */
 const FREED_MAX = 64;
 /**
@@ -57,8 +50,8 @@ interface Scope {
   /** Earliest time of the next probe, in milliseconds. */
   probeAt: number;
   /**
-   * Running tries by request name. After `until` a try without a report counts as successful. `told`: the turn named a
-   * node, so its result says nothing about other nodes.
+   * Running tries by request name. After `until` a try without a report counts as successful. `told` is true if the
+   * turn named a node; such a try says nothing about other nodes.
    */
   trying: Map<string, { since: number; until: number; told: boolean }>;
   /**
@@ -70,7 +63,14 @@ interface Scope {
   sessions: Set<string>;
 }
 
-/** Uses no clock: callers pass times in milliseconds. */
+/**
+ * Decides when a waiting request may try a node. This class does not know which nodes are free: it grants a turn, which
+ * is permission for one try, and the result of the try shows whether a node was free. It grants turns when a request
+ * ends at a busy node (one turn each, for that node) and by a timer. Callers pass times in milliseconds.
+ *
+ * A try counts as successful unless it is reported as failed within its lease. After a success the window grows, as in
+ * TCP; after a failure it shrinks.
+ */
 export class TurnScheduler<P extends QueueItem> {
   readonly #queue: FairQueue<P>;
   /** Start times, by request name, of tries that were not reported within their lease. */
@@ -108,10 +108,7 @@ export class TurnScheduler<P extends QueueItem> {
     return entered;
   }
 
-  /**
-   * Reports that the turn's try found no free node. If the turn named a node, the failure says nothing about other
-   * nodes.
-   */
+  /** Reports that the try found no free node. The request waits again. */
   back(asked: P, busy: readonly string[], now: number): void {
     const tried = this.#tryOf(asked.name);
     const place = this.#placed(asked);

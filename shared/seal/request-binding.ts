@@ -92,7 +92,7 @@ interface Envelope {
 const SEALED_BYTES = CEK_BYTES + SHA256_BYTES + TAG_BYTES;
 const ENVELOPE_BYTES = KID_BYTES + ENC_BYTES + SEALED_BYTES;
 const ENVELOPE_CHARS = (ENVELOPE_BYTES / 3) * 4;
-/** Nodes to which one request may be sealed. */
+/** Maximum number of nodes to which one request may be sealed. */
 export const ENVELOPES_MAX = 16;
 
 export function writeEnvelope({ kid, enc, sealed }: Envelope): string {

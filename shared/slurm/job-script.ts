@@ -35,7 +35,7 @@ export interface JobRequest {
   engineArguments?: readonly string[];
 }
 
-/** More than sbatch has options. */
+/** Maximum number of options. sbatch has fewer. */
 export const SBATCH_OPTIONS_MAX = 32;
 export const ENGINE_ARGUMENTS_MAX = 128;
 

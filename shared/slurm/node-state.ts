@@ -12,10 +12,9 @@ const OPEN = new Set(['idle', 'mix', 'mixed', 'plnd', 'planned']);
 const OPEN_SUFFIXES = new Set(['~', '#', '-']);
 
 /**
- * True if a node in this state starts jobs: `idle`, `mix-`, `idle~`. It does not with the suffixes `*` (not
- * responding),
- * `!` and `%` (powering down), `$` (reserved for maintenance), `@` and `^` (rebooting). An unknown word or suffix
- * counts as not starting jobs.
+ * True if a node in this state starts jobs: `idle`, `mix-`, `idle~`. Nodes with the suffixes `*` (not responding), `!`
+ * and `%` (powering down), `$` (reserved for maintenance), `@` and `^` (rebooting) start no jobs. An unknown word or
+ * suffix counts as not starting jobs.
  */
 export function takesJobs(state: string): boolean {
   const [, word = '', suffixes = ''] = /^([a-z]+)([^a-z]*)$/.exec(state.trim().toLowerCase()) ?? [];

@@ -46,7 +46,10 @@ export class AdaptiveTimeout {
     if (this.ms < this.#bounds.mostMs) this.#backoff *= 2;
   }
 
-  /** For a question that ends by itself at a time: `ask` gets the bound of now, and what it took is learnt. Rejects as `ask` does. */
+  /**
+   * Calls `ask` with the current limit in milliseconds, which `ask` must enforce, and learns from the time that the
+   * answer took. Rejects with the error of `ask`.
+   */
   async bound<T>(now: () => number, ask: (ms: number) => Promise<T>): Promise<T> {
     const { ms } = this;
     const from = now();

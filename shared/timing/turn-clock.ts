@@ -49,7 +49,7 @@ export class TurnClock {
     return at - this.#lateAt < TURN_MS;
   }
 
-  /** No turns were counted for a while, because nothing was waited for. All of that time counts. */
+  /** No turns were counted for a while, because the process waited for nothing. All of that time counts. */
   resume(at: number): void {
     this.#now += at - this.#lastAt;
     this.#lastAt = at;

@@ -24,7 +24,7 @@ export const ingressUsageSchema = z.object({
   /** True if the tokens were counted from events or bytes, because the engine reported no numbers. */
   estimated: z.boolean(),
   complete: z.boolean(),
-  /** True if the client left before the end. */
+  /** True if the client disconnected before the end. */
   aborted: z.boolean(),
   answer_bytes: count,
   /** The kind of request and its timings; absent if only a late report described the attempt. */

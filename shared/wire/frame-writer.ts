@@ -19,8 +19,8 @@ export class FrameWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
-    // A message of more than one large frame will become full. Doubling the buffer would copy it twice, into memory
-    // that is cleared four times.
+    // A message with more than one large frame will become full, so its buffer gets the full size now. Doubling it step
+    // by step would copy the bytes twice, and clear more memory.
     const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
     const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
     const larger = new Uint8Array(Math.max(needed, next));

@@ -189,8 +189,8 @@ export class Link {
   }
 
   /**
-   * Call while no request uses this link. Nothing may be buffered then: its credit would be lost, because no reader is
-   * left to return it. Grants it again, and returns the number of bytes.
+   * Call this while no request uses this link. If bytes are still buffered, their credit would be lost, because no
+   * reader is left to return it. Grants the credit again, and returns the number of bytes.
    */
   reclaim(): number {
     const lost = this.buffered;

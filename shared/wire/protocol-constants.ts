@@ -47,7 +47,7 @@ export const WINDOW_FLOOR_BYTES = 64 * 1024;
 /** Largest payload of a DATA frame; small enough that streams of one socket alternate. */
 export const DATA_MAX_BYTES = 64 * 1024;
 
-/** A message is finished at this size. workerd allows 32 MiB, but a fair share of the socket is smaller. */
+/** A message is finished at this size, so that all streams get their turn on the socket. workerd allows 32 MiB. */
 export const MESSAGE_TARGET_BYTES = 256 * 1024;
 
 /**

@@ -25,7 +25,7 @@ export interface ReportedTimings {
    * arrived.
    */
   firstMs: number;
-  /** Milliseconds from the agent's request to the engine until the end. */
+  /** Milliseconds from the agent's request to the engine until the end of the response. */
   totalMs: number;
 }
 

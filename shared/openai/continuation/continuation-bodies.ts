@@ -43,9 +43,9 @@ function withPartial(messages: unknown, text: string): unknown[] {
 
 /** Bodies for `/tokenize`. */
 interface TokenQuestions {
-  /** For the text only. */
+  /** Asks for the tokens of the text only. */
   text: Uint8Array;
-  /** For a chat: the prompt as first rendered, and the prompt with the partial response. */
+  /** If the request is a chat: asks for the tokens of the prompt, and of the prompt with the partial response. */
   rendered?: { prompt: Uint8Array; partial: Uint8Array };
 }
 

@@ -4,7 +4,7 @@
 import { detokenizeBody, detokenizedText, isPromptAndText, readTokens, tokenizeBodies } from './continuation-bodies.ts';
 import type { ContinuationPlan } from './continuation-plan.ts';
 
-/** Ids of these endpoints in shared/openai/endpoints.ts. */
+/** Ids of the endpoints `/tokenize` and `/detokenize` in shared/openai/endpoints.ts. */
 const TOKENIZE = 9;
 const DETOKENIZE = 10;
 

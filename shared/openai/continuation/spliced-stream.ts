@@ -119,7 +119,7 @@ export class SplicedStream {
   #push(chunk: Uint8Array, out: Uint8Array[]): void {
     if (this.#fault !== undefined) return;
     if (this.#verbatim) return void out.push(chunk);
-    // The event was sent with its CR. This LF is the rest of its line end.
+    // The last event was passed on with its CR. This LF belongs to the same line end.
     if (this.#first && chunk[0] === LF && this.#splitter.endedWithCr) out.push(LINE_FEED);
     this.#splitter.push(chunk, (event) => {
       const passed = this.#fault === undefined ? this.#event(event) : undefined;

@@ -54,9 +54,9 @@ export class FirstByteTimes {
 }
 
 /**
- * The `q` quantile of the time to first byte for requests like this one, by the slowest of `nodes`, in ms. If no node
- * has seen this size, uses the next smaller known size plus `perByteMs` for the additional bytes. Undefined if nothing
- * similar is known.
+ * The `q` quantile of the time to first byte at the slowest of `nodes`, in ms, for requests of this shape. If no node
+ * has seen this size, uses the next smaller known size plus `perByteMs` for each additional byte. Undefined if no
+ * smaller size is known either.
  */
 export function quantileMs(
   nodes: readonly FirstByteCounts[],

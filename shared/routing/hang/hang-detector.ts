@@ -2,17 +2,17 @@
  * Decides whether an engine hangs: it accepts requests and answers none, while `/health` and `/v1/models` are fine.
  * Pure: the evidence is an argument.
  *
- * At first a long prefill looks the same. The difference is how long similar requests wait at other nodes, and waited
- * here before. An engine hangs if all of these hold:
+ * A long prefill looks like a hanging engine at first. What separates them is how long similar requests wait at other
+ * nodes, and how long they waited at this node before. An engine hangs if all of these hold:
  *
  * 1. Silence: requests waited at the node, and not one byte of any response came. The first byte of any response ends
- * the silence. An engine that answers some requests is slow, which load balancing handles.
+ *    the silence. An engine that answers some requests is slow, which load balancing handles.
  * 2. The requests cannot be waiting behind a prefill: the oldest one has waited long enough for a prompt of its size.
  * 3. A request has waited several times longer than nearly all similar requests do, at this node or at its slowest
- * peer. If many requests wait, a smaller excess is enough: eight requests in the upper half are as unlikely as one in
- * the last hundredth.
+ *    peer. If many requests wait, a smaller excess is enough: eight requests in the upper half are as unlikely as one
+ *    in the last hundredth.
  * 4. A peer answers, so the cause is not common to all nodes. If no peer was asked, a peer that could be asked is
- * enough, after a somewhat longer silence.
+ *    enough, after a somewhat longer silence.
  */
 import { type FirstByteCounts, quantileMs, type RequestShape } from './first-byte-times.ts';
 
@@ -25,12 +25,12 @@ const SILENCE_MS = 20_000;
 const SILENCE_UNCOMPARED_MS = 25_000;
 
 /**
- * Requests that moved away from another node may themselves be the cause. If there are only such requests, the limits
+ * Requests that were moved here from a hanging node may themselves be the cause. If only such requests wait, the limits
  * are multiplied by this factor.
  */
 const MOVED_FACTOR = 3;
 
-/** A node may be this many times slower than its slowest peer, or than before. */
+/** A node may be this many times slower than its slowest peer, or than it was before, without counting as hanging. */
 const SLOWER_FACTOR = 3;
 
 /** Minimum wait of a request. A shorter wait is not evidence, however fast the peers are. */
@@ -41,7 +41,9 @@ const WAITED_MIN_MS = 2_000;
  * their first responses.
  */
 const PER_BYTE_MS = 1000 / 2048;
-/** Upper bound of that assumption, because a body may contain an image. */
+/**
+ * Upper bound of the prefill time that PER_BYTE_MS gives, because an image makes a body large without a long prefill.
+ */
 const UNKNOWN_MAX_MS = 300_000;
 
 /** Probability that a healthy node leaves requests waiting this long by chance. */
@@ -60,11 +62,11 @@ export interface UnansweredRequest {
 
 export interface NodeEvidence {
   /**
-   * Milliseconds for which requests have waited here without a byte for any of them, without idle times. 0: none waits,
-   * or the engine answers.
+   * For this many milliseconds requests have waited and no byte came for any of them; idle time does not count. 0 if no
+   * request waits or the engine answers.
    */
   silentMs: number;
-  /** The unanswered requests of that silence. */
+  /** The requests that were not answered during `silentMs`. */
   unanswered: readonly UnansweredRequest[];
   times: FirstByteCounts;
 }
@@ -98,7 +100,7 @@ function leastSilence({ silentMs }: NodeEvidence, peers: readonly PeerEvidence[]
   return Number.POSITIVE_INFINITY;
 }
 
-/** True if the oldest waiting request may still be in prefill, with the others behind it. */
+/** True if the oldest waiting request may still be in prefill while the others wait behind it. */
 function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly FirstByteCounts[]): boolean {
   const waiting = unanswered.filter((request) => request.waiting);
   const oldest = waiting.reduce<UnansweredRequest | undefined>(
@@ -106,7 +108,7 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  // The time of a non-streaming response includes its tokens, and the other requests do not wait for those.
+  // Uses times of streaming responses: others wait for this request's prefill, but not for all tokens of its response.
   const prompt = { ...oldest.shape, streaming: true };
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
@@ -122,7 +124,7 @@ function kinds(unanswered: readonly UnansweredRequest[]): UnansweredRequest[][] 
   return [...byKind.values()];
 }
 
-/** True if more requests have waited longer than chance explains. */
+/** True if so many of the requests are late that chance does not explain it. */
 function isOverdue(alike: readonly UnansweredRequest[], known: readonly FirstByteCounts[]): boolean {
   for (let count = 1; count <= alike.length; count *= 2) {
     const share = 1 - CHANCE ** (1 / count);

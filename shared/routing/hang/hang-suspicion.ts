@@ -22,12 +22,15 @@ export function newSuspicion(now: number): HangSuspicion {
   return { since: now, until: now + PAUSE_MS, pauseMs: 2 * PAUSE_MS };
 }
 
-/** The suspicion after a probe that received no byte either. */
+/** The suspicion after one more probe that received no byte. */
 export function afterFailedProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
   return { since, until: now + pauseMs, pauseMs: Math.min(PAUSE_MAX_MS, 2 * pauseMs) };
 }
 
-/** Breaker state to publish: open for `pauseMs`; closed if undefined. `since` is now, so that the newest state wins. */
+/**
+ * The breaker state to publish: open for `pauseMs`, or closed if that is undefined. `since` is `now`, so that this
+ * state replaces older ones.
+ */
 export function breakerStateFor(pauseMs: number | undefined, now: number): BreakerState {
   if (pauseMs === undefined) return { state: 'closed', since: now, until: now };
   return { state: 'open', since: now, until: now + pauseMs, hangs: true };

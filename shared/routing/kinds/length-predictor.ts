@@ -4,15 +4,15 @@ import type { AnswerPrediction, ArrivingRequest } from './request-kind.ts';
 const CLASSES_PER_DECADE = 3;
 /** Minimum number of responses in a class. With fewer, the next coarser class decides. */
 const SEEN_MIN = 8;
-/** Maximum number of classes, of about 100 bytes each. The coarse ones fill first. */
+/** Maximum number of classes, each of about 100 bytes. Coarse classes are created first. */
 const CLASSES_MAX = 50_000;
 /** Newer responses count more: each moves the estimate by at least this share. */
 const FORGET = 0.02;
 
 /**
- * Predicts the length of a response from responses to similar requests: same sender, endpoint and prompt size, or
- * otherwise with less in common. Keeps the mean of log tokens, because lengths are log-normal (ServeGen §3), so a
- * prediction is a median.
+ * Predicts the length of a response from responses to similar requests: with the same sender, endpoint and prompt size,
+ * or, if there were too few, with fewer of these in common. Keeps the mean of log tokens, because lengths are
+ * log-normal (ServeGen §3), so a prediction is a median.
  */
 export class LengthPredictor {
   readonly #classes = new Map<string, { logTokens: number; seen: number }>();
@@ -52,10 +52,10 @@ export class LengthPredictor {
   }
 }
 
-/** Assumption if nothing is known, the same as elsewhere in the planner for a model without records. */
+/** Assumed number of tokens if nothing is known. The planner assumes the same number for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** How many of the keys that `keysOf` returns, from the first on, contain the sender. */
+/** The first this many keys that `keysOf` returns contain the sender. */
 const OF_SENDER = 2;
 
 /** Keys from the finest class to the coarsest. */

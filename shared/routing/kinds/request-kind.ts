@@ -49,9 +49,9 @@ const HISTORY_MIN = 8;
 const SPREAD = 0.7;
 
 /**
- * The kind of an arriving request. With a history of similar requests: the kind nearest to its prompt and to their
- * responses. Without one: the kind nearest to its prompt, weighted by frequency; a kind with responses that
- * `max_tokens` would cut is further away by as much as they would be cut.
+ * The kind of an arriving request. If there is a history of similar requests, it is the kind nearest to this request's
+ * prompt and to their responses. Otherwise it is the kind nearest to the prompt, weighted by the kind's share. If
+ * `max_tokens` would cut a kind's responses, that kind counts as further away.
  */
 export function classifyRequest<K extends RequestKind>(
   kinds: readonly K[],

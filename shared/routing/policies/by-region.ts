@@ -4,7 +4,7 @@ import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
 /** Maximum number of models with a remembered sequence. */
 const MODELS_MAX = 1_024;
-/** As in `weighted`: of any n consecutive turns each region gets its share, give or take a few turns. */
+/** The golden ratio. As in `weighted.ts`, each region gets its share of any n consecutive turns, give or take a few. */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** Candidates by region. */
@@ -16,9 +16,9 @@ interface Group {
 }
 
 /**
- * A plan's shares choose the region, and another policy chooses the node within it. Regions are those of the
- * candidates: trust, requirements and residency were applied before. A conversation keeps its region while the shares
- * allow it: the hash of its name is its position on the line of shares.
+ * A plan's shares choose the region, and another policy chooses the node within it. Only regions of the candidates are
+ * chosen, and trust, requirements and residency have already excluded other nodes. A conversation keeps its region
+ * while the shares allow it: the hash of its name is its position on the line of shares.
  */
 export class RegionShares {
   readonly #groups = new WeakMap<readonly Candidate[], Group>();
@@ -43,7 +43,7 @@ export class RegionShares {
       onRequestStart: (...args) => inner.onRequestStart(...args),
       onRequestEnd: (...args) => inner.onRequestEnd(...args),
     };
-    // One entry per routing policy of the installation.
+    // The map has one entry per routing policy of the installation.
     known.set(inner, policy);
     return policy;
   }
@@ -63,7 +63,7 @@ export class RegionShares {
       sums.set(shares, known);
     }
     const total = known.at(-1) ?? 0;
-    // The plan does not mention any region that has candidates. That does not justify a refusal.
+    // The plan mentions no region that has candidates. The request is still sent to one of them.
     if (!(total > 0)) return inner.pick(candidates, request, random);
     const { session } = request;
     const at = session === undefined ? this.#turn(request.model, random) : unitHash(session);
@@ -100,7 +100,7 @@ export class RegionShares {
     const known = this.#groups.get(candidates);
     if (known !== undefined) return known;
     const groups = Map.groupBy(candidates, ({ region }) => region ?? '');
-    // Ordered by name, so conversations keep their region when a list is rebuilt.
+    // Regions are sorted by name, so that conversations keep their region when the list of candidates is rebuilt.
     const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
     const group = {
       names: sorted.map(([name]) => name),

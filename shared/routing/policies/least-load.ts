@@ -4,9 +4,9 @@ import { openRequests } from './open-requests.ts';
 import { statelessPolicy } from './stateless.ts';
 
 /**
- * The better of two random candidates (Mitzenmacher 2001). Nearly as even as the best of all, and isolates with the
- * same stale view do not all choose the same node. A slower node answers later, so it has more open requests and gets
- * fewer new ones.
+ * The less loaded of two random candidates (Mitzenmacher 2001). This spreads load nearly as evenly as choosing the
+ * least loaded of all, and isolates with the same stale view do not all choose the same node. A slower node answers
+ * later, so it has more open requests and gets fewer new ones.
  */
 export function betterOfTwo(candidates: readonly Candidate[], random: () => number): Candidate | undefined {
   const first = Math.floor(random() * candidates.length);

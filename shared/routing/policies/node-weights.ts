@@ -33,8 +33,8 @@ export interface NodeWeightTable {
 }
 
 /**
- * The most specific matching rule counts: session before place, place before nothing. If two are equally specific, the
- * later rule wins.
+ * The most specific matching rule counts: a rule that names a session before a rule that names a place, and that before
+ * a rule that names neither. If two rules are equally specific, the later one counts.
  */
 export function nodeWeightTable(rules: readonly WeightRule[]): NodeWeightTable {
   const sorted = rules

@@ -6,15 +6,17 @@ import { errorText } from '../../text/error-text.ts';
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
-/** Names as in settings. Other characters would need quoting in shells and URLs. */
+/** Allowed names of policies. Other characters would need quoting in shells and URLs. */
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const OPERATOR_POLICIES_MAX = 16;
 
-/** Maximum processor time of a choice. A choice takes microseconds, and every stream of the process waits meanwhile. */
+/**
+ * Maximum processor time of a choice. A normal choice takes microseconds, and every stream of the process waits for it.
+ */
 const SLOW_MS = 10;
 /**
- * Maximum elapsed time of a choice, which may wait for a disk. Longer than the pauses of a process that has a fraction
- * of a processor.
+ * Maximum elapsed time of a choice that waits, for example for a disk. Longer than the pauses of a process that may use
+ * only a fraction of a processor.
  */
 const CHOICE_MAX_MS = 1_000;
 /** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
@@ -73,8 +75,8 @@ interface GuardOptions {
   /** Milliseconds of a monotonic clock. */
   now(): number;
   /**
-   * Milliseconds of processor time that this thread had. On a machine with too little processor time, the clock shows
-   * nothing about a policy.
+   * Milliseconds of processor time that this thread used. On an overloaded machine, elapsed time does not show that a
+   * policy is slow.
    */
   cpuMs(): number;
   onFault(kind: PolicyFault, why: string): void;

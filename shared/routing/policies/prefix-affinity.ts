@@ -7,8 +7,8 @@ import { openRequests } from './open-requests.ts';
 const BOUND = 1.25;
 
 /**
- * A conversation stays even if its node has this many requests more than BOUND allows. A batch hardly notices them, and
- * without this margin random arrivals would already move conversations between nodes.
+ * A conversation stays at its node even if the node has this many requests more than BOUND allows. They hardly slow the
+ * engine's batch down, and without this margin random arrivals would move conversations between nodes.
  */
 const SLACK = 4;
 
@@ -20,7 +20,10 @@ interface Conversation {
   home: string;
   /** Index of that node in the list in which it was found. */
   at: number;
-  /** Number of its open requests. A conversation that sends several requests together is treated as several clients. */
+  /**
+   * Number of the conversation's open requests. A conversation with several open requests is treated as several
+   * clients.
+   */
   running: number;
 }
 
@@ -94,7 +97,7 @@ interface Measure {
   least: number;
 }
 
-/** Reused by every choice: for a thousand nodes it is 8 KiB, which need not be allocated each time. */
+/** Every choice reuses this array, because 8 KiB for a thousand nodes would otherwise be allocated each time. */
 let scratch = new Float64Array(64);
 
 function measure(candidates: readonly Candidate[], slack: number): Measure {
@@ -109,7 +112,7 @@ function measure(candidates: readonly Candidate[], slack: number): Measure {
     total += one;
     if (one < (pressures[least] ?? 0)) least = at;
   }
-  // Includes the request to be placed. A node without requests may always take it.
+  // `total + 1` includes the request to be placed. A node without requests may always take it.
   return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
 }
 

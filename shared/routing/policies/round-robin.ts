@@ -2,12 +2,12 @@ import type { Candidate } from '../candidates.ts';
 import type { Policy } from '../routing-policy.ts';
 import { statelessPolicy } from './stateless.ts';
 
-/** Maximum number of models with a remembered turn. A forgotten model starts again. */
+/** Maximum number of models with a remembered turn. A forgotten model starts with its first node. */
 const MODELS_MAX = 1_024;
 
 /**
- * Round robin per model. Each list of candidates has its own counter, which starts at the model's. With a common
- * counter, two keys that see different nodes and alternate would always get the same nodes.
+ * Round robin per model. Each list of candidates has its own counter, which starts at the model's counter. If two keys
+ * that see different nodes sent requests alternately and shared a counter, each would always get the same nodes.
  */
 export function roundRobin(): Policy {
   const models = new Map<string, number>();

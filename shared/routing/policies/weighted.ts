@@ -14,9 +14,10 @@ const MODELS_MAX = 1_024;
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /**
- * Shares by weight. Random draws would cause queues when chance sends several requests to one node. Instead each model
- * steps through the multiples of the golden ratio, from a random start, so that isolates do not step synchronously. Of
- * two nodes with equal weight the less busy one is taken.
+ * Each node gets a share of the requests by its weight. Random draws would cause queues when chance sends several
+ * requests to one node, so each model steps through the multiples of the golden ratio instead. The start is random, so
+ * that isolates do not choose the same nodes at the same time. Of two nodes with equal weight the less busy one is
+ * taken.
  */
 export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy {
   const walks = new Map<string, number>();
@@ -35,7 +36,7 @@ export function weighted(weightsFor: (model: string) => NodeWeightTable): Policy
     if (walks.size >= MODELS_MAX && !walks.has(model)) walks.clear();
     walks.set(model, at);
     const total = known.sums.at(-1) ?? 0;
-    // No candidate has a weight: any is better than none.
+    // If no candidate has a weight, any candidate is better than a refusal.
     if (!(total > 0)) return candidates[Math.floor(at * candidates.length)];
     const drawn = firstAbove(known.sums, at * total);
     return candidates[lessBusy(candidates, known.sums, drawn, at)];
