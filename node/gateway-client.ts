@@ -6,13 +6,13 @@ import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
 
 /**
- * Bounds of the time limit. Even a slow machine answers within two minutes. That a gateway is unreachable is noticed
- * after ten seconds.
+ * Bounds of the time limit of a request. After ten seconds without an answer, a gateway counts as unreachable, unless
+ * earlier answers were slow. Even a slow machine answers within two minutes.
  */
 const ANSWER: TimeoutBounds = { leastMs: 10_000, mostMs: 120_000 };
 /** Most bytes of an answer: 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
-/** Most characters that a message quotes of a body that is not JSON, such as a proxy's page. */
+/** If a body is not JSON, such as a proxy's page, an error message quotes at most this many characters of it. */
 const EXCERPT_MAX = 200;
 
 /** The gateway, or a proxy in front of it, answered with an error status. */
@@ -31,7 +31,9 @@ export class GatewayUnreachableError extends Error {
   override readonly name = 'GatewayUnreachableError';
 }
 
-/** The part of `fetch` that is used here, because the types of undici's `fetch` and of Node's differ. */
+/**
+ * The part of `fetch` that is used here: the types of undici's `fetch` and of Node's differ, and both fit this type.
+ */
 type GatewayFetch = (
   url: URL,
   init: {
@@ -116,7 +118,7 @@ export class GatewayClient {
     if (text === undefined) throw new GatewayUnreachableError(`${path} returned more than ${maxBytes} bytes`);
     if (ok) return text;
     const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
-    // Removes other characters than printable ones, because an operator reads the message on a terminal.
+    // Keeps only printable characters, because an operator reads the message on a terminal.
     const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
     throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);
   }

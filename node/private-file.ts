@@ -12,7 +12,7 @@ const KEY = /^[\x21-\x7e]{1,512}$/;
 
 /**
  * True if other users can read the file. A pipe, such as <(pass show token), has unusual mode bits and no other
- * readers. If our group can read a file of another owner, as with a Kubernetes secret, the owner intends that.
+ * readers. A file of another owner that our group can read, such as a Kubernetes secret, is not a fault.
  */
 export function canOthersRead(stat: Pick<Stats, 'mode' | 'uid' | 'isFile'>, me = process.getuid?.()): boolean {
   return stat.isFile() && (stat.mode & (stat.uid === me ? GROUP_AND_OTHERS : OTHERS)) !== 0;

@@ -12,17 +12,17 @@ const BLOCK_BYTES = 512;
 /** First bytes of gzip and zstd. The parser would decompress such input without a limit. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** Most bytes of a metadata entry, which holds a path that does not fit a header. */
+/** Most bytes of a metadata entry, which holds a path that is too long for a header. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
   readonly #parser = new Parser({ strict: true, maxMetaEntrySize: META_MAX_BYTES });
   /**
-   * Resolves when all entries that the parser has begun were taken: the one being read, and others that came in the
-   * same chunk.
+   * Resolves when `take` has finished for all entries that the parser has begun: for the current entry, and for earlier
+   * entries of the same chunk.
    */
   #turn: Promise<void> = Promise.resolve();
-  /** As `#turn`, but without the last entry: more of its data may come. */
+  /** Resolves when `take` has finished for all entries except the last one: its data may continue in the next chunk. */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** The first bytes of the archive, until they suffice to detect its format; then undefined. */

@@ -196,7 +196,7 @@ export class DisaggregatedCall implements EngineCall {
     });
   }
 
-  /** Sends the decode engine's response to the client. */
+  /** Sends the request to the decode engine, and its response to the client. */
   #ask(request: Buffer, onHead: () => void = () => {}): void {
     const { decode, events } = this.#options;
     this.#decode = this.#send(decode, request, {

@@ -7,14 +7,14 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/reported-usage.ts';
 
 /**
- * Time after a stream's last event at which the stream ends here, if the engine keeps it open. Otherwise its client
- * would keep waiting, forever if the engine sends comments.
+ * If the engine keeps a stream open for this long after its last event, the agent ends the stream. Otherwise the client
+ * would keep waiting, and would wait forever if the engine sends comments.
  */
 const AFTER_LAST_MS = 2_000;
 
 /**
- * Endings that are possible between the engine's receipt of the request and its answer. The engine may have used
- * tokens.
+ * Codes with which an attempt may end after the engine has received the request and before it has answered. The engine
+ * may have used tokens.
  */
 const ENGINE_MAY_HAVE_WORKED: ReadonlySet<ResetCode> = new Set<ResetCode>([
   'cancelled',

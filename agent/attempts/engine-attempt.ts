@@ -50,9 +50,9 @@ export interface EngineAttemptHost {
 const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 /**
- * One attempt of a request at this node: the body goes to the engine, the response to the tunnel. While a gateway
- * claims the attempt, it is bound to a stream of a link. Without a link it continues, within its window, until its time
- * limit.
+ * One attempt of a request at this node: the body goes to the engine, the response to the tunnel. While its gateway is
+ * connected, the attempt is bound to a stream of the gateway's link. If the link is lost, the attempt continues for
+ * RESUME_WINDOW_MS, as far as its buffer suffices, so that a gateway can claim it on a new link.
  */
 export class EngineAttempt {
   readonly name: string;
@@ -167,7 +167,7 @@ export class EngineAttempt {
   /** Call when the socket or the gateway's object is gone. The attempt waits to be claimed. */
   unbind(): void {
     this.#link?.detach(this.#stream);
-    // The link may live on, and later streams share the rest of its credit.
+    // The link may stay open. Its credit is shared by all streams, so return what this stream holds of it.
     this.#link?.consumed(this.body.incoming.disown());
     this.#shrink();
     this.#link = undefined;
@@ -256,8 +256,8 @@ export class EngineAttempt {
   }
 
   /**
-   * Ends the attempt if the engine failed in a way after which another engine may continue. The client does not see the
-   * failure.
+   * Ends the attempt if the engine's failure is one after which another engine may continue the stream. The client does
+   * not see the failure.
    */
   #endAtFault(): void {
     if (this.#opened?.sealer.fault === undefined || this.finished) return;
@@ -294,8 +294,8 @@ export class EngineAttempt {
     this.body.abandon();
     this.body.dropRaw();
     this.#shrink();
-    // The attempt is kept until the gateway has stored its usage, about a quarter of a second. It releases everything
-    // else.
+    // The attempt waits about a quarter of a second, until the gateway has stored its usage. Release everything that it
+    // does not need for that.
     this.#call = undefined;
     this.#answer = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());

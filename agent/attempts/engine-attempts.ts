@@ -25,7 +25,7 @@ const FINISHED_MAX = 10_000;
 
 /**
  * Maximum wait of a drain if only SETTLED is missing. A gateway sends it a quarter of a second after a response. A
- * gateway that has just gone, or is frozen, never sends it, and would hold an idle agent for the whole drain time.
+ * gateway that has just stopped never sends it, and would hold an idle agent for the whole drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
 
@@ -33,8 +33,8 @@ const SETTLED_WAIT_MS = 2_000;
 const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
 
 /**
- * All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive
- * sockets.
+ * All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. An attempt outlives
+ * the socket on which it arrived.
  */
 export class EngineAttempts {
   readonly reports: PendingReports;
@@ -55,7 +55,7 @@ export class EngineAttempts {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
-  /** During a drain: when every response was sent. */
+  /** The time at which every response was sent, during a drain. */
   #allSaidAt: number | undefined;
 
   constructor(
@@ -209,7 +209,8 @@ export class EngineAttempts {
     const { requestId, attempt, receipt } = request.open;
     const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
     this.reports.add(report);
-    // An attempt without a link does not send its usage with its ending, and the next socket may be days away.
+    // An attempt without a link cannot send its usage with its ending. Send it now, because the next socket may be days
+    // away.
     if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 

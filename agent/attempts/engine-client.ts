@@ -13,12 +13,14 @@ import { UsageOptions } from './stream-options-retry.ts';
 const KEEP_ALIVE_MS = 4_000;
 
 /**
- * If a connection breaks this soon and before any response, the engine had closed it while it was idle. It is longer
- * than a busy machine needs to notice that.
+ * If a pooled connection breaks within this time and before any response, the engine had closed it while it was idle.
+ * Even a busy machine notices the close within this time.
  */
 const STALE_MS = 2_000;
 
-/** Headers of the engine that are not sent into the tunnel. The gateway has the list that counts. */
+/**
+ * Response headers of the engine that are not sent into the tunnel. The gateway filters headers again, by its own list.
+ */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -207,8 +209,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 }
 
 /**
- * True for the errors of a closed connection. If our request was already in the engine's buffer, its close reaches us
- * as a reset; an earlier close reaches us as an end.
+ * True for the errors that a connection reports if the engine closed it: a reset if our request had already arrived at
+ * the engine, otherwise an end of the stream.
  */
 function isClosing(error: Error): boolean {
   return (

@@ -6,8 +6,8 @@ const LOAD_EVERY_MS = 500;
 /** Interval of LOAD frames while an attempt runs. Gateways ignore a load that is older than a few seconds. */
 const LOAD_INTERVAL_MS = 1_000;
 /**
- * Number of LOAD frames after the end of the last attempt, if the last one reported a busy engine: it may be from just
- * before the end.
+ * Number of LOAD frames that follow the end of the last attempt while the engine is reported as busy, because its
+ * metrics may still count that attempt.
  */
 const LOADS_AFTER = 2;
 
@@ -40,7 +40,7 @@ export class LoadReports {
   #sentAt = Number.NEGATIVE_INFINITY;
   /** True if a LOAD is still to be sent that LOAD_EVERY_MS delayed. */
   #isPending = false;
-  /** Number of requests in the last LOAD, and number of LOADs that still follow the last attempt. */
+  /** `#said`: number of requests in the last LOAD. `#after`: number of LOADs that still follow the last attempt. */
   #said = 0;
   #after = 0;
 

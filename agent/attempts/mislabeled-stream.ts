@@ -10,7 +10,10 @@ const JSON_TYPE = /^application\/json\b/i;
 /** First bytes of an event stream: `data`, `event`, `id`, `retry`, a comment, a byte order mark. No JSON value has one. */
 const FIRST_BYTES: ReadonlySet<number> = new Set([...Buffer.from('deir:'), 0xef]);
 
-/** Passes the events of an answer to a streaming request on; holds a head that says JSON until the first bytes show. */
+/**
+ * Passes on the engine's answer to a streaming request. If the head says JSON, holds it back until the first bytes show
+ * whether the body is an event stream.
+ */
 export function relabelStream(events: EngineEvents): EngineEvents {
   let held: HeaderList | undefined;
   const release = (first: number | undefined) => {

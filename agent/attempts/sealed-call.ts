@@ -28,7 +28,7 @@ import { askEngine, continueReplayed } from './sealed-continuation.ts';
 import { StreamOptionsRetry } from './stream-options-retry.ts';
 
 /** The message of every refusal, regardless of the cause. */
-const REFUSED = 'this node does not open it';
+const REFUSED = 'this node cannot open this sealed request';
 
 /** Facts that are known after the request was opened. */
 export interface OpenedFacts {

@@ -1,5 +1,5 @@
 /**
- * How this node continues a sealed stream that broke off at another candidate. A gateway does the same with an unsealed
+ * How this node continues a sealed stream that broke off at another node. A gateway does the same with an unsealed
  * stream.
  */
 

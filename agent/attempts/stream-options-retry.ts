@@ -10,9 +10,12 @@ import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.t
 
 /** Statuses of servers that refuse unknown fields: 400 like OpenAI, 422 like FastAPI. */
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
-/** Names that a refusal contains if the added options caused it. The client sent neither. */
+/** Names that a refusal contains if the added options caused it. The client's request had neither of these fields. */
 const ADDED_OPTION_NAMES = /stream_options|include_usage/;
-/** Maximum length of a refusal. A longer one quotes the request, and the reason comes before that. */
+/**
+ * Maximum length of a refusal that is read. A longer refusal quotes the request, and states its reason before the
+ * quotation.
+ */
 const REFUSAL_MAX_BYTES = 64 * 1024;
 /** After this time the engine at this address may be a different one, so the options are tried again. */
 const REFUSES_MS = 600_000;

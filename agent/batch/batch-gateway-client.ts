@@ -115,8 +115,8 @@ export class BatchGatewayClient {
   async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
     const body = Buffer.from(JSON.stringify(value));
     const first = await this.#ask(verb, body, signal);
-    // The gateway answers with its clock if the two clocks differ too much, or if the gateway has just started. The
-    // request is then sent once more.
+    // If the agent's clock and the gateway's differ too much, or if the gateway has just started, the gateway answers
+    // with its time. The request is then sent once more, with the corrected time.
     const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
     if (answer.status === 204) return undefined;
     if (answer.status === 200) return answer.text;

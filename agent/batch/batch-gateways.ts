@@ -5,7 +5,9 @@ import type { BatchGatewayClient } from './batch-gateway-client.ts';
 const GATEWAYS_MAX = 16;
 
 interface BatchGatewaysOptions {
-  /** Gateways for which this agent currently works: the configured ones, and those that a gateway named. */
+  /**
+   * Gateways for which this agent currently works: the configured gateways, and further gateways that a gateway listed.
+   */
   named(): readonly URL[];
   open(url: URL): BatchGatewayClient;
   /** Takes leases from the gateway until `signal` is aborted. */

@@ -50,7 +50,10 @@ const RETRY_MS = 1_000;
 /** After this many consecutive failures the engine counts as broken, and rests after each further failure. */
 const FAILING_MAX = 8;
 const REST_MS = { first: 2_000, most: 60_000 };
-/** Seconds of work that is leased in advance. A lease takes tens of milliseconds, and more on a busy gateway. */
+/**
+ * Seconds of work that is leased in advance. A request for a lease takes tens of milliseconds, and more if the gateway
+ * is busy.
+ */
 const AHEAD_S = 0.5;
 /** Share of the engine's slots that batches leave to requests. */
 const RESERVE = 0.1;
@@ -76,8 +79,8 @@ export class BatchRunner {
   #prefix: number | undefined;
   #draining = false;
   /**
-   * Callbacks that end a wait early. A wait removes itself at its end. At most a few for each gateway, and one for each
-   * line that runs again.
+   * Callbacks that end a wait early. A wait removes its callback when it ends. At most a few callbacks for each
+   * gateway, and one for each line that runs again.
    */
   readonly #waits = new Set<() => void>();
 
@@ -139,8 +142,8 @@ export class BatchRunner {
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         if (lease !== undefined) await this.#take(gateway, lease, signal);
-        // Reset only here. Otherwise a gateway that grants leases but cannot send their chunks would be asked twice a
-        // second.
+        // Reset after the lease's chunk has arrived, not after the lease. Otherwise a gateway that grants leases but
+        // cannot send their chunks would be asked twice a second.
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;

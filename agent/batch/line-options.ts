@@ -34,10 +34,10 @@ export function readLineOptions(
 }
 
 /**
- * The engines order priorities in opposite directions. vLLM: lower goes first, requests have 0, and any other value is
- * an error unless the scheduling policy is `priority`. SGLang: higher goes first unless
- * `--schedule-low-priority-values-first` is given, and a request without a priority goes after all that have one. So
- * lines may have a priority only if `--default-priority-value` gives requests theirs.
+ * The two engines order priorities in opposite directions. vLLM runs lower values first. A request has the value 0, and
+ * any other value is an error unless the scheduling policy is `priority`. SGLang runs higher values first, unless
+ * `--schedule-low-priority-values-first` is given. It runs a request without a value after all requests with one. So in
+ * SGLang lines get a priority only if `--default-priority-value` gives one to requests.
  */
 function linePriority(words: readonly string[]): number | undefined {
   switch (engineName(words)) {

@@ -1,4 +1,4 @@
-/** Limits the log of a whole night without a gateway to a few dozen lines. */
+/** With this interval, a whole night without a gateway causes only a few dozen lines in the log. */
 const LOG_INTERVAL_MS = 10 * 60_000;
 
 /**

@@ -8,7 +8,7 @@ import { ask } from '../host/control-client.ts';
 import type { CommandContext } from './command-context.ts';
 import { SESSION_FLAG, SESSION_HINT, selectOneAgent } from './select-agents.ts';
 
-/** Time limit for the agent's answer without --follow: it answers and closes. */
+/** Time limit for the agent's answer without --follow. The agent then answers immediately and closes the connection. */
 const SILENCE_MS = 5000;
 
 const FLAGS = {

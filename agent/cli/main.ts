@@ -14,7 +14,10 @@ import type { AgentDependencies } from './command-context.ts';
 import { AGENT_PROGRAM } from './commands.ts';
 import { neverBlocking } from './nonblocking-output.ts';
 
-/** Internal command that delivers the last will of a killed agent, which it reads from standard input. */
+/**
+ * Internal command that delivers a killed agent's last message (LEFT) to gateways. It reads the message from standard
+ * input.
+ */
 const LAST_WILL = 'last-will';
 
 /** Replaced in tests; in production the process provides them. */

@@ -36,7 +36,9 @@ async function statusCommand(argv: readonly string[], { env, io }: CommandContex
 
 const text = (lines: readonly string[]) => lines.join('\n');
 
-/** Uses the longest list: agents of one machine see the same network once they are connected. */
+/**
+ * Shows the longest of the agents' lists, because agents of one machine see the same network once they are connected.
+ */
 function table(known: readonly { network: NetworkRow[] }[]): string[][] {
   const rows = known.map(({ network }) => network).reduce((a, b) => (b.length > a.length ? b : a), []);
   return rows.length === 0 ? [] : [networkTable(rows)];

@@ -130,7 +130,7 @@ async function keeper(prefix: string | undefined, { env }: CommandContext): Prom
   return first;
 }
 
-/** Time limit between two reports. A pull reports its progress every second. */
+/** Maximum time between two reports of the agent. The agent reports a pull's progress every second. */
 const SILENCE_MS = 60_000;
 
 async function pull({ directory }: LocalAgent, source: string, json: boolean, { io }: CommandContext): Promise<number> {

@@ -81,8 +81,7 @@ function parseTimeout(text: string): number {
 /** Undefined: all users. */
 function parseOwners(texts: readonly string[]): string[] | undefined {
   if (texts.includes('all')) return undefined;
-  if (texts.length > OWNERS_MAX)
-    throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects are allowed are allowed`);
+  if (texts.length > OWNERS_MAX) throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects are allowed`);
   return texts.map((text) => {
     if (!OWNER.test(text))
       throw new UsageError(`--allow-functions: "${text}" is not a project's id, user:ID, key:ID or the word all`);

@@ -53,14 +53,14 @@ export const MESH_SETTINGS = {
     flag: 'relay',
     env: 'OTELA_RELAY',
     value: 'HOST:PORT',
-    help: 'reach every gateway through this agent, which was started with --offer-relay',
+    help: 'reach every gateway through the agent at this address, which was started with --offer-relay',
     parse: (text) => checked('--relay', text),
   }),
   /** True if this agent forwards connections of other agents to its gateways. */
   offerRelay: switchSetting({
     flag: 'offer-relay',
     env: 'OTELA_OFFER_RELAY',
-    help: "relay for agents that cannot reach each other; agents with the same join token also reach this agent's gateways through it",
+    help: "relay between agents that cannot reach each other; also forward agents with the same join token to this agent's gateways",
   }),
 };
 

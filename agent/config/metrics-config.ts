@@ -20,7 +20,7 @@ export const METRICS_SETTINGS = {
     flag: 'metrics',
     env: 'OTELA_METRICS',
     value: 'HOST:PORT',
-    help: 'serve GET /metrics for Prometheus on this address, unencrypted; its key is in STATE/metrics.key. Without it: otela-agent metrics',
+    help: 'serve GET /metrics for Prometheus on this address, unencrypted; its key is in STATE/metrics.key. Without this flag, otela-agent metrics prints the metrics',
     parse: (text) => listenAddress('--metrics', text),
   }),
   token: valueSetting({

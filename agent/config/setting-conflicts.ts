@@ -8,8 +8,9 @@ import { type GivenSettings, type Setting, sourcePrecedence } from './setting.ts
 const COMMAND_RANK = 2;
 
 /**
- * Of the settings that exclude each other about the engine and its address, keeps those of the highest rank.
- * @throws UsageError if two of them have that rank
+ * Some settings of the engine and its address exclude each other. Keeps the setting of the highest rank, and removes
+ * the others.
+ * @throws UsageError if two of them have the highest rank
  */
 export function resolveConflicts(given: GivenSettings, command: readonly string[] | undefined): GivenSettings {
   const { enginePort, engineUrl } = ENGINE_SETTINGS;

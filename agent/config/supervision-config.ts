@@ -34,14 +34,15 @@ export const SUPERVISION_SETTINGS = {
     parse: sourcedDuration,
   }),
   /**
-   * How long the engine may take for that token. Together with `probeAfterMs` ten minutes: less than the first-byte
-   * timeout of gateways, and more than the prefill of a million tokens takes.
+   * How long the engine may take for that token. The defaults of this setting and of `probeAfterMs` add up to ten
+   * minutes, which is less than the first-byte timeout of gateways, and more than the prefill of a million tokens
+   * takes.
    */
   probeTimeoutMs: valueSetting({
     flag: 'engine-probe-timeout',
     env: 'OTELA_ENGINE_PROBE_TIMEOUT',
     value: 'DURATION',
-    help: 'restart the engine if it sends nothing for this long after that request; must be longer than any prefill',
+    help: 'restart the engine if it sends nothing for this long after the request of --engine-probe-after; must be longer than any prefill',
     default: '8m',
     parse: sourcedDuration,
   }),

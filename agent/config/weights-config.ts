@@ -22,7 +22,7 @@ export const WEIGHTS_SETTINGS = {
     flag: 'weights',
     env: 'OTELA_WEIGHTS',
     value: 'SOURCE',
-    help: 'weights to copy to local disk before the engine starts: hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX; {{weights}} in the command becomes the directory of the first',
+    help: 'weights to copy to local disk before the engine starts: hub:ORG/NAME[@REVISION], dir:/PATH or s3://BUCKET/PREFIX; {{weights}} in the command becomes the directory of the first source',
     parse: parseSources,
   }),
   environment: valueSetting({

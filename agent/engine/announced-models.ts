@@ -55,7 +55,8 @@ function positional(words: readonly string[]): string | undefined {
     const before = behind[n - 1];
     return !word.startsWith('-') && (before === undefined || !before.startsWith('-') || before.includes('='));
   });
-  // If there are several such words, some of them belong to a flag that takes several values.
+  // If several words remain, some of them may belong to a flag that takes several values. Only a word directly after
+  // `serve` is then certainly the model.
   return free[0] === behind[0] || free.length === 1 ? free[0] : undefined;
 }
 

@@ -9,18 +9,21 @@ import { commandWords, flagValue } from './engine-command.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** Some list each layer that is not quantized: DeepSeek's and modelopt's are below 1 MiB. */
+/**
+ * Maximum size of a config.json. Some models' files list each layer that is not quantized; those of DeepSeek and
+ * modelopt are below 1 MiB.
+ */
 const CONFIG_MAX_BYTES = 4 * 1024 * 1024;
-/** Revisions of one repository in a cache. */
+/** Maximum number of revisions of one repository in a cache. */
 const SNAPSHOTS_MAX = 16;
 
-/** With one of these, the engine may hold its weights in another precision than the checkpoint does. */
+/** Flags with which the engine may hold its weights in another precision than the checkpoint's. */
 const CHANGES_PRECISION =
   /^(-q|--(quanti|config|hf-(?!token)|load-format|torchao|model-loader|modelopt|json-model).*)$/;
 
 /**
  * The precision of the checkpoint, such as `bfloat16` or `fp8`, in which vLLM and SGLang hold the weights unless a flag
- * says otherwise. Undefined if it cannot be told for certain: a requirement is a promise to the client. Never rejects.
+ * says otherwise. Undefined if the precision is not certain, because a client may require one. Never rejects.
  */
 export async function checkpointPrecision(
   command: readonly string[] | undefined,
@@ -31,7 +34,7 @@ export async function checkpointPrecision(
   // A variable may hold further flags.
   if (path === undefined || words.some((word) => word.includes('$') || CHANGES_PRECISION.test(word))) return undefined;
   const told = await Promise.all((await foldersOf(path, words, env)).map(folderPrecision));
-  // The engine may have loaded any of the revisions.
+  // The engine may have loaded any of the revisions, so all of them must have the same precision.
   return told.every((precision) => precision === told[0]) ? told[0] : undefined;
 }
 
@@ -50,15 +53,18 @@ async function foldersOf(path: string, words: readonly string[], env: Env): Prom
 async function folderPrecision(folder: string): Promise<string | undefined> {
   const config = configSchema.safeParse(await readJson(join(folder, 'config.json'))).data;
   if (config === undefined) return undefined;
-  // modelopt's earlier form is a file beside it.
+  // Earlier versions of modelopt describe the quantization in a separate file beside config.json.
   const beside = besideSchema.safeParse(await readJson(join(folder, 'hf_quant_config.json'))).data;
   return configPrecision(config, beside?.quantization);
 }
 
-/** The content of a `config.json` as far as it says how the weights are stored. */
+/** The fields of a `config.json` that describe how the weights are stored. */
 type CheckpointConfig = z.infer<typeof configSchema>;
 
-/** `beside`: what a file beside it says. Undefined: the form is not known. */
+/**
+ * @param beside the quantization according to a separate file
+ * @returns undefined if the form of the quantization is not known
+ */
 function configPrecision(config: CheckpointConfig, beside?: Quantization): string | undefined {
   const { text_config: text } = config;
   const quantization =
@@ -90,13 +96,13 @@ const bitsSchema = z.number().int().min(1).max(64);
 
 const quantizationSchema = z.object({
   quant_method: z.string().nullish(),
-  /** modelopt. */
+  /** Written by modelopt. */
   quant_algo: z.string().nullish(),
-  /** GPTQ, AWQ. */
+  /** Written by GPTQ and AWQ. */
   bits: bitsSchema.nullish(),
   w_bit: bitsSchema.nullish(),
   load_in_8bit: z.boolean().nullish(),
-  /** compressed-tensors. */
+  /** Written by compressed-tensors. */
   config_groups: z
     .record(z.string(), z.object({ weights: z.object({ type: z.string().nullish(), num_bits: bitsSchema }).nullish() }))
     .nullish(),

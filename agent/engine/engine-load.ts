@@ -35,7 +35,7 @@ const WAITING = metricPattern(
   'llamacpp:requests_deferred',
   'tgi_queue_size',
 );
-/** Share of the KV cache in use, from 0 to 1. The second name is vLLM's older one. */
+/** Share of the KV cache in use, from 0 to 1. The second name is vLLM's older name. */
 const KV_USE = metricPattern(
   'vllm:kv_cache_usage_perc',
   'vllm:gpu_cache_usage_perc',

@@ -82,7 +82,7 @@ export class EngineProbe {
     }
   }
 
-  /** True if the engine's `/health`, if it has that, says so. */
+  /** True if the engine has a `/health` and answers it with 503. */
   async #isLoading(): Promise<boolean> {
     try {
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));

@@ -53,7 +53,8 @@ export class EngineProcess {
     this.#pass(this.#child.stderr, options.stderr, options.onLine);
     this.exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
-      // Checked before env(1) reports it: its exit code 127 could also be the engine's.
+      // Check for a missing program here: env(1) would report it by exit code 127, which could also be the engine's
+      // exit code.
       const missing = missingCommand(options.command[0] ?? '', env.PATH);
       if (missing) resolve({ kind: 'error', message: missing });
       this.#child.once('exit', (code, signal) => {

@@ -70,7 +70,10 @@ export class Engine {
     this.#watch.open();
   }
 
-  /** Beside the probes, because a shared file system may hang. An engine that is ready has its checkpoint on disk. */
+  /**
+   * Reads the checkpoint's precision once the engine is ready, because its checkpoint is then on disk. The probes do
+   * not wait for this, because a shared file system may hang.
+   */
   #readPrecision(command: EngineOptions['command'], env: EngineOptions['env']): void {
     if (this.#readingPrecision) return;
     this.#readingPrecision = true;

@@ -1,6 +1,6 @@
 /** Splits a stream of bytes into lines, with bounded memory for any output. */
 
-/** Only this beginning of a longer line is checked. Errors state their name there. */
+/** Only this many bytes of a longer line are checked. An error line states the error's name in its first bytes. */
 export const LOG_LINE_MAX_BYTES = 4096;
 
 const NEWLINE = 10;

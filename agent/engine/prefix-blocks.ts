@@ -15,7 +15,7 @@ import type { EngineTarget } from './engine-address.ts';
 
 /** Tokens per block: the size of vLLM's cache blocks. */
 const BLOCK_TOKENS = 16;
-/** Maximum number of concurrent tokenizer requests: a busy engine must not get more of them than requests. */
+/** Maximum number of concurrent tokenizer requests. It is small, so that they do not burden a busy engine. */
 const AT_ONCE = 2;
 const WAITING_MAX = 64;
 const ANSWER_MS = 10_000;

@@ -16,8 +16,8 @@ export const MAX_WAITING = 8;
 
 /**
  * Decides when an engine is saturated. Engines report their running and waiting requests only at intervals. The number
- * that ran while others waited is the engine's batch size. With it, this class computes from the number of requests how
- * many of them wait.
+ * that ran while others waited is the engine's batch size. With the batch size, this class computes how many of a given
+ * number of requests wait.
  */
 export class Saturation {
   /** The engine's batch size. Undefined: no request has ever waited, or more requests ran since. */

@@ -14,13 +14,15 @@ const run = promisify(execFile);
 
 /** The command that started this program, without its arguments. */
 function currentCommand(): [string, ...string[]] {
-  // argv0 may be a link that now points to another version; this one is resolved again at each start.
+  // argv0 is used because it may be a link, which now may point to another version. `execPath` is the file to which the
+  // link pointed when this process started.
   if (isSea()) return [process.argv0.includes('/') ? resolve(process.argv0) : process.execPath];
   return [process.execPath, ...process.execArgv, ...process.argv.slice(1, 2)];
 }
 
 /**
- * Runs the installed program to learn its version. A program that cannot start is so detected before this process ends.
+ * Runs the installed program to learn its version. This also detects a program that cannot start, before this process
+ * ends.
  * @throws DeploymentError cannot_start
  */
 async function installedVersion(program: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {

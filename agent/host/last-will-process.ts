@@ -12,7 +12,8 @@ import { spawnSafely } from './spawn-safely.ts';
 
 /**
  * The shell reads messages; each line replaces the one before. The line `off` means that the agent has published LEFT
- * itself. Signals that the batch system sends to all processes of the job end the agent, but not this shell.
+ * itself. The shell ignores signals that the batch system sends to all processes of the job, because it must outlive
+ * the agent.
  */
 const SCRIPT = `trap '' HUP INT QUIT TERM USR1 USR2 PIPE
 will=

@@ -27,7 +27,7 @@ const SHAPES: readonly (readonly [RegExp, string])[] = [
 
 /**
  * @param secrets literal secrets
- * @param env its values of variables with a secret's name are secrets too, except paths
+ * @param env environment; if a variable's name suggests a secret, its value is a secret too, unless it is a path
  */
 export function redactor(secrets: readonly (string | undefined)[], env: Env): (text: string) => string {
   const named = Object.entries(env).flatMap(([name, value]) =>

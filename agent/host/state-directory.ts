@@ -37,8 +37,8 @@ const STALE_AFTER_MS = 30_000;
 const SESSIONS_MAX = 1000;
 
 /**
- * Maximum number of directories with random names that are read per place. An agent reuses the first, so normally there
- * is one.
+ * Maximum number of base directories with random names that are read per place. An agent reuses an existing one, so
+ * normally there is only one.
  */
 const RANDOM_BASES_MAX = 16;
 

@@ -35,7 +35,8 @@ import { IngressRequest } from './ingress-request.ts';
 import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './resolve-route.ts';
 
 /**
- * Bytes of bodies that are kept for retries and of streams that are kept for resuming, without the first MiB of each.
+ * Maximum total of the bytes that are kept: of request bodies for retries, and of streams for resuming. The first MiB
+ * of each body and stream does not count.
  */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
 /** Bytes of bodies that are still arriving, up to 1 MiB of each. Above this the slowest uploads are ended. */

@@ -42,7 +42,7 @@ export function toIngressUsage(record: UsageRecord, provider: string | undefined
   };
 }
 
-/** Missing values become 0. An attempt that the ingress has forgotten has no course. */
+/** Missing values become 0. There is no `course` if the ingress no longer knows the attempt. */
 function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCourse) {
   const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
   return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };

@@ -19,7 +19,9 @@ const WRITE_AFTER_MS = 1_000;
 /** Maximum number of files of ended agents that are adopted. */
 const ADOPTED_MAX = 64;
 
-/** Name of a file: `PID-HOST[@RANDOM].json`. Older agents appended `.PID` of the agent that adopted it. */
+/**
+ * Name of a file: `PID-HOST[@RANDOM].json`. When an older agent adopted a file, it appended `.` and its own process id.
+ */
 const FILE = /^([0-9]+)-([^/]+?)(?:@[0-9a-f]{8})?\.json(?:\.([0-9]+))?$/;
 
 interface UsageQueueOptions {
@@ -89,8 +91,8 @@ export class UsageQueue {
   }
 
   /**
-   * An exact record replaces the estimate of the same attempt. The estimate's time is kept, and its course if the exact
-   * record has none.
+   * An exact record replaces the estimate of the same attempt, but keeps the estimate's time. It also keeps the
+   * estimate's `course`, if it has none itself.
    */
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {
@@ -154,7 +156,7 @@ export class UsageQueue {
       writePrivateFile(this.#file, JSON.stringify([...this.#stored.values()]));
       return true;
     } catch (error) {
-      this.#options.log(`usage records are only in memory: ${errorText(error)}`);
+      this.#options.log(`cannot save usage records; they are lost if this agent ends: ${errorText(error)}`);
       return false;
     }
   }

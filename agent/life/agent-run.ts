@@ -114,7 +114,7 @@ export class AgentRun {
   #startEngine(): void {
     const { templates, weights } = this.#options.config;
     const { engineStart } = this.#agent;
-    // With templates, an order chooses the engine later.
+    // If there are templates, an order chooses the engine later.
     if (templates !== undefined) return;
     if (weights?.environment === undefined && (weights?.sources.length ?? 0) === 0) engineStart.start();
     else neverRejects(engineStart.startWithWeights());
@@ -157,7 +157,8 @@ export class AgentRun {
     try {
       state.rename(session.id);
     } catch (error) {
-      // A cleanup of that directory also removed the socket. The engine continues to serve.
+      // The state directory was removed, for example by a cleanup of /tmp, and the control socket with it. The engine
+      // continues to serve.
       log(`the state directory is lost: ${errorText(error)}`);
     }
     log(`session ${session.id}, state in ${state.path}`);

@@ -1,6 +1,6 @@
 /**
- * Minimum time between two equal lines. A gateway that is away for a night is dialed thousands of times, and each dial
- * logs the same line.
+ * Minimum time between two equal lines. A gateway that is unreachable for a night is dialed thousands of times, and
+ * each dial logs the same line.
  */
 const REPEAT_MS = 60_000;
 

@@ -33,7 +33,7 @@ interface DrainFacts {
 /** Kubernetes (terminationGracePeriodSeconds) and Slurm (KillWait) by default send SIGKILL 30 s after SIGTERM. */
 const KILL_AFTER_MS = 30_000;
 
-/** The part of that time that is reserved to publish LEFT and to end the engine. */
+/** The part of the time from SIGTERM to SIGKILL that is reserved to publish LEFT and to end the engine. */
 const LEAVE_MS = 3000;
 
 /** Maximum drain if nothing else limits it. Long generations take minutes. */
@@ -56,8 +56,8 @@ export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts):
 }
 
 /**
- * Share of a short job's time in which it drains. With it a test job of one minute still serves for most of that
- * minute.
+ * Part of a short job's time in which the node drains. It is small, so that a test job of one minute serves for most of
+ * that minute.
  */
 const DRAIN_BEFORE_SHARE = 0.1;
 const DRAIN_BEFORE_MS = 60_000;
@@ -71,8 +71,9 @@ export function drainBefore(configuredMs: number | undefined, leftMs: number): n
 }
 
 /**
- * Slurm kills a job within a minute of its limit, by its own clock; `OverTimeLimit` may extend the limit. A warning may
- * arrive long before.
+ * A signal at most AT_LIMIT_MS before the job's end, or after it, comes from the time limit: Slurm kills a job within a
+ * minute of its limit by Slurm's own clock, and `OverTimeLimit` may allow more time. A warning may arrive up to
+ * WARNED_MS before the end.
  */
 const AT_LIMIT_MS = 60_000;
 const WARNED_MS = 900_000;

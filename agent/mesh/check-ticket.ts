@@ -31,7 +31,8 @@ export class Tickets {
     if (ticket.session === session) throw new ChannelError('stranger', "the peer presented this agent's own ticket");
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned temporarily`);
     const state = replica.ticketState(ticket);
-    // A session that has left is accepted: it may not know that yet, and learns it over the channel.
+    // A session that counts as left is accepted. It may have been evicted without knowing it, and learns it over the
+    // channel.
     if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
     const issuer = this.#options.issuerName(ticket.issuer);
     return {

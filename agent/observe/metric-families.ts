@@ -1,6 +1,6 @@
 /**
- * All metrics of an agent. Sessions, hosts and requests are not labels: an agent's job is short, and a page is about
- * one agent.
+ * All metrics of an agent. The session and the host are not labels, because a page is about one agent, and each short
+ * job would add new series.
  */
 import type { Family } from '../../shared/metrics/metric-family.ts';
 

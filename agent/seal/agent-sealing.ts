@@ -9,13 +9,16 @@ import type { EvidenceHelper } from './evidence-helper.ts';
 import { KeyRing } from './seal-key-ring.ts';
 import { SealOpener } from './seal-opener.ts';
 
-/** A session's name in records. */
+/** The session and provider for which the keys are vouched. */
 interface VouchedSession {
   session: string;
   provider: string;
 }
 
-/** Time before the end of a delegate key at which a warning is logged. It suffices to find the root key. */
+/**
+ * Time before the end of a delegate key at which a warning is logged. The operator needs this time to find the root
+ * key.
+ */
 const ENDS_SOON_S = 7 * 86_400;
 
 export class AgentSealing {

@@ -30,7 +30,10 @@ const NOTHING = new Uint8Array(0);
  */
 const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
 
-/** Headers that stay outside the seal, because gateways and clients in between must act on them. */
+/**
+ * Headers that stay outside the seal, because programs between the node and the client, such as a gateway, must act on
+ * them.
+ */
 const OUTSIDE: ReadonlySet<string> = new Set([
   'retry-after',
   'retry-after-ms',

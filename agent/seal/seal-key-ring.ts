@@ -41,8 +41,8 @@ export class KeyRing {
     const now = this.#now();
     if (this.#previous !== undefined && now >= this.#previous.until) this.#previous = undefined;
     const { until } = this.#current;
-    // True after a clock that was ahead was corrected. Without this check the key would be kept too long by the
-    // difference.
+    // True if the clock was ahead when the key was created, and was corrected since. Without this check the key would
+    // be kept too long by that difference.
     const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
     if (now < until - OVERLAP_MS && !aheadOfNow) return false;
     this.#previous = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };

@@ -111,8 +111,8 @@ export class SealOpener {
     const untimely = timingProblem(stamp, this.#now() / 1000);
     if (untimely !== undefined) throw new SealError('not_opened', untimely);
     const name = toBase64url(stamp.nonce);
-    // Checked before any key is derived. A gateway that repeats a request with a long part of its response so costs the
-    // node almost nothing.
+    // Checked before any key is derived, so that a repeated request costs the node almost nothing, even if a gateway
+    // sends it with a long part of its response.
     if (this.#replay.has(name)) throw new SealError('not_opened', 'it was already received');
     const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
     const key = this.#ring.find(toBase64url(kid));

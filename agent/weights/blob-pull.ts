@@ -173,10 +173,11 @@ export class BlobPull {
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
     const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
-    // A coordinator may name a node again although it was told to avoid it.
+    // A coordinator may name a node again although this pull asked to avoid it.
     const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
     if (this.#cannotRead || answer.kind === 'read') return answer;
-    // Otherwise, while a source stalls, all nodes would start to read it at the same time.
+    // If another node sends this blob, wait longer before reading the source. Otherwise, while the source stalls, all
+    // nodes would start to read it at the same time.
     const patienceMs = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
     if (silentMs <= patienceMs) return answer;
     if (answer.kind === 'wait') inVain();

@@ -31,8 +31,8 @@ export class Blob {
   #closed = false;
   #users = 1;
   /**
-   * Called when a piece was verified, when the blob is complete, and when it is closed. Each upload has one, so the
-   * bound of uploads holds.
+   * Called when a piece was verified, when the blob is complete, and when it is closed. Each upload adds one watcher,
+   * so the maximum number of uploads bounds this set.
    */
   readonly #watchers = new Set<() => void>();
 

@@ -105,8 +105,8 @@ export class DiskQuota {
   }
 
   /**
-   * Writes a small file of the model `id`. If the disk is full, other models are evicted first, because deleting needs
-   * no such file.
+   * Writes a small file of the model `id`. If the disk is full, evicts other models and tries again. An eviction needs
+   * no space on the disk.
    * @throws WeightsError `full`
    */
   async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
@@ -154,8 +154,8 @@ export class DiskQuota {
 
   /**
    * Makes space.
-   * @param blobs number of blobs whose small files need space too; a pull that fills the disk to the last byte would
-   * always fail
+   * @param blobs number of blobs whose small files need space too: without this reserve, a pull that fills the disk
+   * exactly would always fail
    */
   async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
     const { limitBytes, directory } = this.#store.options;

@@ -49,7 +49,7 @@ function waitingFor(path: string, text: string): string {
   return `weights: waiting for ${path}, which is locked by ${who}; if that process no longer exists, ${then}`;
 }
 
-/** The lock file must be complete as soon as it exists: an empty one would count as that of a dead process. */
+/** The lock file must be complete as soon as it exists, because an empty file would count as a dead process's lock. */
 async function tryLock(path: string, presence: LiveProcesses): Promise<(() => Promise<void>) | undefined> {
   const text = await presence.hold().catch((error: unknown) => {
     throw asWeightsError(error);

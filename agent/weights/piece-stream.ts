@@ -76,8 +76,7 @@ export class PieceStreamReader {
     const length = this.#head.readUInt32BE();
     if (length === 0) {
       this.#headHas = 0;
-      if (++this.#waits > WAITS_MAX)
-        throw new WeightsError('wrong', 'the sender has reported for too long that it waits');
+      if (++this.#waits > WAITS_MAX) throw new WeightsError('wrong', 'the sender waited too long for the next piece');
       return this.#events.onProgress(0);
     }
     this.#waits = 0;

@@ -158,7 +158,7 @@ export class StoredManifests {
         this.#text = undefined;
         throw error;
       });
-      // The file must be complete as soon as it exists: an empty file would count as that of a dead process.
+      // The file must be complete as soon as it exists, because an empty file would count as a dead process's pin.
       await writeFile(written, text, { mode: 0o600 });
       await rename(written, join(folder, this.#name));
     } catch (error) {

@@ -23,8 +23,8 @@ export interface PullLimits {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * If the coordinator answers `wait`, a pull reads the source after this time without a new byte. A pull that gets
-   * senders reads it after four times this time.
+   * If the coordinator answers `wait`, a pull reads the source after this time without a new byte. If the coordinator
+   * names senders, the pull reads the source after four times this time without a new byte.
    */
   sourceAfterMs: number;
   /** After this time without a new byte the pull fails. */

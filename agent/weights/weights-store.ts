@@ -24,7 +24,7 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
  */
 const ROOT_UIDS = [0, 65_534];
 
-/** Maximum wait for another agent that is busy in this directory, at the start. */
+/** When the store opens: maximum wait for another agent that is busy in this directory. */
 const COLLECT_WITHIN_MS = 5_000;
 
 interface StoreOptions {
@@ -242,7 +242,8 @@ export class Store {
    */
   async collect(): Promise<number> {
     const before = await this.used();
-    // Listed before the manifests: if another process starts now, its manifest exists before its first file.
+    // List the files before the manifests. Another process saves its manifest before its first file, so every listed
+    // file in use has a manifest in the later list.
     const blobs = await readdir(this.#inside('blobs')).catch(() => []);
     const environments = await this.environments.keys();
     const manifests = await this.manifests.every();

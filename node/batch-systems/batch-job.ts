@@ -1,4 +1,4 @@
-/** The batch job of an agent, for any batch system: its name, its end, and the cause of its end. */
+/** The batch job in which an agent runs, for any batch system: the job's name, its end, and the cause of its end. */
 /** Runs a program of the batch system, such as `squeue`. A failure is returned, not thrown. */
 export type AskTool = (
   file: string,
@@ -26,15 +26,15 @@ export interface BatchJob {
   node: string | undefined;
   /** The partition or queue in which the job runs. */
   partition: string | undefined;
-  /** The job's end by the environment, which keeps its values from the start of the job. */
+  /** The job's end according to environment variables. They keep their values even if the limit is changed later. */
   ends: Date | undefined;
   /** Asks the batch system for the job's end. Absent: this system cannot be asked. */
   askEnd?(run: AskTool): Promise<EndTime>;
   /** Asks what ends the job. Undefined: the job is not ending, or the system does not report the cause. */
   askFate(run: AskTool): Promise<JobFate | undefined>;
   /**
-   * Asks until when the job continues despite a SIGTERM; undefined: the system does not report that it continues.
-   * Absent: this system cannot report it.
+   * Asks until when the job continues after a SIGTERM that is only a warning. Undefined: the system does not report
+   * that the job continues. Absent: the system can never report it.
    */
   askRunsUntil?(run: AskTool): Promise<Date | undefined>;
   /** Milliseconds between SIGTERM and SIGKILL; undefined: unknown. */
@@ -46,7 +46,7 @@ export function firstLabel(name: string | undefined): string | undefined {
   return name?.split('.')[0]?.slice(0, 255) || undefined;
 }
 
-/** Seconds of a text `HH:MM:SS`, `MM:SS` or a number; undefined for any other text. */
+/** Converts `HH:MM:SS`, `MM:SS` or a number to seconds; undefined for any other text. */
 export function secondsOf(text: string): number | undefined {
   if (!/^\d{1,9}(:\d{1,2}){0,2}(\.\d+)?$/.test(text)) return undefined;
   return text.split(':').reduce((sum, part) => sum * 60 + Number(part), 0);

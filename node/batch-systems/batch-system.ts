@@ -71,7 +71,7 @@ interface Call {
 
 export interface BatchSystem {
   kind: 'slurm' | 'grid-engine' | 'htcondor' | 'pbs' | 'lsf' | 'flux';
-  /** Whether it was tested with the real system, or only with recorded output. */
+  /** Whether these commands and parsers were tested with the real system, or only with recorded output. */
   seen: 'real' | 'recorded';
   /** A shell expression that gives the job's id inside the job. */
   jobId: string;
@@ -92,7 +92,7 @@ export interface BatchSystem {
   /**
    * Parses the list of jobs, which may include jobs with other names.
    *
-   * @throws Error if the output is malformed, so that no job is considered missing
+   * @throws Error if the output is malformed: with an incomplete list, running jobs would seem to be missing
    */
   parse(out: string): ListedJob[];
   /** The command that reports idle GPUs. Absent: the system has no cheap command for that. */

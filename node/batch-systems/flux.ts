@@ -76,12 +76,12 @@ function parseJobs(out: string): ListedJob[] {
 }
 
 /**
- * Two answers about the same limit differ by the seconds between them. If ends differ by more than this, the limit was
- * changed.
+ * Flux reports the time that is left, from which the job's end is computed. Ends that differ by no more than this are
+ * the same end; a larger difference means that the limit was changed.
  */
 const STEP_MS = 5_000;
 
-/** The default kill-timeout of the job manager. */
+/** Flux's default of `kill-timeout`, the time between SIGTERM and SIGKILL. */
 const KILL_WAIT_MS = 5_000;
 
 /** Seconds that flux reports as left for a job without a limit: the greatest 32-bit number. */

@@ -1,6 +1,6 @@
 /**
- * Grid Engine and its descendants: qsub(1), qstat(1), qhost(1), qdel(1). Tested with 8.1.9 from Debian; those of Altair
- * and of Open Cluster Scheduler accept the same options.
+ * Grid Engine and its descendants: qsub(1), qstat(1), qhost(1), qdel(1). Tested with 8.1.9 from Debian. Altair Grid
+ * Engine and Open Cluster Scheduler accept the same options.
  */
 import { dirname } from 'node:path';
 import {
@@ -40,8 +40,8 @@ function flags({ name, pool, gpus, log }: JobSubmission): string[] {
     ...(pool.account === undefined ? [] : ['-P', pool.account]),
     '-S',
     '/bin/bash',
-    // A directory that exists on every node: at some sites, the home directory does not. A job that cannot change to
-    // its directory stays in the queue in state Eqw.
+    // A directory that exists on every node. At some sites, the home directory does not exist there. A job that cannot
+    // change to its working directory stays in the queue in state Eqw.
     '-wd',
     dirname(log),
     '-j',
@@ -129,10 +129,12 @@ function inside(text: string, name: string): string | undefined {
   return value?.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }
 
-/** Times above this are milliseconds, which some descendants report instead of seconds. */
+/** Times above this are milliseconds, which some descendants of Grid Engine report instead of seconds. */
 const SECONDS_MAX = 100_000_000_000;
 
-/** The default of a queue's `notify`: time from SIGUSR2 to SIGKILL if the job was submitted with -notify. */
+/**
+ * Grid Engine's default of a queue's `notify`: the time from SIGUSR2 to SIGKILL, if the job was submitted with -notify.
+ */
 const KILL_WAIT_MS = 60_000;
 
 /** SGE_ROOT must also be set, because `JOB_ID` is a common name. */

@@ -102,7 +102,7 @@ type OwnJob = z.infer<typeof ownJobSchema>['RECORDS'][0];
 /** bjobs reports whole minutes, so ends that differ by less than this are the same end. */
 const STEP_MS = 90_000;
 
-/** The default of JOB_TERMINATE_INTERVAL, the time between SIGINT, SIGTERM and SIGKILL. */
+/** LSF's default of JOB_TERMINATE_INTERVAL, the time from SIGINT to SIGTERM, and from SIGTERM to SIGKILL. */
 const KILL_WAIT_MS = 10_000;
 
 export function lsfJob(env: Env): BatchJob | undefined {
@@ -121,7 +121,7 @@ export function lsfJob(env: Env): BatchJob | undefined {
       const told = await ask(id, run);
       if (typeof told === 'string') return { kind: 'unknown', reason: told };
       const [, hours, minutes] = /^(\d+):(\d+) L$/.exec(told.TIME_LEFT?.trim() ?? '') ?? [];
-      // No time is shown as `-`, and an estimate with `E`: the job has no limit.
+      // A job without a limit has `-` here, or an estimate that ends in `E`.
       if (hours === undefined || minutes === undefined) return { kind: 'known', ends: undefined };
       const ends = Date.now() + (Number(hours) * 60 + Number(minutes)) * 60_000;
       if (known === undefined || Math.abs(ends - known) > STEP_MS) known = ends;

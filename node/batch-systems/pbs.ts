@@ -26,8 +26,8 @@ import { wallTime } from './time-limit.ts';
 const JOB_ID = '${PBS_JOBID}';
 
 /**
- * Lists only the factory's own jobs: the jobs of all users with their environments exceed 8 MiB on a typical site. -x
- * adds ended jobs, for the time that the server keeps them.
+ * Lists only the factory's own jobs, because on a typical site a list of all users' jobs, which includes their
+ * environments, exceeds 8 MiB. -x adds ended jobs, for the time that the server keeps them.
  */
 const LIST_OWN =
   'ids=$(qselect -x -u "$(id -un)") || exit; [ -z "$ids" ] && echo "{}" || exec qstat -x -f -F json $ids';
@@ -168,7 +168,7 @@ const ownJobSchema = z.object({
 });
 type OwnJob = z.infer<typeof ownJobSchema>['Jobs'][string];
 
-/** The default of a queue's kill_delay, the time between SIGTERM and SIGKILL. */
+/** PBS's default of a queue's kill_delay, the time between SIGTERM and SIGKILL. */
 const KILL_WAIT_MS = 10_000;
 
 export function pbsJob(env: Env): BatchJob | undefined {
@@ -215,7 +215,10 @@ function endOf({ stime, Resource_List: asked }: OwnJob): EndTime {
   return { kind: 'known', ends: new Date(started + seconds * 1000) };
 }
 
-/** The job's state E means exiting, F finished. The cause is in the comment, if the server writes one. */
+/**
+ * A job in state E is exiting, and in state F it has finished. The cause is in the job's comment, if the server writes
+ * one.
+ */
 function fateOf({ job_state: state, comment = '' }: OwnJob): JobFate | undefined {
   if (/preempt/i.test(comment)) return 'preempted';
   if (/walltime/i.test(comment)) return 'time-limit';

@@ -13,7 +13,7 @@ const BEFORE_END_S = 120;
 const SQUEUE_FORMAT = '%i|%j|%T|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
 /**
- * Matches Slurm's output if its controller is unavailable: then the job may exist. Any other error means that the
+ * Matches Slurm's output if its controller is unavailable, so that the job may exist. Any other error means that the
  * request was refused.
  */
 const CONTROLLER_UNAVAILABLE =
@@ -215,9 +215,9 @@ function fieldOf(line: string, name: string): string {
 }
 
 /**
- * Until when the job continues despite a SIGTERM. A job that is ending is COMPLETING before its processes get a signal.
- * If the job is RUNNING, a SIGTERM is a warning (`--signal=TERM@120`) or a preemption with a grace time, which moves
- * EndTime.
+ * Until when the job continues after a SIGTERM that is only a warning. A job that is ending is COMPLETING before its
+ * processes get a signal. If the job is still RUNNING, the SIGTERM was a warning (`--signal=TERM@120`), or it announced
+ * a preemption with a grace time, which moves EndTime.
  */
 async function askRunsUntil(query: string, run: AskTool): Promise<Date | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query], UTC_TIMES);

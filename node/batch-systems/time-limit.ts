@@ -4,7 +4,8 @@ export function timeLimitMs(text: string): number | undefined {
   if (rest === '') return undefined;
   const parts = rest.split(':').map(Number);
   const [a = 0, b = 0, c = 0] = parts;
-  // By sbatch(1), the first number after days is hours; without days, one or two numbers begin with minutes.
+  // By sbatch(1): after days, the first number is hours. Without days, one number is minutes, and two numbers are
+  // minutes and seconds.
   const seconds =
     days !== undefined || parts.length === 3 ? a * 3_600 + b * 60 + c : parts.length === 2 ? a * 60 + b : a * 60;
   return (Number(days ?? 0) * 86_400 + seconds) * 1_000;

@@ -220,7 +220,8 @@ export class FunctionRunner {
   async #code(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
-    // Otherwise one owner's code would be stored and later run as another owner's function.
+    // Check the context: with a wrong one, one owner's code would be stored here, and would later run as another
+    // owner's function.
     if (
       context !==
       createHash('sha256')

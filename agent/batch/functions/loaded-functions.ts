@@ -101,7 +101,7 @@ export class LoadedFunctions {
     for (;;) {
       if (this.#closed) throw new LoadError('the agent is stopping');
       const known = this.#loaded.get(code.context);
-      // A process answers one call at a time. A second concurrent call would get the answer to the first.
+      // A process runs one call at a time. A second concurrent call would get the answer to the first call.
       if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
         known.users += 1;
         return known.process;

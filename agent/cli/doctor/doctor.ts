@@ -52,7 +52,7 @@ async function doctorCommand(argv: readonly string[], { env, io }: CommandContex
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }
 
-/** A wrong setting hides the other settings, but the gateways are still checked. */
+/** If a setting is wrong, the checks that need all settings are skipped, but the gateways are still checked. */
 async function checkSettings(settings: SettingValues, command: string[] | undefined, env: Env): Promise<CheckResult[]> {
   const config = settled(() => startConfig(settings, command, env));
   if (!(config instanceof UsageError)) return checkConfig(config, env);

@@ -51,13 +51,17 @@ function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
   const said = errorMessageOf(answer);
   if (answer.status === 401 && answer.text.includes('invalid_api_key')) return checkPassed(what, `answers, ${way}`);
   if (answer.status === 426)
-    return checkFailed(what, `uses a different protocol version: ${said}`, 'Upgrade the older of the two.');
+    return checkFailed(
+      what,
+      `uses a different protocol version: ${said}`,
+      'Upgrade the agent or the gateway, whichever is older.',
+    );
   if (answer.status === 407) return checkFailed(what, `the proxy requires a name and a password (${way})`, PASSWORD);
   if (answer.status >= 500)
     return checkWarning(
       what,
       `answers ${answer.status}: ${said}`,
-      'Ask its operator to look into it. An agent retries automatically.',
+      'Report this to the operator of the gateway. An agent retries automatically.',
     );
   return checkFailed(
     what,
@@ -75,7 +79,9 @@ function clock(date: string | undefined, askedAt: number, answeredAt: number): C
   const off = Math.max(ahead, behind);
   if (off <= SKEW_MAX_MS) return [checkPassed('clock', 'agrees with the clock of the gateway')];
   const found = `${Math.round(off / 1000)} s ${ahead > behind ? 'ahead of' : 'behind'} the gateway’s`;
-  return [checkWarning('clock', found, 'Ask the site to set it (NTP): the ends of jobs and tickets depend on it.')];
+  return [
+    checkWarning('clock', found, 'Ask the site to set this clock (NTP): the ends of jobs and tickets depend on it.'),
+  ];
 }
 
 const FIXES: readonly (readonly [RegExp, string])[] = [

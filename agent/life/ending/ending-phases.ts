@@ -14,7 +14,10 @@ import {
 /** Time to pass on responses that were already arriving when the engine died. New ones cannot arrive. */
 const LAST_ANSWERS_MS = 2000;
 
-/** Wait after the first sign of a broken engine. In it the other ranks' errors and the end of the traceback arrive. */
+/**
+ * Wait after the first sign of a broken engine, so that the other ranks' errors and the end of the traceback can
+ * arrive.
+ */
 const LAST_OUTPUT_MS = 500;
 
 /**
@@ -75,7 +78,8 @@ function begin(state: EndingState, reason: EndReason, view: EndingView, actions:
     case 'reporting':
       if (reason.kind === 'fatal') act('repeat-output');
       if (!state.forced) act('upload-log');
-      // Concurrently: a second before SIGKILL must remain for LEFT, even if a gateway does not answer.
+      // Wait for the upload and the lines concurrently, because a second before SIGKILL must remain for LEFT, even if a
+      // gateway does not answer.
       if (reason.kind !== 'fatal') return waiting(['log', now + LOG_TAIL_WAIT_MS], ['lines', state.linesUntil]);
       actions.push({ kind: 'stop-engine', graceMs: BROKEN_GRACE_MS });
       return { ...waiting(['log', now + LOG_TAIL_WAIT_MS]), graceMs: 0 };
@@ -124,7 +128,7 @@ function drainOf(reason: EndReason, view: EndingView): { cause: DrainCause; why:
   }
   if (reason.kind === 'fault')
     return { cause: 'request', why: `internal error of the agent: ${reason.what}`, published: 'agent-fault' };
-  // Requests of other agents and of this agent's ingress may still finish.
+  // Drain, because requests of other agents and of this agent's ingress may still finish.
   return { cause: 'request', why: 'the session of this agent has ended at all gateways', published: 'drain' };
 }
 

@@ -52,10 +52,11 @@ const CLOSE_WAIT_MS = 1000;
 interface Member {
   url: URL;
   tunnel: Tunnel;
-  /** True if another gateway named it; false if it is configured. */
+  /** True if another gateway named this gateway; false if it is configured. */
   learned: boolean;
   /**
-   * True if it belongs to the agent's institution. The report of another institution's gateway does not end a session.
+   * True if this gateway belongs to the agent's institution. The report of another institution's gateway does not end a
+   * session.
    */
   own: boolean;
   refusal?: TunnelRefusal;

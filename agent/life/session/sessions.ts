@@ -73,7 +73,9 @@ const RECORD_SPREAD_MS = 3_000;
 
 /** Maximum time for running requests of a replaced session. */
 const FORMER_DRAIN_MS = 600_000;
-/** The same for a session without an engine: its requests only have their last bytes to send. */
+/**
+ * Maximum time for running requests of a replaced session without an engine: they only have their last bytes to send.
+ */
 const IDLE_DRAIN_MS = 2000;
 
 /**
@@ -190,7 +192,8 @@ export class Sessions {
       this.#joining = false;
       if (signal.aborted) return;
       if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
-      // An unexpected error. The running engine is worth more than the missing session, so the agent tries again.
+      // An unexpected error. If the agent already had a session, it tries again, because the running engine is worth
+      // more than the missing session.
       if (how === 'first') throw error;
       this.#options.log(`cannot start a new session: ${errorText(error)}`);
       await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);

@@ -112,8 +112,8 @@ class GatewayLeg extends Duplex {
   }
 
   #onMessage(data: Buffer, isBinary: boolean): void {
-    // A paused socket delivers neither bytes nor the gateway's question after them. So the answer to that question
-    // means that these bytes were read.
+    // The gateway asks after some bytes whether they were read. A paused socket delivers neither further bytes nor this
+    // question, so answering the question confirms that all bytes before it were read.
     if (isBinary) return void (this.push(data) || this.#socket.pause());
     const text = data.toString();
     if (text === MORE_TEXT) {

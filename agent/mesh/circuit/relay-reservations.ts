@@ -102,8 +102,9 @@ export class Reservations {
       await this.#called(socket);
       this.#held.delete(relay.session);
       const accepted = this.#accept(socket, relay.session);
-      // Reserve again without waiting for this call, so that the next caller finds a reservation. Beyond ACCEPTING_MAX
-      // handshakes wait, so that a relay that makes useless calls does not get one reservation after another.
+      // Reserve again without waiting for this call, so that the next caller finds a reservation. If more than
+      // ACCEPTING_MAX handshakes are unfinished, wait for this one. Otherwise a relay that makes useless calls would
+      // get one reservation after another.
       if (this.#accepting > ACCEPTING_MAX) await accepted;
     } catch {
       this.#held.delete(relay.session);

@@ -66,7 +66,7 @@ const NAMED = [
 /** Maximum length of a first line in Linux before 5.1, as in RHEL 8. */
 const LINE_MAX_BYTES = 127;
 
-/** Replaces the packed Python's path in a script by the unpacked one's, if that exists. */
+/** Replaces the interpreter's path in a script by that of the same program in `bin`, if `bin` has it. */
 async function rewriteInterpreter(path: string, bin: string): Promise<void> {
   const found = await lstat(path);
   if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;

@@ -51,8 +51,8 @@ export class DirectorySource implements BlobSource {
   }
 
   /**
-   * The directory to read. Of a cache folder it is the snapshot that `refs/main` names. Without `refs/main`, as after a
-   * fetch by tag, it is the only snapshot.
+   * The directory to read. In a cache folder, this is the snapshot that `refs/main` names. If there is no `refs/main`,
+   * as after a download by tag, it is the only snapshot.
    */
   async #root(): Promise<{ root: string; isFolder: boolean }> {
     const { path } = this.#source;
