@@ -60,7 +60,7 @@ app.notFound((c) => {
   return responseOf(errorResponse(pathNotFound(c.req.path), requestIdOf(c.req.raw)));
 });
 app.onError(async (error, c) => {
-  // The rest of the body is discarded, except for a stalled one, which has nothing to discard.
+  // The rest of the body is discarded, except if the body stalled, because then nothing more arrives.
   if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
   return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });

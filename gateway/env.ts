@@ -82,32 +82,32 @@ export interface Env extends IssuerEnvironment {
   /** Maximum bytes of request bodies above 1 MiB that an isolate keeps for retries. Default 48 MiB. */
   BODY_BUDGET_BYTES?: string;
   /**
-   * Maximum bytes of request bodies that an isolate holds while they arrive, up to 1 MiB of each. Default 32 MiB; 128
-   * MiB self-hosted.
+   * Maximum bytes that incomplete request bodies hold in an isolate, at most 1 MiB each. Default 32 MiB; 128 MiB
+   * self-hosted.
    */
   BODY_UPLOADS_BYTES?: string;
   /** A request body that arrives at less than 500 bytes a second for this time is aborted. Default 30 s. */
   BODY_STALL_MS?: string;
   /**
-   * Maximum bytes of a body that the gateway parses; opaque bodies have no limit here. Default 33 MiB: a body of 32 MiB
-   * and its envelope.
+   * Maximum bytes of a body that the gateway parses; other bodies have no limit. Default 33 MiB: a body of 32 MiB and
+   * its envelope.
    */
   BODY_LIMIT_BYTES?: string;
   /**
-   * Which providers are trusted if neither key, project nor request names any. `admitted` or empty: all admitted ones;
-   * any other value: only marked ones. A setting overrides it.
+   * Which providers are trusted if neither key, project nor request names any. `admitted` or empty: all admitted
+   * providers; any other value: only providers with `trusted_by_default`. The setting `default_trust` overrides it.
    */
   DEFAULT_TRUST?: string;
   /**
-   * If on, an agent is admitted only if it proves that one of RELEASE_KEYS signed its release. Off by default, on in a
-   * release.
+   * If on, an agent is admitted only if it proves that one of RELEASE_KEYS signed its release. Default: on if the
+   * gateway is from a signed release, otherwise off.
    */
   REQUIRE_SIGNED_AGENT?: string;
   /** Public keys of releases, base64url, comma-separated. */
   RELEASE_KEYS?: string;
   /**
    * Oldest agent version that is admitted if REQUIRE_SIGNED_AGENT is on. Default: OLDEST_VERSION of shared/release. The
-   * setting `minimum_agent_version` holds always.
+   * setting `minimum_agent_version` always applies.
    */
   OLDEST_AGENT?: string;
   /** Days for which raw usage records are kept. Default 400. */
@@ -124,8 +124,8 @@ export interface Env extends IssuerEnvironment {
   /** Bearer token that only allows reading /metrics. Absent: only operators' keys may read it. */
   OTELA_METRICS_TOKEN?: string;
   /**
-   * `on`: an object that streams or has a socket lives as long as this process. So a stream never continues in another
-   * instance of the object, and the object need not sleep. Set by the Node host.
+   * `on`: an object that streams or has a socket stays in memory as long as this process runs. So a stream never
+   * continues in another instance of the object, and the object need not sleep. Set by the Node host.
    */
   OBJECTS_STAY?: string;
   /** On the Node host: this gateway's role in its institution. */

@@ -1,7 +1,8 @@
 /**
- * The tables in D1 about accounts, tokens and settings. model-tables.ts, files/file-tables.ts and usage/usage-tables.ts have the
- * others; drizzle.config.ts lists all. Times are milliseconds since the epoch, UTC; the admin API writes them in RFC 3339. A row that gave
- * a right is revoked, never deleted, because usage and audit log still refer to its id.
+ * The tables in D1 about accounts, tokens and settings. The other tables are in model-tables.ts, files/file-tables.ts
+ * and usage/usage-tables.ts; drizzle.config.ts lists all these files. Times are milliseconds since the epoch, UTC; the
+ * admin API writes them in RFC 3339. A row that gave a right is revoked, never deleted, because usage and audit log
+ * still refer to its id.
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
@@ -20,8 +21,8 @@ export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', '
 export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
 /**
- * Restrictions of a key or a project. NULL: not restricted; an empty list allows nothing. If both rows restrict, both
- * apply.
+ * Restrictions of a key or a project. NULL: not restricted; an empty list allows nothing. If a key and its project both
+ * have a restriction, a request must satisfy both.
  */
 const restrictions = () => ({
   /** Model ids; an id that ends in `*` matches all models with that prefix. */
@@ -32,7 +33,7 @@ const restrictions = () => ({
   regions: text('regions', { mode: 'json' }).$type<string[]>(),
   tiers: text('tiers', { mode: 'json' }).$type<string[]>(),
   limits: text('limits', { mode: 'json' }).$type<Limits>(),
-  /** True if `x-otela-no-track` is obeyed. */
+  /** True if the request header `x-otela-no-track` is obeyed: the request is then counted but not recorded. */
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
   /** True if a broken stream is resumed on another node, unless the request's header says otherwise. */
   resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
@@ -57,16 +58,19 @@ export const apiKeys = sqliteTable(
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
     role: text('role', { enum: ROLES }).notNull(),
-    /** The provider, for a key with the role provider. */
+    /** For a key with the role provider: the provider that the key acts for. */
     provider: text('provider'),
     userId: text('user_id'),
     projectId: text('project_id'),
     /** NULL: all scopes that its role allows. */
     scopes: text('scopes', { mode: 'json' }).$type<AccountScope[]>(),
     ...restrictions(),
-    /** Id of the key that this one replaced. */
+    /** Id of the key that this key replaced. */
     rotatedFrom: text('rotated_from'),
-    /** Id of the key that approved the login of this machine. If that key ends, this key ends too. */
+    /**
+     * For the key of a machine that logged in: id of the key that approved the login. If that key ends, this key ends
+     * too.
+     */
     grantedBy: text('granted_by'),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
@@ -101,8 +105,8 @@ export const users = sqliteTable(
     createdAt: integer('created_at').notNull(),
     lastLoginAt: integer('last_login_at'),
     /**
-     * When the claims were made that last decided the user's rights; older claims change nothing. Milliseconds since
-     * the epoch.
+     * When the identity provider made the claims that last decided the user's rights. Older claims change nothing.
+     * Milliseconds since the epoch.
      */
     claimsAt: integer('claims_at'),
     disabledAt: integer('disabled_at'),
@@ -129,11 +133,11 @@ export const projects = sqliteTable(
   (table) => [index('projects_created').on(table.createdAt, table.id)],
 );
 
-/** Users that work in a project, in addition to those with it as home project (`users.project_id`). */
+/** Users that work in a project, in addition to the users whose home project it is (`users.project_id`). */
 export const projectMembers = sqliteTable(
   'project_members',
   {
-    /** `PROJECT/USER`, because followers copy rows by one column. */
+    /** `PROJECT/USER`. One column, because replication to followers finds a row by one column. */
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),
@@ -153,7 +157,7 @@ export const projectMembers = sqliteTable(
 );
 
 /**
- * Limits of a user in one project, set by the project's leads, for members and for users with it as home project. They
+ * Limits that a project's leads set for one user of the project (a member, or a user with it as home project). They
  * cannot exceed the project's limits.
  */
 export const memberLimits = sqliteTable(
@@ -175,7 +179,7 @@ export const accessRequests = sqliteTable(
   {
     id: text('id').primaryKey(),
     userId: text('user_id').notNull(),
-    /** The requested project or provider; one of the two is NULL. */
+    /** The requested project; NULL if the request is for a model. */
     projectId: text('project_id'),
     model: text('model'),
     reason: text('reason').notNull(),
@@ -262,15 +266,15 @@ export const settings = sqliteTable('settings', {
 });
 
 /**
- * Every change that an administrator or a login made. Ids only grow, so they also show which cached accounts are older
- * than a change: isolates compare ids, never clocks.
+ * Every change that an administrator or a login made. Ids only grow. To find cached accounts that are older than a
+ * change, isolates compare these ids and not times, because clocks may differ.
  */
 export const auditLog = sqliteTable(
   'audit_log',
   {
     id: integer('id').primaryKey({ autoIncrement: true }),
     at: integer('at').notNull(),
-    /** Who made the change: id of a key, a user or a factory token; or `bootstrap`, or `login`. */
+    /** Id of the key, user or factory token that made the change; or `bootstrap`, or `login`. */
     actor: text('actor').notNull(),
     /** What was done, for example `key.create`. */
     action: text('action').notNull(),

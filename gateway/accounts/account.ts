@@ -9,8 +9,9 @@ import type { OwnRouting } from '../settings/routing-settings.ts';
 import { type AccountScope, ROLES, type Role } from './account-tables.ts';
 
 /**
- * How long an isolate uses a cached account. A change of the account reaches the isolate's snapshot within seconds, and
- * the snapshot contains it for longer than this (CHANGES_RETENTION_MS).
+ * How long an isolate uses a cached account. A change of the account reaches the isolate within seconds, in the
+ * registry's snapshot. The snapshot contains the change for longer than this time (CHANGES_RETENTION_MS), so every
+ * isolate sees it.
  */
 export const ACCOUNT_CACHED_MS = 10 * 60_000;
 
@@ -25,7 +26,7 @@ export interface Restrictions {
 export interface Account {
   /** The key's id; `bootstrap` for the operator key in the environment; the user's id for a login. */
   keyId: string;
-  /** The id of the key that approved the login of this machine; undefined for other accounts. */
+  /** For the key of a machine that logged in: id of the key that approved the login. Undefined for other accounts. */
   grantedBy: string | undefined;
   role: Role;
   /** For the role provider: the provider that this account acts for. */
@@ -113,8 +114,9 @@ export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, mod
 }
 
 /**
- * Called before any response reveals whether the model exists. `unseen`: the gateway knows the model only from a
- * header. The body could name another model to the engine, so keys with a list of models are refused.
+ * Refuses a model that the account may not use. Call it before a response reveals whether the model exists. `unseen`:
+ * the gateway does not read the body and knows the model only from a header. The body could name another model, so keys
+ * with a list of models are refused.
  * @throws ApiError 403 model_not_allowed
  */
 export function requireModelAccess(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {

@@ -17,12 +17,17 @@ type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTR
 
 /** Maximum cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
-/** How long a refused key is remembered. Short, because a key may be presented before D1 has its row. */
+/**
+ * How long a refused key is remembered. The time is short, because a client may send a new key before D1 has its row.
+ */
 const REFUSED_MS = 30_000;
-/** The same at a follower, to which the primary copies a new key within about a second. */
+/**
+ * How long a follower remembers a refused key. The time is shorter, because the primary copies a new key to it within
+ * about a second.
+ */
 const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
-/** A longer value is not an API key, so it is not hashed. */
+/** Maximum characters of an API key. A longer value is a token of an identity provider, or it is refused. */
 const KEY_MAX_CHARS = 256;
 
 interface Expiring<T> {
@@ -31,8 +36,8 @@ interface Expiring<T> {
 }
 
 /**
- * False if the entry has expired, or if it would be kept for longer than `ms`: then it was written before the clock was
- * set back.
+ * False if the entry has expired. Also false if it would be valid for longer than `ms`, because then the clock was set
+ * back after the entry was written.
  */
 function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean {
   return until > now && until - now <= ms;
@@ -40,17 +45,17 @@ function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean 
 
 /**
  * Accounts that this isolate used recently, oldest first. Indexed by the key itself, in memory only and for at most ten
- * minutes, because hashing the key for each request (30 µs here) was the most expensive part of a cached request. V8's
- * string hash is seeded, so the duration of a look-up does not help to guess a key.
+ * minutes, because hashing the key (30 µs) was the most expensive part of a request with a cached account. V8's string
+ * hash is seeded, so the duration of a look-up does not help to guess a key.
  */
 const accounts = new Map<string, Expiring<Account>>();
 /** Refused keys. Separate from the accounts, so that a flood of wrong keys evicts only wrong keys. */
 const refused = new Map<string, Expiring<KeyRefusal>>();
 
 /**
- * Finds the account of a request's key. If the cache has the account and `settings` (from the registry's snapshot)
- * contain no later change of it, the result is the account itself and not a promise; then errors are thrown, otherwise
- * the promise rejects. `now` is in milliseconds.
+ * Finds the account of a request's key. Returns a cached account directly, not as a promise, if `settings` (from the
+ * registry's snapshot) contain no later change of it. Errors are thrown, or reject the promise. `now` is in
+ * milliseconds.
  * @throws ApiError 401 `invalid_api_key`; 503 if the key is not cached and D1 cannot be reached
  */
 export function authenticate(

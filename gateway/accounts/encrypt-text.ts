@@ -11,7 +11,7 @@ const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
 
-/** Returns base64 characters that contain one dot. */
+/** Returns the nonce and the encrypted text, both in base64, separated by a dot. */
 export async function encryptText(secret: string, purpose: Purpose, text: string): Promise<string> {
   const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
   const sealed = await crypto.subtle.encrypt(

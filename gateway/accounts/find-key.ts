@@ -27,8 +27,8 @@ export async function findKey(
   const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
   const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId | typeof apiKeys.grantedBy | SQL<string>) =>
     db.select({ id }).from(apiKeys).where(where);
-  // One batch is one transaction, so `seen` is exactly as old as the rows. A join is not possible: D1 returns a batch
-  // by column names, and two tables have an `id`.
+  // One batch is one transaction, so `seen` is exactly as old as the rows. A join is not possible: D1 returns rows of a
+  // batch as objects by column name, and two tables have a column `id`.
   const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
     await queryOrUnavailable(
       db.batch([
@@ -79,7 +79,7 @@ export async function findKey(
 }
 
 /**
- * Returns when a user's keys stop working because their identity provider has not confirmed the user since.
+ * Returns the time at which a user's keys stop working if the identity provider does not confirm the user before it.
  * Milliseconds since the epoch.
  */
 function lapseOf(user: User | null, oidc: unknown): number {
@@ -161,8 +161,8 @@ async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Pro
 }
 
 /**
- * Returns the settings that keys and projects both have. A request is tracked unless one of the two rows has
- * `no_track`.
+ * Returns the settings that keys and projects both have. A request may decline to be recorded if one of the two rows
+ * has `no_track`.
  */
 function ofKeyAndProject(project: Project | null, key?: Key) {
   return {
@@ -217,8 +217,8 @@ function limitsOf(
 }
 
 /**
- * Returns by which of user, model and GPU time these limits count. A settlement must state them in addition to key and
- * project.
+ * Returns which of user, model and GPU time these limits count, in addition to key and project. A settlement must
+ * contain the values that are counted.
  */
 function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'] {
   const sets = [limits?.key, limits?.user, limits?.project];

@@ -37,13 +37,13 @@ export interface GatewaySettings {
   catalogue: ModelCatalogue;
   /** The gateway's policy and timeouts, which hold for models without their own. */
   routing: RoutingSettings;
-  /** The valid shares by region from a planner; undefined: there is no plan. */
+  /** A planner's shares of requests by region, valid until `expires_at`; undefined: there is no plan. */
   regionPlan: RegionPlan | undefined;
   /** Every provider that this gateway ever knew, including deleted ones. */
   providers: Record<string, ProviderSettings>;
   /**
-   * Providers that are trusted if a request names none: `admitted`: all that our issuer admitted; `marked`: those with
-   * `trusted_by_default`.
+   * Providers that are trusted if a request names none: `admitted`: all providers whose nodes our issuer admitted;
+   * `marked`: providers with `trusted_by_default`.
    */
   defaultTrust: 'admitted' | 'marked';
   /** How requests wait for a free node. */
@@ -56,19 +56,19 @@ export interface GatewaySettings {
   retries: RetrySettings;
   /** How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown. */
   membership: FailureDetectionSettings;
-  /** Agents of an older version are not admitted; undefined: the setting is not set. */
+  /** The oldest agent version that is admitted; undefined: every version is admitted. */
   minimumAgentVersion: string | undefined;
   oidc: OidcIssuer[];
   /** Public address of this gateway for browsers; undefined: the address in each request is used. */
   publicUrl: string | undefined;
   /**
-   * By id: keys, users and projects that changed recently, with the audit log's number of their last change. Accounts
-   * that were read before it are stale.
+   * Keys, users and projects that changed recently: from the id to the number of the last change in the audit log.
+   * Accounts that were read before the change are stale.
    */
   changed: Record<string, number>;
   /**
-   * Accounts that were read before this change are all stale: either the gateway's settings changed then, or `changed`
-   * does not reach further back.
+   * The number of a change in the audit log. All accounts that were read before it are stale, because it changed the
+   * gateway's settings, or because `changed` has no older changes.
    */
   changedSince: number;
 }
@@ -94,8 +94,8 @@ export const NO_SETTINGS: GatewaySettings = {
 };
 
 /**
- * How long a change stays in the snapshot: longer than any isolate caches an account, by more than a snapshot needs to
- * arrive.
+ * How long a change stays in the snapshot: as long as an isolate caches an account, plus a minute in which the snapshot
+ * reaches all isolates.
  */
 const CHANGES_RETENTION_MS = ACCOUNT_CACHED_MS + 60_000;
 /** Maximum changes in the snapshot, of 40 bytes each. */
@@ -191,7 +191,7 @@ function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeig
   return models;
 }
 
-/** Converts a row to settings without unset fields; the gateway's default applies to absent ones. */
+/** Converts a row to settings. Unset fields are omitted; the gateway's defaults apply to them. */
 function ofRow(row: ModelRow): ModelSettings {
   return {
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),

@@ -1,6 +1,6 @@
 /**
- * The rights that a join token gives: nodes of one provider, optionally of one cluster, up to a maximum number, until
- * an end.
+ * The rights that a join token gives: agents may register nodes of one provider, optionally of one cluster only, up to
+ * a maximum number and until the token expires.
  */
 import { and, eq, isNull, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';
@@ -21,7 +21,7 @@ interface JoinGrant {
 }
 
 /**
- * Reads the rights of a join token. The number of nodes is checked by the registry, which knows the present ones.
+ * Reads the rights of a join token. The registry checks the number of nodes, because it knows the current ones.
  * `cluster` is the cluster that the agent claims; `now` is in milliseconds since the epoch.
  * @throws ApiError 401 if the token is unknown, revoked or expired; 403 if the token is for another cluster; 503 if D1
  * cannot be reached

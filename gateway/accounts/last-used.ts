@@ -9,7 +9,7 @@ import type { Account } from './account.ts';
 
 /** An isolate writes at most once in this interval. */
 const FLUSH_MS = 60_000;
-/** Maximum keys that wait for the next write. A key above it is recorded at a later use. */
+/** Maximum keys that wait for the next write. A further key is recorded at a later use. */
 const WAITING_MAX = 10_000;
 /** Keys per statement, which then has about 50 KiB. */
 const BATCH = 1_000;
@@ -32,7 +32,10 @@ export function recordLastUse(
   ctx.waitUntil(flush(env, due));
 }
 
-/** Writes each key's own time, because a key that is used once may wait for days until another key is used. */
+/**
+ * Writes the time of each key's use, not the current time: the write waits for the next use of any key, which may be
+ * days later.
+ */
 async function flush(env: Pick<Env, 'DB'>, due: [keyId: string, at: number][]): Promise<void> {
   const write = env.DB.prepare(`UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), used.value)
     FROM json_each(?) AS used WHERE api_keys.id = used.key`);

@@ -90,7 +90,7 @@ export function lifecycleHeaders(settings: SettingsWithCatalogue, model: string)
   };
 }
 
-/** Returns the same dates as members of `/v1/models`, for clients that do not read headers. */
+/** Returns the dates of `lifecycleHeaders` as members of `/v1/models`, for clients that do not read headers. */
 export function modelLifecycle(settings: SettingsWithCatalogue, model: string) {
   const { always_on, deprecated_at, sunset_at, successor } = catalogueEntryOf(settings, model);
   const time = (ms: number) => new Date(ms).toISOString();

@@ -1,7 +1,7 @@
 /**
- * The proof that this gateway opened an attempt. It is sent to the node in front of the receipt, and returns with a
- * report if the gateway no longer remembers the opening. Without it a node could charge a key for requests that were
- * never made.
+ * The proof that this gateway opened an attempt. The gateway sends it to the node, in front of the receipt. The node
+ * returns it with a report if the gateway may have forgotten the attempt. Without it a node could charge a key for
+ * requests that were never made.
  *
  *     1.EXPIRES.ENDPOINT.STREAMED.PROMPT.COMPLETION.MAC \n RECEIPT        numbers in base 36
  *
@@ -67,7 +67,8 @@ export function verifyOpeningProof(
 }
 
 /**
- * Returns as many bytes as a MAC has: timingSafeEqual throws if lengths differ, and a character may have several bytes.
+ * Returns exactly as many bytes as a MAC has, because timingSafeEqual throws if lengths differ, and a character of a
+ * forged MAC may have several bytes.
  */
 function macBytes(text: string): Uint8Array {
   const bytes = encoder.encode(text);

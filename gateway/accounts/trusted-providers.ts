@@ -66,10 +66,7 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
   });
 }
 
-/**
- * The members of a registry view from which the existing providers are known: the settings, the nodes and the peer
- * institutions.
- */
+/** The members of a registry view that name providers: the settings, the nodes and the peer institutions. */
 interface ProvidersView {
   readonly settings: GatewaySettings;
   readonly nodes: Pick<NodeIndex, 'entries'>;

@@ -35,8 +35,8 @@ export interface AdminRoute {
   /** The lowest role that may call the route. The handler decides what each role sees. */
   role: Role;
   /**
-   * Set if a caller that is not an operator must have logged in and not use a key: a leaked key must not create more
-   * keys.
+   * Set if callers that are not operators must log in and cannot use an API key, because a leaked key must not create
+   * more keys.
    */
   login?: true;
   /** A scope that is sufficient to call the route, in addition to `admin` and, for GET, `admin:read`. */

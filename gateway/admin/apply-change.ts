@@ -45,14 +45,14 @@ function nonEmpty(statements: BatchItem<'sqlite'>[]): Statements {
 }
 
 /**
- * Notifies all isolates of changed settings. Also called if a request is repeated, because the earlier call may have
+ * Notifies all isolates of changed settings. Also called if a request is repeated, because the earlier request may have
  * stored the change without notifying the registry.
  */
 export async function notifyIsolates(env: Env): Promise<void> {
   await notifyRegistry(env, (registry) => registry.reloadSettings());
 }
 
-/** For an action outside D1: writes the audit log first, so that every action has a line. */
+/** For an action outside D1: writes the line of the audit log before the action, so that every action has a line. */
 export async function recordIntent(call: AnyCall, what: AuditedChange): Promise<void> {
   requirePrimary(call.env);
   requireWritable();

@@ -39,7 +39,8 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
   const batchesLeft = await forgetFiles(call, user);
-  // Totals of the last minutes may not have reached D1, so the objects of these hours are always called.
+  // Usage of the last minutes may not have reached the totals in D1, so the objects of the last two hours are always
+  // called.
   await forgetHours(env, user, [usageShardOf(now - HOUR_MS), usageShardOf(now)]);
   const days = usageTotals.day;
   const mine = eq(usageTotals.user, user);
@@ -61,8 +62,8 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
 }
 
 /**
- * True if the personal data was deleted and none was written since. The audit log is checked too, because a user may
- * have the name that deleted users get.
+ * True if the personal data was deleted and none was written since. The audit log is checked too, because an existing
+ * user may be named `deleted`, like deleted users.
  */
 async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
   if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
@@ -72,8 +73,8 @@ async function isForgotten({ env }: AdminCall<unknown, unknown>, row: typeof use
 }
 
 /**
- * Deletes name, address and login, the names of the user's keys, and the details of both in the audit log. The ids stay
- * and no longer identify a person.
+ * Deletes name, address and login, the names of the user's keys, and the details of user and keys in the audit log. The
+ * ids stay and no longer identify a person.
  */
 async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promise<void> {
   const db = database(call.env);
@@ -132,7 +133,8 @@ async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: stri
   const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
   const some = await queryOrUnavailable(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
   const ids = some.map(({ id }) => id);
-  // Rows are deleted last: if this stops halfway, the next call still finds them and calls their objects again.
+  // Rows of batches are deleted last. If this function stops halfway, the next call still finds the rows, and calls the
+  // objects of these batches again.
   await queryOrUnavailable(Promise.all(ids.map((id) => env.BATCH.getByName(id).forget())));
   await queryOrUnavailable(
     db.batch([

@@ -42,7 +42,8 @@ export const factoryAdminRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'get',
     path: '/factory',
-    summary: 'List autoscalers with their models, jobs (with the end of each log), decisions, last day, and demand.',
+    summary:
+      'List autoscalers with their models, jobs (with the end of each log), decisions, history of the last day, and demand.',
     answer: listSchema(factorySchema),
     run: async ({ env }) => {
       const factories = await asking(() => env.FACTORY.getByName(FACTORY_OBJECT_NAME).show());

@@ -19,7 +19,7 @@ const slotSchema = z.object({
   requests: z.array(z.number().min(0).nullable()).max(KINDS_MAX),
   /** Forecast for the next slot, by kind: the mean, and the interval that contains four of five values. */
   expected: z.object({ at: z.iso.datetime(), mean: counts, low: counts, high: counts }),
-  /** Replicas by parallelism. */
+  /** Number of replicas by parallelism, such as `TP 2`. */
   replicas: boundedRecord(z.string().max(64), z.number().int().min(0), 32),
   decision: z.enum(['keep', 'wait', 'switch']),
   why: text,

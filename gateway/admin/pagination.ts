@@ -19,9 +19,8 @@ export type PageQuery = z.infer<typeof pageSchema>;
 type PagedTable = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /**
- * Refuses an unknown `after`: an empty page would look like the last one, and the caller would take a part for the
- * whole list.
- * @throws ApiError 400 if no row has the id `after`
+ * Refuses an unknown `after`: an empty page would look like the end of the list, and the caller would miss the rest.
+ * @throws ApiError 422 if no row has the id `after`
  */
 export async function requireAfter(env: Pick<Env, 'DB'>, table: PagedTable, { after }: PageQuery): Promise<void> {
   if (after === undefined || (await queryOrUnavailable(database(env).$count(table, eq(table.id, after)))) > 0) return;

@@ -28,7 +28,7 @@ const createSchema = z.strictObject({
   /** `name`, or `name@peer` for a provider of a peer institution. */
   id: providerIdSchema,
   name: displayNameSchema.optional(),
-  /** Absent: true if every admitted provider is trusted by default, false if only marked ones are. */
+  /** Absent: true if the gateway's setting `default_trust` is `admitted`, false if it is `marked`. */
   trusted_by_default: z.boolean().optional(),
   max_nodes: maxNodesSchema.optional(),
   models: modelsSchema.optional(),

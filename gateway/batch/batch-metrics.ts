@@ -31,7 +31,10 @@ export class BatchMetrics {
     });
   }
 
-  /** Called at the object's start, so that counts from before the start are not reported again. */
+  /**
+   * Called before each step. The first call after the object's start reads the stored counts, so that they are not
+   * reported again.
+   */
   begin(): void {
     this.#reported ??= this.#totals();
   }

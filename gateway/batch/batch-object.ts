@@ -51,8 +51,8 @@ export class BatchObject extends GatewayObject {
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
   /**
-   * True while the output files are being written, because a result that arrives now would not be in them. A canceled
-   * or expired batch keeps its previous status until then.
+   * True as soon as the gateway begins to write the output files, because a later result would not be in them. A
+   * canceled or expired batch keeps its previous status until the files are written.
    */
   #closed = false;
   /** The batch's account as read a few seconds ago. */
@@ -200,7 +200,7 @@ export class BatchObject extends GatewayObject {
   }
 
   #stops({ chunk }: LeaseRef): boolean {
-    // The batch was forgotten, so there is no state to read.
+    // A forgotten batch has no state to read.
     if (this.#isForgotten || this.#closed) return true;
     const { state, ledger } = this.#record;
     return state.status !== 'in_progress' || !ledger.isOpen(chunk);
@@ -343,7 +343,7 @@ export class BatchObject extends GatewayObject {
 
   /** Checks the input. Fails the batch on any error in it. */
   async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
-    // The creator stopped between creating the object and inserting the row.
+    // The batch is not in its owner's list, because its creator stopped before it inserted the row.
     if (this.#record.state.listed !== true && !(await isListed(this.env, spec.id))) return this.#record.forget();
     if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
     const outcome = await checkInput(this.env, spec, this.#now);
@@ -368,7 +368,10 @@ export class BatchObject extends GatewayObject {
     this.#record.end(to, this.#now, files);
   }
 
-  /** Reads the current account, so that limits that were set meanwhile apply. */
+  /**
+   * Forwards the usage of lines, under the account as read a few seconds ago, so that limits that were set meanwhile
+   * count it.
+   */
   #updateLastUse(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }

@@ -8,7 +8,7 @@ import { listQueryOf, pageSchemaOf } from '../files/file-openapi.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 
 const count = z.int().min(0);
-const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null until then.' });
+const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null: this has not happened.' });
 
 const errorSchema = z.strictObject({
   code: z.string().meta({ examples: ['invalid_json_line'] }),

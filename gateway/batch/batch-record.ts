@@ -195,7 +195,7 @@ export class BatchRecord {
       const verdict = ledger.engineFailed(ref, result.line);
       if (verdict === 'again' && others) elsewhere += 1;
       else if (verdict === 'again') again.push(result.line);
-      if (verdict !== 'exhausted') continue; // A failure under a lease that has ended is not a result either, since the line runs on another node.
+      if (verdict !== 'exhausted') continue; // the line runs again, has a result, or belongs to another lease
       final.push(failed(result));
       exhausted = result;
     }

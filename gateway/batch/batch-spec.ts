@@ -58,7 +58,7 @@ export interface StoredBatchState {
   usage: BatchUsage;
   outputFileId: string | null;
   errorFileId: string | null;
-  /** Output tokens of results that arrived second and were dropped. */
+  /** Output tokens of duplicate results, which were dropped. */
   wastedTokens: number;
   requeued: number;
   /** Bytes of all results. Absent: no results, or the batch was started by an earlier version. */

@@ -38,8 +38,8 @@ interface UnreportedCommit {
 
 /**
  * Reports the usage of lines to the usage object of the hour and to the limits object. A commit and its entry here are
- * stored together, and the entry is deleted when both objects have the usage. If the gateway is killed in between, the
- * entry is sent again, and both objects recognize it by its name or position.
+ * stored together, and the entry is deleted when both objects have the usage. If the gateway is killed before it
+ * deletes the entry, it sends the entry again, and both objects recognize it by its name or position.
  */
 export class BatchUsageOutbox {
   readonly #storage: ObjectStorage;

@@ -17,8 +17,8 @@ import { type FileStore, FileStoreError } from '../files/file-store.ts';
 /** Maximum bytes of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
 /**
- * Bytes of input per read of the store. A longer chunk is read at once; chunks may also be short: lines with different
- * demands make up to 50,000 of them.
+ * Maximum bytes of input per read of the store, except for one longer chunk. Short chunks are read together, because an
+ * input whose lines have different requirements may have 50,000 chunks.
  */
 const READ_BYTES = 4 * 1024 * 1024;
 
@@ -34,7 +34,7 @@ interface OutputOptions {
   unexecuted: LineErrorCode;
   /** True if lines get no `custom_id` when the input cannot be read any more. */
   mayLackInput: boolean;
-  /** Explanation for lines with the error code `unexecuted`. */
+  /** Explanation for lines that get the error code `unexecuted`. */
   why?: string;
   /**
    * Lines with successful responses that did not fit into the output file. Writing the output file collects them; the

@@ -39,7 +39,7 @@ interface FinishOptions {
 
 /**
  * Writes the output and the error file. A file's id is null if the file would be empty. The ids are derived from the
- * batch's id, so a gateway that is killed in between writes the same files again.
+ * batch's id, so a gateway that is killed while it writes later overwrites the same files.
  */
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { owner } = options.spec;

@@ -40,8 +40,8 @@ const LIFE_MS = 60 * 60_000;
 
 /**
  * Maximum callers that have not proved their session. Tickets are public, so a peer may present other sessions' tickets
- * repeatedly; this bounds the memory for such peers. Beyond it the oldest caller is closed, because an honest caller
- * proves itself with its next message.
+ * repeatedly; this bounds the memory for such peers. Above it the circuit of the oldest caller is closed, because an
+ * honest caller proves itself with its next message.
  */
 const UNPROVEN_MAX = 512;
 const CIRCUITS_MAX = 256;
@@ -79,7 +79,7 @@ interface End {
 }
 
 /**
- * One circuit: a caller, a callee, and the bytes between them, which are encrypted by TLS from end to end. Lives as
+ * One circuit: a caller, a callee, and the bytes between them, which are encrypted by TLS from end to end. It exists as
  * long as its two sockets.
  */
 export class CircuitObject extends GatewayObject {
@@ -128,7 +128,8 @@ export class CircuitObject extends GatewayObject {
     } else this.#called = end;
     socket.send(encodeFrame({ type: 'challenge', nonce: end.nonce }));
     const [oldest] = unproven;
-    if (oldest !== undefined && unproven.size > UNPROVEN_MAX) oldest.#end('too many callers wait for this callee');
+    if (oldest !== undefined && unproven.size > UNPROVEN_MAX)
+      oldest.#end('too many callers have not proved their session');
     return response;
   }
 

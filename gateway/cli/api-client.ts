@@ -24,7 +24,7 @@ class Unreachable extends ClientError {
 /** The gateway failed, or its response was cut. */
 class Failing extends ClientError {}
 
-/** A command with a long wait retries for this time while the gateway cannot be reached: 10 minutes. */
+/** How long a command with a long wait retries while the gateway cannot be reached. */
 const AWAY_RETRY_MAX_MS = 600_000;
 
 /**

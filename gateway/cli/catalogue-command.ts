@@ -91,7 +91,7 @@ function listOf(text: string): string[] | null {
   return names.filter((one) => one !== '');
 }
 
-/** Converts a date to RFC 3339. @throws UsageError for other text, because Date.parse takes a bare 45 as a year */
+/** Converts a date to RFC 3339. @throws UsageError for other text, because Date.parse would read 45 as a year */
 function dateOf(flag: string, text: string): string | null {
   if (text === 'none') return null;
   const at = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;

@@ -45,7 +45,7 @@ const WITHHELD = {
   forbidden: 'its provider does not allow it (--no-remote-logs)',
   sealed: 'it decrypted sealed requests, and its log may quote them',
 };
-/** Interval between requests to an agent. The node's page in the dashboard uses the same. */
+/** Interval between requests to an agent. The node's page in the dashboard uses the same interval. */
 const EVERY_MS = 2_000;
 
 async function logsCommand(args: readonly string[]): Promise<number> {

@@ -78,7 +78,7 @@ async function membersCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-/** Replaces an empty object by null, so that the row without limits is removed. */
+/** Replaces empty limits by null, so that the gateway deletes the row. */
 function noneIfEmpty({ limits }: Record<string, unknown>): { limits: unknown } {
   const left = Object.values(limits ?? {}).some((value) => value !== undefined);
   return { limits: left ? limits : null };

@@ -131,7 +131,7 @@ function parsed(flag: string, kind: FieldKind, given: string): unknown {
 
 /**
  * Converts `90d` or `2026-12-31` to RFC 3339.
- * @throws UsageError for other text, because Date.parse takes a bare 45 as a year, while the user meant days
+ * @throws UsageError for other text, because Date.parse would read 45 as a year, while the user meant days
  */
 function endOf(flag: string, given: string): string {
   const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;

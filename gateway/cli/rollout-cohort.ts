@@ -52,7 +52,7 @@ export function isBack(now: Upgraded, before: Upgraded, chosen: readonly Rollout
 
 /**
  * Chooses the next nodes. Nodes that serve nothing come first, because restarting them affects no requests. Each model
- * keeps a serving node, unless `alone`.
+ * keeps a serving node, unless `alone` is true.
  */
 export function cohortOf(nodes: readonly RolloutNode[], { to, cohort, alone }: Wanted): Cohort {
   const behind = nodes.filter(({ version, state }) => version !== to && state !== 'DOWN');

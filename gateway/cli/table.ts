@@ -1,6 +1,8 @@
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** The columns of this many rows get the same width. Later rows may be wider. */
+/**
+ * Rows that are collected before they are printed, so that their columns get the same width. Later rows may be wider.
+ */
 const ROWS_PER_LAYOUT = 100;
 const GAP = '  ';
 

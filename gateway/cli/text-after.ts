@@ -11,10 +11,12 @@ const OVERLAP_CHARS = 1_024;
 export function textAfter(before: string, text: string): string {
   if (before === '') return text;
   if (text.startsWith(before)) return text.slice(before.length);
-  // If the tail moved on, `text` begins inside `before`: finds the longest end of `before` with which `text` begins.
+  // If the oldest output was dropped, `text` begins inside `before`. Finds the longest end of `before` with which
+  // `text` begins.
   for (let from = before.indexOf('\n') + 1; from > 0 && from < before.length; from = before.indexOf('\n', from) + 1)
     if (text.startsWith(before.slice(from))) return text.slice(before.length - from);
-  // The first line of `text` may be incomplete, so the end of `before` is searched in it.
+  // The first line of `text` may be incomplete, so it may not be a line of `before`. Searches `text` for the end of
+  // `before`.
   const end = before.slice(-OVERLAP_CHARS);
   const at = text.lastIndexOf(end);
   return at === -1 ? `--- some output is missing here\n${text}` : text.slice(at + end.length);

@@ -23,10 +23,7 @@ export const traceLineSchema = z.looseObject({
 });
 export type TraceLine = z.infer<typeof traceLineSchema>;
 
-/**
- * Maximum arrivals and prefixes that are remembered, 50 bytes each. Those after the first ones of a longer trace are
- * not counted.
- */
+/** Maximum arrivals and prefixes that are remembered, 50 bytes each. Further ones are not counted. */
 const ARRIVALS_MAX = 5_000_000;
 const PREFIXES_MAX = 5_000_000;
 

@@ -48,7 +48,7 @@ const COUNTS = [
 const USAGE_FLAGS = {
   from: when('first day (UTC), for example 2026-11-01'),
   to: when('last day (UTC)'),
-  by: { default: 'day', value: GROUPS.join(','), takes: [...GROUPS, BATCH], help: 'group by these; or only batch' },
+  by: { default: 'day', value: GROUPS.join(','), takes: [...GROUPS, BATCH], help: 'one or more groups, or batch' },
   model: only('M', 'only this model'),
   project: only('ID', 'only this project'),
   user: only('ID', 'only this user'),

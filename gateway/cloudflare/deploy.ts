@@ -16,7 +16,7 @@ const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
 
 /**
  * Finds the installation's D1 database by its name, or creates it. Returns its id. `before` is called before the
- * creation and may throw. If two runs create it concurrently, Cloudflare refuses the second one.
+ * creation and may throw. If two runs create it concurrently, Cloudflare refuses the second creation.
  */
 async function findOrMakeDatabase(
   wrangler: Wrangler,
@@ -67,9 +67,9 @@ interface DeployOptions {
   /** Directory with the installation's keys. */
   keys: string;
   newAdminKey: boolean;
-  /** True if the operator's key may be printed, which is only so on a terminal: other people may read a log. */
+  /** True if the operator's key may be printed: only on a terminal, because other people may read a log. */
   showKey: boolean;
-  /** URL for clients. Undefined: the one that Cloudflare reports. */
+  /** URL for clients. Undefined: the URL that Cloudflare reports. */
   url: string | undefined;
   /** Current time; seconds since 1970. */
   nowS: number;
@@ -124,7 +124,7 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
 
 async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
   const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
-    // An existing Worker uses a database with all accounts, which then has another name.
+    // If the Worker already runs, it uses a database with all accounts. That database must have another name.
     if (await workerExists(wrangler, worker))
       throw new DeployRefusedError(
         `Worker ${worker} already runs, but there is no D1 database "${name}": give the name of its database with --database. To create an empty one: npx wrangler d1 create`,

@@ -57,7 +57,7 @@ export async function wantedSecrets(
   if (listed.includes(ISSUER_SECRET) && (await readIfExists(join(issuer, 'gateway.key'))) === undefined)
     wanted.notes.push(`the issuer's keys are set, but are not in ${dir}: they are not changed`);
   else {
-    // Renews the certificate if the root key is here.
+    // Also renews the gateway's certificate if the root key is on this machine.
     for (const [name, value] of Object.entries(workerSecrets(await openIssuer(issuer, nowS)))) want(name, value);
   }
   return wanted;

@@ -13,7 +13,7 @@ interface Installation {
   name: string;
   database: { name: string; id: string };
   bucket: { name: string; jurisdiction: string | undefined };
-  /** Public keys, comma-separated. Undefined: those in the clone's file. */
+  /** Public keys of releases, comma-separated. Undefined: the keys in the clone's file. */
   releaseKeys: string | undefined;
 }
 

@@ -13,7 +13,9 @@ import type { StartableModel } from './startable-models.ts';
 
 /** Minimum interval between two calls of one isolate to the factory object. */
 const FRESH_MS = 1_000;
-/** The same if a request needs a model that this isolate does not know: an autoscaler may just have reported it. */
+/**
+ * Minimum interval if a request needs a model that this isolate does not know: an autoscaler may just have reported it.
+ */
 const FAST_POLL_MS = 100;
 /** Bounds on how long a request waits for the factory object's answer. Then it uses the last known list. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
@@ -26,8 +28,8 @@ interface Context {
 }
 
 /**
- * The models that autoscalers can start, as one isolate knows them. Read again only for requests that no node can
- * serve, and for lists that show all models.
+ * The models that autoscalers can start, as one isolate knows them. The list is read again only for requests that no
+ * node can serve, and for lists that show all models.
  */
 class ColdModelCache {
   #known: readonly StartableModel[] = [];
@@ -91,7 +93,8 @@ class ColdModelCache {
   }
 
   /**
-   * Reports that a request needs the model and does not wait for it. Sent immediately, at most once a second per model.
+   * Reports that a request needs the model and does not wait for it. The report is sent immediately, at most once a
+   * second per model.
    */
   ask(model: string, { env, ctx }: Context, now: number): void {
     const before = this.#askedAt.get(model);
@@ -116,7 +119,7 @@ function pause(ms: number): Promise<void> {
 }
 
 /**
- * Known properties of the node that a job will become. Its region is unknown, so it does not match a request that
+ * Known properties of the node that a job will become. Its region is unknown, so the node does not match a request that
  * requires a region.
  */
 const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };

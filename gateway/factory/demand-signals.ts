@@ -31,7 +31,8 @@ interface Signs {
 }
 
 /**
- * Remembers why models are needed, as queues, batches and requests last reported. Times are passed in as milliseconds.
+ * Remembers why models are needed, as queues, batches and requests last reported it. Times are passed in as
+ * milliseconds.
  */
 export class DemandSignals {
   readonly #models = new Map<string, Signs>();

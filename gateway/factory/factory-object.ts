@@ -49,9 +49,9 @@ interface LastAnswer {
 }
 
 /**
- * The factory object: reports of all autoscalers, the demand for their models, and their waiting exchanges. Stored:
- * models, clusters and the day of each report, and timelines. Everything else is sent again within seconds after an
- * eviction.
+ * The factory object: reports of all autoscalers, the demand for their models, and their waiting exchanges. Of each
+ * report, the models, the clusters and the history of the last day are stored, and also the timelines. Everything else
+ * is sent again within seconds after the object was evicted.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
@@ -195,16 +195,15 @@ export class FactoryObject extends GatewayObject {
   #demandFor(model: string, { nodes, settings }: RegistrySnapshot): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
-    // The demand also holds while a replica serves the model: if it vanished when it is met, the autoscaler would end
-    // the replica that met it.
+    // The demand stays while a replica serves the model. If it vanished then, the autoscaler would end that replica.
     return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
   #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
     const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
     const lastReplies = this.#lastReplies.get(name);
-    // One counter serves all autoscalers, so that one that was dropped and returns never gets the number of another
-    // answer.
+    // One counter numbers the answers to all autoscalers, so that an autoscaler that was dropped and returns gets no
+    // number that it already had.
     const number = lastReplies?.digest === digest ? lastReplies.number : ++this.#answers;
     if (lastReplies?.digest !== digest) {
       this.#lastReplies.delete(name);
@@ -217,8 +216,8 @@ export class FactoryObject extends GatewayObject {
 
   async #view(): Promise<RegistrySnapshot> {
     const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
-    // Without this, a node's last load, reported during a request, would stay until the next request, and the node
-    // would never become idle.
+    // Requests to models forget stale loads. Without this call, a node's last load would stay until the next request,
+    // and the node would never count as idle.
     view.nodes.live.expire(this.#now);
     return view;
   }

@@ -3,7 +3,8 @@ import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts
 import type { StorageHealth } from '../platform/storage/storage-health.ts';
 
 /**
- * Maximum autoscalers. Beyond this, the token with the most autoscalers loses the one that has been silent for longest.
+ * Maximum autoscalers. Above this number, the token with the most autoscalers loses the autoscaler that has been silent
+ * for longest.
  */
 const FACTORIES_MAX = 32;
 const REPORT = 'report/';
@@ -53,7 +54,7 @@ export class FactoryReports {
     }
   }
 
-  /** Stores a report. @returns the name of the autoscaler that was dropped for this one */
+  /** Stores a report. @returns the name of the autoscaler that was dropped because there are too many */
   put(identity: FactoryIdentity, report: FactoryReport, now: number): string | undefined {
     const name = factoryKey(identity);
     const { kv } = this.#storage;
@@ -76,8 +77,8 @@ export class FactoryReports {
   }
 
   /**
-   * Drops an autoscaler of the token that has most. So a token that reports under ever new names drops only its own
-   * autoscalers.
+   * Drops an autoscaler of the token that has the most autoscalers. So a token that reports under ever new names drops
+   * only its own autoscalers.
    */
   #dropOfLargest(): string | undefined {
     const names = Map.groupBy(this.#known.keys(), (name) => this.#known.get(name)?.tokenId);

@@ -1,7 +1,7 @@
 import type { ObjectContext, ObjectStorage } from '../platform/object-context.ts';
 import type { StorageHealth } from '../platform/storage/storage-health.ts';
 
-/** Maximum models with a timeline. Beyond this, the one that was not updated for longest is dropped. */
+/** Maximum models with a timeline. Above this number, the timeline that was not updated for longest is dropped. */
 const MODELS_MAX = 32;
 /** Maximum slots per model: four hours of minutes. */
 export const TIMELINE_SLOTS = 240;

@@ -60,7 +60,7 @@ export function servingNodes(
   now: number,
 ): ServingNode[] {
   const prefix = jobNamePrefix(factory);
-  // Deployments are ordered from nodes of any provider.
+  // An autoscaler may order deployments on nodes of any provider.
   const isDeployed = ({ labels }: RegistryEntry) => labels[DEPLOYMENT_LABEL]?.startsWith(prefix) === true;
   const isOwn = (entry: RegistryEntry) => isDeployed(entry) || entry.labels[FACTORY_LABEL] === factory;
   const listed = [...nodes.entries()].filter(

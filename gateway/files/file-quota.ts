@@ -81,7 +81,10 @@ function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, l
   return sql`(${whole}) + (${begun}) + (${parts}) < ${limits.count}`;
 }
 
-/** The same for a part: NULL if its upload has ended, or if its owner has too many files. */
+/**
+ * SQL for the bytes of an inserted part, or NULL if its upload has ended, has not declared so many bytes or has too
+ * many parts, or if its owner has too many files.
+ */
 export function bytesIfUploadOpen(
   env: Pick<Env, 'DB'>,
   uploadId: string,

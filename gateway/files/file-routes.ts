@@ -55,7 +55,8 @@ fileRoutes.post('/', async (c) => {
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
-    // Also called for a form that ends early after its file: a file without a row would not count against any quota.
+    // The store may already have the file, for example if the form ended early after it. Without a row it would not
+    // count against any quota.
     await store.delete(id).catch(() => {});
     throw error;
   }

@@ -45,7 +45,7 @@ class Form {
   filename: string | undefined;
   readonly #body: AsyncGenerator<Uint8Array, undefined>;
   readonly #parser: ReturnType<typeof make>;
-  /** Pieces of the file that the last read piece of the body contained. */
+  /** Pieces of the file in the piece of the body that was read last. */
   #pieces: Uint8Array[] = [];
   #fileEnded = false;
   #done = false;

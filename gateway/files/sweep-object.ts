@@ -133,7 +133,10 @@ export class FileSweepObject extends GatewayObject {
     if (failed > 0) throw new Error(`${failed} of ${open.length} open batches did not answer`);
   }
 
-  /** Once a day: deletes stored files without a row, from a gateway that was killed between the two writes. */
+  /**
+   * Once a day: deletes stored files without a row. They remain if a gateway is killed after it stored a file and
+   * before it inserted the row.
+   */
   async #dropUnknown(store: FileStore): Promise<void> {
     const { kv } = this.ctx.storage;
     if (this.#now - (kv.get<number>('unknown') ?? 0) < DAY_MS) return;

@@ -1,7 +1,10 @@
 import * as z from 'zod';
 import type { TokenForecast, UsedTokens } from './token-estimator.ts';
 
-/** Attempts of one request that are counted separately. Further attempts are added to the last one. */
+/**
+ * Maximum attempts of one request that are counted separately. The usage of further attempts is added to the last of
+ * them.
+ */
 const ATTEMPTS_MAX = 32;
 
 const stateSchema = z.object({
@@ -68,7 +71,7 @@ export class GrantedRequest {
   readonly at: number;
   /** True while this request counts as one of the concurrent requests. */
   running = true;
-  /** Time at which the caller released the request, or before that, at which an attempt was complete. */
+  /** When the caller released the request. Until then: when an attempt was complete; undefined if none was. */
   since: number | undefined;
   #reserved: number;
   #expected: number | undefined;
@@ -123,7 +126,7 @@ export class GrantedRequest {
     return use;
   }
 
-  /** Like `report`, after the usage was added to the month's sum. */
+  /** Like `report`, for usage that was already added to the month's sum. */
   book(used: UsedByAttempt, now: number): void {
     const use = this.report(used, now);
     use.booked = use.tokens;

@@ -22,7 +22,7 @@ export interface MeterTime {
 export type LimitShortage =
   /** `running`: the request would fit without the reservations of running requests, which may turn out to use less. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
-  /** The request would not fit even into an empty minute. */
+  /** The response's maximum is above the limit per minute, so the request would never fit. */
   | { kind: 'answer'; limit: number; maxTokens: number }
   | { kind: 'concurrent'; limit: number }
   /** `running`: the month is not used up, but running requests reserve the rest of it. */
@@ -54,20 +54,21 @@ export class LimitMeter {
   #used = 0;
   #gpuUsedMs = 0;
 
-  /** @param state what `state` returned, in this version or another; its time may be of another clock */
+  /** @param state the result of `state`, from this version or another; its times may be of another clock */
   constructor(ledger: MonthLedger, gpuLedger: MonthLedger, state?: unknown, now = 0) {
     this.#ledger = ledger;
     this.#gpuLedger = gpuLedger;
     const known = stateSchema.safeParse(state).data;
-    // If the state was saved by a clock that was fast, its time would lock the key until that time.
+    // If the clock was fast when the state was saved, the saved time is in the future. It would block the key until
+    // then.
     const at = Math.min(known?.at ?? now, now);
     this.#requests = new MinuteWindow(known?.requests, at);
     this.#tokens = new MinuteWindow(known?.tokens, at);
   }
 
   /**
-   * Returns all reasons why a claim does not fit. If nothing else is counted, a claim above a limit fits; otherwise it
-   * would never fit.
+   * Returns all reasons why a claim does not fit. A claim above the limit of tokens per minute fits if no other tokens
+   * are counted; otherwise it would never fit.
    */
   shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
@@ -124,7 +125,9 @@ export class LimitMeter {
     this.#unbooked += unbooked;
   }
 
-  /** Adds tokens to the sum of `month`, which may be an earlier month. Negative if an estimate was too high. */
+  /**
+   * Adds tokens to the sum of `month`, which may be an earlier month. `tokens` is negative if an estimate was too high.
+   */
   book(tokens: number, month: string, now: MeterTime): void {
     this.#turn(now);
     const before = month === this.#month ? this.#used : this.#ledger.used(month);
@@ -187,8 +190,8 @@ export class LimitMeter {
   }
 
   /**
-   * Reads the ledger again if the month changed. If a clock was fast at the end of a month, the meter thus returns to
-   * that month's usage.
+   * Reads the ledger again if the month changed, also to an earlier month: a fast clock may have begun the next month
+   * too soon, and is then corrected.
    */
   #turn({ month }: MeterTime): void {
     if (month === this.#month) return;
@@ -198,7 +201,7 @@ export class LimitMeter {
   }
 }
 
-/** Adds two counts, at most up to the largest exact integer, above which a sum would be stored wrong. */
+/** Adds two counts. The sum is between 0 and the largest exact integer, because a larger sum would be stored wrong. */
 function sum(before: number, more: number): number {
   return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + more));
 }

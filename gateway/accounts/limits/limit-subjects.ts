@@ -1,7 +1,7 @@
 /** Decides which meters count a request, and which limits apply to each meter. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from '../../settings/limits-schema.ts';
 
-/** The owner and model of a request. Members that no limit counts are absent. */
+/** The owner and model of a request. A member is absent if no limit counts it. */
 export interface LimitSubject {
   keyId: string;
   userId?: string | undefined;
@@ -18,8 +18,8 @@ export interface LimitSet extends LimitSubject {
 export type LimitScope = 'project' | 'user' | 'key';
 
 /**
- * Ids of meters. The project's is empty, a key's is its id, a user's is `user:…`. A meter of one model appends a
- * newline and the model. A meter of GPU time begins with GPU_METER_PREFIX.
+ * Ids of meters: empty for the project, the key's id for a key, `user:…` for a user. If a meter counts one model, a
+ * newline and the model follow. The id of a meter of GPU time begins with GPU_METER_PREFIX.
  */
 export const PROJECT_METER = '';
 export const GPU_METER_PREFIX = 'gpu\n';

@@ -50,8 +50,8 @@ export class LimiterStorage implements LimiterStore {
   }
 
   /**
-   * True if the saved requests ran in a process that has ended. `id` absent: requests run in many processes (Workers),
-   * so the result is false.
+   * True if the saved requests ran in a process that has ended. `id`: the id of the current process; undefined on
+   * Workers, where requests run in many processes, so the result is false.
    */
   isOtherProcess(id: string | undefined): boolean {
     if (id === undefined) return false;

@@ -76,7 +76,7 @@ export interface AttemptUse extends UsedTokens {
 export interface SettledUse extends AttemptUse, LimitSubject {
   /** GPU time of the attempt in milliseconds. */
   gpuMs: number;
-  /** Usage of an earlier settlement of the same attempt, which was an estimate. */
+  /** The estimated usage that an earlier settlement of this attempt counted; absent: there was none. */
   before?: UsedTokens | undefined;
   /**
    * True if `reserve` counted the request. Lines of batches are not reserved, because limits per minute do not apply to
@@ -99,8 +99,8 @@ const LEASE_MS = 60 * 60_000;
  */
 const REPORTS_MS = 5 * 60_000;
 /**
- * A request with a complete response that was not released, because its isolate died, no longer counts as concurrent
- * after this time.
+ * A request no longer counts as concurrent this long after its response was complete, even if it was not released
+ * because its isolate died.
  */
 const RELEASE_MS = 60_000;
 const RUNNING_MAX = 100_000;
@@ -200,9 +200,9 @@ export class Limiter {
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
-      // The request is unknown: the object lost it, or it had ended. Its tokens count at the time when the attempt
-      // ended. A correction downwards gives no room in this minute: what it corrects was counted in another slot, and the
-      // tokens in this one are of other requests.
+      // If the request is unknown, the object lost it, or it had ended. Its tokens then count at the time when the
+      // attempt ended. Negative tokens do not change this minute: they correct tokens that were counted at another
+      // time, and would remove tokens of other requests.
       if (hold === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);

@@ -16,7 +16,7 @@ export interface AttemptSettlement extends AttemptUse, LimitSubject {
   at: number;
   /** True if `reserve` counted the request. */
   isReserved: boolean;
-  /** Usage of an earlier settlement of the same attempt, which was an estimate. */
+  /** The estimated usage that an earlier settlement of this attempt counted; absent: there was none. */
   before?: UsedTokens | undefined;
 }
 
@@ -44,8 +44,8 @@ const WAITING_MAX = 1_000;
 /** Counts of the current minute are saved this long after they change, because each write delays responses. */
 const SAVE_MS = 1_000;
 /**
- * A settlement of an attempt that ended longer ago counts for the current month, because the sums of a closed month
- * must not change.
+ * If an attempt ended longer ago than this, its settlement counts for the current month, because the sums of a closed
+ * month must not change.
  */
 const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
 /**
@@ -67,7 +67,10 @@ interface WaitingRequest {
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
   readonly #store: LimiterStorage;
-  /** Clock of windows and leases. With the machine's clock they would stall if that clock was set back. */
+  /**
+   * Clock of windows and leases. It is not the machine's clock, because windows and leases would not end if that clock
+   * was set back.
+   */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<WaitingRequest>();
   #saving: (() => void) | undefined;
@@ -244,7 +247,7 @@ export class LimitsObject extends GatewayObject {
   #save(): void {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
-      // Storage cannot be written: limits continue in memory, and the next save includes these counts.
+      // If storage cannot be written, limits continue in memory, and a later save includes these counts.
       if (this.ctx.health.failure !== undefined) return this.#save();
       this.#store.save(this.#limiter, this.#now());
     });

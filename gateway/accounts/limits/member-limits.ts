@@ -26,7 +26,7 @@ interface MemberLimits {
 /**
  * Returns the limits that all keys of the user share in the project. A lead's limit replaces that of `ofAll` if the
  * project has the same kind of limit, because operators gave that amount to the project. Otherwise both apply. `own`
- * always applies: a lead cannot widen a limit.
+ * always applies, so a lead cannot widen it.
  */
 export function personLimits({ own, ofAll, ofMember, project }: MemberLimits): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;

@@ -1,5 +1,5 @@
 const MINUTE_MS = 60_000;
-/** Width of a slot. A window has at most 241 slots, and a count leaves it at most this much too late. */
+/** Width of a slot. A count leaves the window at most this much too late. */
 const SLOT_MS = 250;
 const SLOTS_MAX = MINUTE_MS / SLOT_MS + 1;
 

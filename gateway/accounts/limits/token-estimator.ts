@@ -21,9 +21,12 @@ const FIRST_ANSWER_SHARE = 1 / 16;
 const FIRST_ANSWER_MIN_TOKENS = 256;
 const FIRST_ANSWER_MAX_TOKENS = 1_024;
 
-/** Number of responses from which their mean is used. With fewer, the first guess counts as one more response. */
+/**
+ * If a key has at least this many responses, their mean is the estimate. With fewer, the first guess counts as one more
+ * response.
+ */
 const ANSWERS_FOR_MEAN = 3;
-/** Responses that are older than about this many fade, because a key's usage changes. */
+/** The means cover about this many recent responses, because a key's usage changes. */
 const REMEMBERED_ANSWERS = 32;
 
 export interface TokenForecast {
@@ -58,7 +61,7 @@ const NOTHING: State = { answers: 0, completion: 0, bounded: 0, bound: 0, prompt
 export class TokenEstimator {
   #state: State;
 
-  /** @param state what `state` returned, in this version or another */
+  /** @param state the result of `state`, from this version or another */
   constructor(state?: unknown) {
     this.#state = stateSchema.safeParse(state).data ?? { ...NOTHING };
   }

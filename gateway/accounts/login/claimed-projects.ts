@@ -48,7 +48,8 @@ export async function syncMemberships(
   const left = new Set(lapsed.map(({ projectId }) => projectId));
   if (user.projectId !== null && user.projectId !== own) left.add(user.projectId);
   for (const id of [own, ...wanted.keys(), ...local]) if (id !== null) left.delete(id);
-  // Keys are revoked first: if this stops halfway, the next sign-in still finds the membership, and so the other keys.
+  // Keys are revoked before memberships are deleted. If this function stops halfway, the next sign-in still finds the
+  // membership and revokes the remaining keys.
   const writes = [...left].map((projectId) =>
     leaveProject(db, { userId: user.id, projectId }, { actor: 'login', now }),
   );
@@ -87,7 +88,7 @@ function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): Batc
   return all;
 }
 
-/** Returns those of the projects named by claims that exist and are not disabled. */
+/** Returns the projects that the claims name, if they exist and are not disabled. */
 async function existing(env: Store, members: MappedProjects['members']): Promise<Map<string, { lead: boolean }>> {
   const ids = [...members.keys()];
   const there = new Map<string, { lead: boolean }>();

@@ -158,9 +158,9 @@ async function end(env: Env, { hash }: Row): Promise<number> {
 }
 
 /**
- * Creates the machine's key and deletes the approval in one transaction. If it fails, nothing has changed, and the next
- * poll repeats it. Undefined: another poll got the key, or the approving user or key may no longer give one (ended,
- * limited, removed from the project, too many keys).
+ * Creates the machine's key and deletes the approval in one transaction. If the transaction fails, nothing has changed,
+ * and the next poll repeats it. Returns undefined if another poll got the key, or if the approving user or key may no
+ * longer create one (ended, limited, removed from the project, too many keys).
  */
 async function makeKey(
   env: Env,
@@ -205,8 +205,8 @@ async function makeKey(
   const before = await queryOrUnavailable(db.select({ id: apiKeys.id }).from(apiKeys).where(former));
   const line = (action: string, object: string) =>
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
-  // Checked in the statement itself, because at this moment the approving key may be revoked, or the user removed from
-  // the project.
+  // The statement itself checks this, because another request may revoke the approving key, or remove the user from the
+  // project, at this moment.
   const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
   const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;

@@ -89,7 +89,7 @@ async function begin(c: LoginContext): Promise<Response> {
     throw new ApiError('invalid_request', 'issuer: is not one of the configured identity providers.');
   const metadata = await discover(config, now);
   // RFC 9700 §4.4.2: if there are several providers, one could present another's code as its own. So each response must
-  // name its provider: by `iss`, or by the address to which it returns.
+  // name its provider: by the parameter `iss`, or by a callback address that only this provider has.
   const answersNameIssuer = oidc.length === 1 || metadata.authorization_response_iss_parameter_supported;
   const redirectUri = callbackUri(c, publicUrl, answersNameIssuer ? undefined : config);
   const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];

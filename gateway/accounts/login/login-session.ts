@@ -16,7 +16,7 @@ import { newInstallationSecret, sha256Hex } from '../secrets.ts';
  */
 export const SESSION_COOKIE = '__Host-otela-session';
 /**
- * Name of the cookie at a gateway without TLS, for example on a laptop. A token of one name is never valid under the
+ * Name of the cookie at a gateway without TLS, for example on a laptop. A token of one cookie is never valid in the
  * other.
  */
 const PLAIN_SESSION_COOKIE = 'otela-session';

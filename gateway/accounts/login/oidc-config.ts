@@ -37,10 +37,7 @@ const issuerSchema = z.strictObject({
    * is mapped below. `known`: those that already exist at this gateway.
    */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
-  /**
-   * The claim that decides roles and projects, for example `groups` or `realm_access.roles`; null: operators assign
-   * roles.
-   */
+  /** The claim that decides roles, for example `groups` or `realm_access.roles`; null: operators assign roles. */
   role_claim: text.nullable().default(null),
   roles: boundedRecord(
     text,
@@ -49,11 +46,11 @@ const issuerSchema = z.strictObject({
   ).default({}),
   project_claim: text.nullable().default(null),
   /**
-   * Maps values of that claim to projects. The first match is the user's home project; in the others the user is a
-   * member.
+   * Maps values of `project_claim` to projects. The first match is the user's home project; in the other matches the
+   * user is a member.
    */
   projects: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
-  /** Maps values of that claim to projects that the user leads. */
+  /** Maps values of `project_claim` to projects that the user leads. */
   leads: boundedRecord(text, projectIdSchema, VALUES_MAX).default({}),
   /**
    * A user's keys stop working if the provider has not confirmed the user for this many days, until the next login;
@@ -62,7 +59,7 @@ const issuerSchema = z.strictObject({
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
   /** The claim that contains groups for the access lists of models. */
   group_claim: text.nullable().default(null),
-  /** Maps values of that claim to names of groups. */
+  /** Maps values of `group_claim` to names of groups. */
   groups: boundedRecord(text, groupSchema, VALUES_MAX).default({}),
 });
 

@@ -53,8 +53,8 @@ interface CachedResult<T> {
 }
 
 /**
- * Cached discovery documents by issuer, at most 16. Results and not promises, because a promise belongs to the I/O of
- * one request.
+ * Cached discovery documents by issuer, at most 16. The map contains results and not promises, because on Workers only
+ * the request that created a promise may await it.
  */
 const discoveries = new Map<string, CachedResult<Discovery>>();
 const keySets = new Map<string, CachedResult<JSONWebKeySet>>();

@@ -20,9 +20,9 @@ interface SignIn {
 }
 
 /**
- * Returns the account that `claims` describe. Creates the user if the issuer admits it, and updates it if the claims
- * contain more than is stored. `signIn`: a user signs in; otherwise a program sent a token, and missing claims change
- * nothing.
+ * Returns the account that `claims` describe. Creates the user if the issuer's setting admits it, and updates it if
+ * newer claims differ from the stored values. `signIn`: a user signs in; otherwise a program sent a token, and missing
+ * claims change nothing.
  * @throws ApiError 403 if the user is not admitted or is disabled; 503 if D1 cannot be reached
  */
 export async function findOrCreateUser(

@@ -81,8 +81,8 @@ export class ModelRows<T extends ModelTable> {
   }
 
   /**
-   * Deletes a model's row; false if there was none. A repetition also notifies a registry that could not be reached
-   * before.
+   * Deletes a model's row. Returns false if there was none; the registry is then notified too, because an earlier call
+   * may have failed to reach it.
    */
   async delete(call: AnyCall, model: string): Promise<boolean> {
     const before = await this.find(call, model);

@@ -18,7 +18,7 @@ import { ModelRows, modelRowSchema } from './model-rows.ts';
 const putSchema = z.strictObject({
   first_byte_ms: timeoutSchema.nullable().default(null),
   stall_ms: timeoutSchema.nullable().default(null),
-  /** The class selects the gateway's timeouts if the two above are null. */
+  /** The class selects the gateway's timeouts if `first_byte_ms` and `stall_ms` are null. */
   class: z.enum(MODEL_CLASSES).default('standard'),
   /** The routing policy; null: the gateway's setting. */
   policy: policySchema.nullable().default(null),

@@ -82,7 +82,7 @@ async function put(call: AdminCall<z.infer<typeof putSchema>>): Promise<object> 
       'unprocessable_content',
       `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`,
     );
-  // Converts a GPU's name to the one that nodes publish: `h100` and `NVIDIA H100 80GB HBM3` become H100.
+  // Converts a GPU's name to the class that nodes publish: `h100` and `NVIDIA H100 80GB HBM3` become H100.
   const weights = call.body.weights.map((rule) =>
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
   );

@@ -30,7 +30,10 @@ const PATH = '/nodes/:session/deployment';
 const DRAIN_MS = 60_000;
 
 const putSchema = z.strictObject({
-  /** Id of the deployment, chosen by the caller to find the session that follows; absent: the gateway creates one. */
+  /**
+   * Id of the deployment. A caller that chooses it can find the node's next session by it; absent: the gateway creates
+   * one.
+   */
   id: deploymentIdSchema.optional(),
   template: templateNameSchema,
   parameters: parametersSchema.default({}),
@@ -113,7 +116,7 @@ async function deleteDeployment(call: AdminCall<unknown, z.infer<typeof deleteSc
   return obey(call, session, request, { action: 'deployment.stop', object: session, before: deployment });
 }
 
-/** Writes the audit log first, so that an order that fails is recorded as tried. */
+/** Writes the audit log before it sends the order, so that failed orders are in the log too. */
 async function obey(
   call: AdminCall<unknown, unknown>,
   session: string,

@@ -8,8 +8,8 @@ import { SESSION_PARAM, sessionOf } from '../session-param.ts';
 import { answerNotUnderstoodError, sendOrder, signOrderFor, type UnsignedReply } from './send-order.ts';
 
 /**
- * An agent obeys drain orders if the highest frame type that it reads is at least this: the first agents that obey them
- * also read RATE frames.
+ * An agent obeys drain orders if the highest frame type that it reads is at least this. The first version that obeys
+ * drain orders is also the first that reads RATE frames.
  */
 export const DRAIN_FRAMES_MIN = RATE_FRAME;
 

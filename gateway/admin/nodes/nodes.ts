@@ -52,8 +52,8 @@ async function readLogs(call: AdminCall): Promise<Response> {
   const session = sessionOf(call);
   const tail = await askRegistry(call.env, (registry) => registry.log(session));
   const { role, provider } = call.account;
-  // For a log of another provider, the response is the same as for a missing log, because even its existence is
-  // information.
+  // For a log of another provider, the response is the same as for a missing log, because the existence of a log is
+  // confidential too.
   if (tail === null || (role !== 'operator' && tail.provider !== provider))
     throw new ApiError('not_found', `This gateway has no log of session ${session}.`);
   return call.c.body(tail.text, 200, {

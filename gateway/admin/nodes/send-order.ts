@@ -11,7 +11,10 @@ import { askRegistry } from '../session-param.ts';
 export type AcceptedAnswer = Exclude<DeploymentAnswer, { kind: 'refused' }>;
 export type UnsignedReply = Exclude<OrderReply, { kind: 'signed' }>;
 
-/** The type is asserted and not checked: both ends of a call between objects are this program. @throws ApiError 503 */
+/**
+ * The type of the result is not checked when the program runs, because both ends of a call between objects are this
+ * program. @throws ApiError 503
+ */
 export function signOrderFor(
   { env }: Pick<AdminCall, 'env'>,
   session: string,

@@ -133,8 +133,8 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
 }
 
 /**
- * Checks only the number of requests. An error about the project or model would reveal whether it exists; the people
- * that decide see what was asked.
+ * Checks the number of requests, but not whether the project or model exists, because the error would reveal it. The
+ * users that decide about the request see what it asks for.
  * @throws ApiError 429
  */
 async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Promise<void> {

@@ -85,8 +85,8 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
     throw new ApiError('rate_limit_exceeded', message);
   };
   await requireRoom();
-  // Counted within the statement: of many concurrent approvals, those above the maximum write NULL as the user and
-  // fail.
+  // The statement itself counts approvals. If it finds the maximum, because of concurrent approvals, it writes NULL as
+  // the user and fails.
   const taken = sql`(SELECT count(*) FROM ${deviceLogins} WHERE ${open})`;
   const row = {
     hash,

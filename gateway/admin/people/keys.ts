@@ -110,7 +110,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     method: 'patch',
     path: '/keys/:id',
     summary:
-      'Change an API key. Absent members stay unchanged. Takes effect everywhere within 5 s, also for the keys of machines that it approved; these are revoked if it gets limits.',
+      'Change an API key. Absent members stay unchanged. Takes effect everywhere within 5 s, also for the keys of machines that the key approved. If the key gets limits, the keys of these machines are revoked.',
     body: patchSchema,
     answer: keySchema,
     run: patchKey,
@@ -183,8 +183,8 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     ...(check && { check }),
   });
   if (await isMember()) return made;
-  // The user was removed from the project meanwhile. If that was before this key existed, the removal did not revoke
-  // this key.
+  // The user was removed from the project while this request ran, perhaps before the key existed. Then the removal did
+  // not revoke the key.
   await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,
@@ -271,8 +271,8 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
 }
 
 /**
- * Refuses to rotate a key that has ended, was already rotated, or was changed meanwhile: the new key would inherit its
- * end.
+ * Refuses to rotate a key that has ended, was already rotated, or was changed since it was read: the new key copies the
+ * rights and the end that were read.
  * @throws ApiError 404, 409, 422
  */
 async function requireRotatable(call: AdminCall<unknown, unknown>, read: KeyRow): Promise<void> {

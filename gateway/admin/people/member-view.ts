@@ -52,7 +52,8 @@ interface ProjectWorker {
 export async function projectWorkers(env: Store, projectId: string, userId?: string): Promise<ProjectWorker[]> {
   const db = database(env);
   const one = userId === undefined ? undefined : eq(users.id, userId);
-  // This query is not in the batch: D1 returns batches by column names, and both tables have an `id`.
+  // This query is not in the batch, because D1 returns rows of a batch as objects by column name, and both tables have
+  // a column `id`.
   const joined = db
     .select({ member: projectMembers, name: users.name, home: users.projectId })
     .from(projectMembers)

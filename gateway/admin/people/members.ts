@@ -115,7 +115,7 @@ async function myProjects({ env, account }: AdminCall): Promise<object> {
   const mine = eq(projectMembers.userId, userId);
   const member = db.select({ id: projectMembers.projectId }).from(projectMembers).where(mine);
   const own = db.select({ id: users.projectId }).from(users).where(eq(users.id, userId));
-  // The ids stay in subqueries, because D1 accepts a hundred values in one statement.
+  // The ids stay in subqueries, because D1 accepts at most a hundred values in one statement.
   const theirs = and(isNull(projects.disabledAt), or(inArray(projects.id, member), inArray(projects.id, own)));
   const [members, [person], known] = await queryOrUnavailable(
     db.batch([
@@ -183,7 +183,7 @@ async function putMember(call: AdminCall<z.infer<typeof putSchema>>): Promise<ob
   );
   if (before === undefined && (all?.n ?? 0) >= MEMBERS_MAX)
     throw new ApiError('unprocessable_content', `A project has at most ${MEMBERS_MAX} members.`);
-  // Without this check a lead could make a membership that claims gave permanent, above all their own.
+  // Without this check a lead could make a claimed membership permanent, for example their own.
   if (before?.claimed === true && account.role !== 'operator') return readMemberView(env, projectId, person.id);
   const row: MemberRow = {
     claimed: false,

@@ -47,7 +47,7 @@ const modelSchema = z.object({
   model: z.string(),
   /** Nodes in the region that serve the model now. */
   replicas: count,
-  /** The same nodes by hardware. `gpu`: the GPU class; null: the node has no GPU. */
+  /** The nodes of `replicas` by hardware. `gpu`: the GPU class; null: the node has no GPU. */
   kinds: z.array(z.object({ gpu: z.string().nullable(), gpus: count, replicas: count })),
   /** Requests that run in the engines, as reported within the last 5 s. */
   running: count,
@@ -66,12 +66,12 @@ const regionSchema = z.object({
   region: z.string(),
   /** Number of SERVING sessions. */
   nodes: count,
-  /** Number of them that are suspected. */
+  /** Number of SERVING sessions that are suspected. */
   suspected: count,
   price: z.object({ usd_kwh: z.number().nullable(), state: z.enum(PRICE_STATES) }),
   /**
    * Histogram of the round-trip times from this gateway to the nodes. Each count is the number of round trips up to its
-   * bound in seconds; the last count is for longer ones. Null: never measured.
+   * bound in seconds; the last count is for longer round trips. Null: never measured.
    */
   round_trips: z.object({ at_most_s: z.array(z.number()), counts: z.array(count) }).nullable(),
   models: z.array(modelSchema),
@@ -119,8 +119,8 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
   addModels(view, known);
   const priced = pricedRegions(table, regions, known);
   if (counted !== undefined) addCounts(counted, regions);
-  // Any provider can invent regions. Regions in the operator's price table are first, and a provider with many regions
-  // displaces only its own.
+  // The number of returned regions is limited, and any provider can invent regions. So regions in the operator's price
+  // table are first, and a provider with many regions displaces only its own.
   const places = placesOf(view);
   const placeOf = ({ region }: Region) => (priced.has(region) ? -1 : (places.get(region) ?? 0));
   const all = [...regions.values()].sort(
@@ -222,7 +222,8 @@ const NOTHING = { answered: 0, service_s: 0 };
 async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
     const view = await snapshotCache.get(env, c.executionCtx, now, () => true);
-    // Without this, loads that were reported during the last request would be used until the next one.
+    // Requests to models forget stale loads, but there may have been none for hours. Without this call, stale loads
+    // would appear current.
     view.nodes.live.expire(now);
     return view;
   } catch (cause) {

@@ -1,6 +1,4 @@
-/**
- * Usage of each batch. The usage totals contain the lines of batches as well; this shows which batch they belong to.
- */
+/** Usage of each batch. The usage totals contain the lines of batches as well, but not which batch they belong to. */
 import { and, eq, gte, inArray, lt, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { apiKeys } from '../../accounts/account-tables.ts';

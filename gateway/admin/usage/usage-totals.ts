@@ -13,7 +13,7 @@ import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
 type Group = (typeof GROUPS)[number];
-/** Groups that a provider may see: none that distinguish the users, keys and projects that it serves. */
+/** Groups that a provider may use. They do not show which users, keys and projects its nodes serve. */
 const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
 const ROWS_MAX = 10_000;
 /** Rows of one page, about half a megabyte. */
@@ -61,7 +61,7 @@ const totalSchema = z.object({
   reasoning_tokens: z.number(),
   /** Mean time to first token as clients saw it, including waits in queues. Null: no request had a first token. */
   mean_first_token_ms: z.number().nullable(),
-  /** The same, measured from the moment when the node received the request. */
+  /** Mean time from the node's receipt of the request to the first token. Null: no request had a first token. */
   mean_engine_first_token_ms: z.number().nullable(),
   mean_queue_ms: z.number(),
   /**

@@ -119,8 +119,8 @@ batchAgentRoutes.post('/lease', async (c) => {
     throw new ApiError('invalid_request', 'A request for a lease must name models or functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
   const { signal } = c.req.raw;
-  // An agent asks again after its connection was cut. Lines leased by this request would not run until their lease
-  // ends.
+  // If the connection is cut, the agent sends a new request and never learns of lines that this request leased. So
+  // their lease is ended here; otherwise they would not run until it expires.
   const lease = async () => {
     if (signal.aborted) return undefined;
     const granted = await (ask === undefined
@@ -147,7 +147,7 @@ batchAgentRoutes.post('/chunk', async (c) => {
   const { file, offset, length } = range;
   const content = await withStoreErrors(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
     async (error: unknown) => {
-      // The lines wait for the file store, not for this node.
+      // The file store failed and not the node, so the batch grants no lease for some seconds.
       await batch.inputFailed(
         refOf(node, given),
         error instanceof ApiError ? error.message : STORE_MESSAGES.unavailable,

@@ -60,8 +60,8 @@ export class BatchQueueObject extends GatewayObject {
   }
 
   /**
-   * Nodes of a better tier, or with the right context, are woken first, so that they ask before the other nodes are
-   * woken.
+   * Wakes a waiting node. Nodes of a better tier, or with the batch's context, are woken without a delay, so that they
+   * ask before other nodes.
    */
   #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
     const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);

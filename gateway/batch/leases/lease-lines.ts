@@ -23,7 +23,8 @@ const TRIED_MAX = 8;
  */
 const UNKNOWN_WAIT_MS = 2_000;
 /**
- * Name of the queue that all batches of functions share. A node may run a function if it admits the function's owner.
+ * Name of the queue that all batches of functions share. A node runs a function only if the node admits the function's
+ * owner.
  */
 const FUNCTION_QUEUE = 'function:';
 
@@ -103,8 +104,8 @@ export async function waitForOffer(
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTION_QUEUE];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
-  // Any name would create a queue object, which stays for minutes. So the wait only bridges the time until the registry
-  // lists a model that the node started to serve just now.
+  // A node may name any model, and a queue object for it would stay for minutes. So if the registry does not list a
+  // model for this node, the wait is short: it only bridges the time until the registry lists a new model.
   if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
   await Promise.race(waits);
 }
@@ -135,7 +136,7 @@ function allowedDemands(
   wanted: (demands: LineRequirements) => boolean,
 ): number[] {
   if (!mayHaveLines(account, endpoint, entry)) return [];
-  // A batch lives for days: the key's list of endpoints may have changed.
+  // A batch may run for days, and the key's list of endpoints may have changed since its creation.
   if (!mayCall(account, { path: endpoint })) return [];
   return demands.flatMap((one, index) => (wanted(one) && meets(one, account, entry, view) ? [index] : []));
 }
@@ -146,13 +147,14 @@ function meets(
   entry: RegistryEntry,
   view: RegistrySnapshot,
 ): boolean {
-  // A batch lives for days: meanwhile the model may have got an access list, or been retired.
+  // A batch may run for days. Since its creation the model may have got an access list, or may have been retired.
   if (!isAllowed(account, model, view)) return false;
   const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
   if (trustedProviders !== undefined && list === undefined) return false;
   if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
   try {
-    // A function is not a served model: the requirements of its lines apply to the node, and to any model on it.
+    // A function is not a served model, so the requirements of its lines are checked against the node and any of its
+    // models.
     const served = readFunctionName(model) === undefined ? model : undefined;
     return require === undefined || satisfies(entry, parseRequirements(require), served, Date.now());
   } catch (error) {

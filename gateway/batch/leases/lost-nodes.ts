@@ -4,7 +4,10 @@ import type { RegistrySnapshot } from '../../registry/snapshot.ts';
 /** The leases of a disconnected node are kept for this time, because the node usually reconnects with results. */
 const LOST_MS = 15_000;
 
-/** Maximum time that counts between two checks: a gateway that was stalled has not seen which nodes reconnected. */
+/**
+ * Maximum time between two checks that counts for LOST_MS, because a gateway that stalled did not see which nodes
+ * reconnected.
+ */
 const CHECK_GAP_MAX_MS = 5_000;
 
 /** Tracks nodes that have leases and are not connected according to the registry. */

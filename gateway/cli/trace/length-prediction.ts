@@ -3,9 +3,7 @@
  * of the file.
  */
 
-/**
- * Maximum users, prompts and models that are remembered. Those after the first ones of a longer trace are not counted.
- */
+/** Maximum users, prompts and models that are remembered. Further ones are not counted. */
 const REMEMBERED_MAX = 1_000_000;
 /**
  * Number of first blocks that must be equal for two prompts to count as similar: 64 tokens, the beginning of a system

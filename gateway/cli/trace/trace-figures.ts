@@ -96,8 +96,8 @@ export class TraceFigures {
   }
 
   /**
-   * Adds a sample. A node counts once a minute, however often it is sampled: `trace sample --every 10` samples it six
-   * times.
+   * Adds a sample. A node counts once a minute, even if it is sampled more often: `trace sample --every 10` samples it
+   * six times a minute.
    */
   addSample({ timestamp, session, gpus, busy, kv_use: kv, power_w: power }: NodeSample): void {
     const minute = Math.floor(Date.parse(timestamp) / MINUTE_MS) * MINUTE_MS;
@@ -166,7 +166,8 @@ export class TraceFigures {
     const first = days[0]?.[0];
     if (first === undefined) return [];
     const count = Math.min(DAYS_MAX, ((days.at(-1)?.[0] ?? first) - first) / DAY_MS + 1);
-    // A day without a trace line had no requests. A chart line drawn between its neighbors would show some.
+    // A day without a trace line had no requests, so it counts as 0. Without it, the chart's line would connect the
+    // neighboring days and show requests.
     const daily = (of: ReadonlyMap<number, number>) =>
       Array.from({ length: count }, (_, n) => [n, of.get(first + n * DAY_MS) ?? 0] as const);
     const tokens = models.reduce((sum, [, one]) => sum + one.input + one.output, 0);
