@@ -45,15 +45,19 @@ export const emailSchema = z
 
 const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
 /**
- * Invisible characters, and characters that reverse the text around them, with which one name can look like another.
- * Joiners are not in the list, because scripts need them.
+ * Invisible characters, and characters that reverse the text around them, which make one name look like another.
+ * Joiners are not in the list, because some scripts need them.
  */
 const UNSEEN =
   '\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\u2800\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb' +
-  // As characters: Python and JavaScript write these differently, and generators of test data read the pattern.
+  // Characters and not their escapes: Python and JavaScript write these escapes differently, and generators of test
+  // data read the pattern.
   '\u{e0000}-\u{e0fff}';
 const NOT_IN_NAMES = CONTROL + UNSEEN;
-/** Matches text without control characters. They are listed, because generators of test data cannot use \P{Cc}. */
+/**
+ * Matches text without control and invisible characters. The pattern lists them, because generators of test data cannot
+ * use \P{Cc}.
+ */
 export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`, 'u');
 /**
  * A name of one line that a terminal can show: not blank, without control and invisible characters. Surrounding white

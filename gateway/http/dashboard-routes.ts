@@ -82,8 +82,8 @@ async function file(env: Pick<Env, 'ASSETS'>, path: string, caching: string, acc
 const SUFFIX = { br: 'br', gzip: 'gz' } as const;
 
 /**
- * Returns the smaller encoding that the browser accepts (RFC 9110 §12.5.3; with two encodings, weights other than 0 do
- * not matter).
+ * Returns the encoding that the browser accepts and that makes the file smallest. In `accept-encoding` (RFC 9110
+ * §12.5.3) the weight 0 refuses an encoding; other weights are ignored here.
  */
 function encodingOf(accepted: string | null): keyof typeof SUFFIX | undefined {
   const takes = (name: string) =>

@@ -13,7 +13,7 @@ import type { HttpRequest } from './http-request.ts';
 
 type BodyEnv = Pick<Env, 'BODY_STALL_MS'>;
 
-/** The members of a route's context that are needed. */
+/** The members of a route's context that these functions read. */
 export interface BodyContext {
   req: { raw: Pick<HttpRequest, 'headers' | 'body' | 'pieces'> };
   env: BodyEnv;
@@ -42,7 +42,7 @@ export async function* readBodyPieces({ req, env }: BodyContext): AsyncGenerator
     }
     standing = false;
   } finally {
-    // A stalled body brings nothing more, and a read of it is in progress, so it is canceled.
+    // If a read is still in progress (the body stalled), the reader cannot be released, so it is canceled.
     if (standing) reader.cancel().catch(() => {});
     else reader.release();
   }

@@ -48,7 +48,10 @@ const CERTIFICATE_LIFE_S = 400 * 86_400;
 const CERTIFICATE_SLACK_S = 86_400;
 /** Lifetime of a ticket if the agent reports no end of its job. */
 const TICKET_LIFE_S = 7 * 86_400;
-/** Seconds added to the end of a job: for its last minutes, and for clocks that disagree. */
+/**
+ * A ticket expires this many seconds after the end of the agent's job: for the job's last minutes, and for clocks that
+ * disagree.
+ */
 const AFTER_JOB_S = 3600;
 /** How long a replica may be disconnected and still receive every end of a session that happened meanwhile. */
 export const PARTITION_WINDOW_S = 86_400;
@@ -107,7 +110,7 @@ export class GatewayIssuer {
 
   /**
    * Signs a new session's ticket. `watermark`: the key's newest watermark. A clock that ran ahead may have put it in
-   * the future, so the ticket must expire after it.
+   * the future, so the ticket must expire after the watermark.
    * @throws IssuerError if the own key or the root is revoked
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {

@@ -27,12 +27,12 @@ healthRoutes.get('/readyz', async (c) => {
     delegates = null,
     doubles = null,
   } = registry ?? {};
-  // `own`: no key was configured, so tickets become invalid if this installation's storage is lost; see
-  // docs/registry.md.
+  // If `issuer` is `own`, no issuer's key was configured: tickets become invalid if this installation's storage is
+  // lost; see docs/registry.md.
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
   const { required, keys } = releaseRules(c.env);
   const state = {
-    // Not required in a clone: any program with a join token is then admitted as an agent.
+    // If `required` is false, any program with a join token is admitted as an agent.
     signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },
@@ -47,7 +47,7 @@ healthRoutes.get('/readyz', async (c) => {
   return c.json({ status, checks, storage, ...state }, ready ? 200 : 503);
 });
 
-/** Calls `ask`. Undefined: it failed. */
+/** Calls `ask`. Returns undefined if `ask` fails. */
 export async function answerOf<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
     return await ask();

@@ -14,7 +14,7 @@ const PER_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
 /** Bounds for round trips between regions: from 1 ms within a building to halfway around the earth and back. */
 const ROUND_TRIP_S = [0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 1];
-/** Bounds for reasoning and queues, which take longer than OpenTelemetry's buckets. */
+/** Bounds for times of reasoning and of waits in queues, which can exceed OpenTelemetry's largest bound. */
 const LONG_S = [0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600];
 
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
@@ -258,7 +258,7 @@ export const MODEL_ALWAYS_ON = gauge(
 );
 export const MODEL_SUNSET = gauge(
   'otela_model_sunset_timestamp_seconds',
-  'Time when a model ends, for models with an end in the catalogue.',
+  'Time when a model is retired, for models with sunset_at in the catalogue.',
   'gen_ai_request_model',
 );
 export const REGISTRY_EVENTS = counter(

@@ -7,7 +7,7 @@ export const OBSERVE_NAME = 'observe';
 
 /** Counts are collected for this time into one report. */
 const REPORT_DELAY_MS = 1_000;
-/** After this time, another request sends the report: a canceled request may have taken the timer with it. */
+/** If a report is not sent within this time, another request sends it: the runtime drops a canceled request's timer. */
 const REPORT_STUCK_MS = 3_000;
 
 /** What one source counted since its last report. */

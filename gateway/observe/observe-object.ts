@@ -10,13 +10,13 @@ import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
 /** Maximum sources that report. Beyond this, the one that has been silent for longest is dropped. */
 const SOURCES_MAX = 4_000;
-/** How long the last gauges of a source are valid, because a source that died sends no new ones. */
+/** How long a source's last gauges are valid. A source that died sends no new gauges, so the last ones must expire. */
 const GAUGES_VALID_MS = 30 * 60_000;
 /** Maximum nodes whose number of waiting records is stored. */
 const OUTBOXES_MAX = 10_000;
 /** Counts are written this long after a change, and whenever they are read. */
 const SAVE_MS = 10_000;
-/** Maximum timelines that wait for the disk, a kilobyte each. */
+/** Maximum timelines that wait in memory while the disk is full, a kilobyte each. */
 const WAITING_MAX = 1_000;
 const PREFIX = 'counts/';
 
@@ -27,8 +27,9 @@ interface Source {
 }
 
 /**
- * Sums the counts of isolates and other objects. After an eviction it has the counts as of the last read, or of ten
- * seconds ago. The output gate sends a count only after it is on disk, so no reader ever sees a counter decrease.
+ * Sums the counts of isolates and other objects. If the runtime evicts the object, the counts since the last save are
+ * lost. `read` saves first, and the output gate holds its result until the counts are on disk, so no reader ever sees a
+ * counter decrease.
  */
 export class ObserveObject extends GatewayObject {
   readonly #metrics = new MetricStore();
@@ -56,7 +57,7 @@ export class ObserveObject extends GatewayObject {
     const silent = this.#sources.keys().next().value;
     if (this.#sources.size > SOURCES_MAX && silent !== undefined) this.#sources.delete(silent);
     this.#metrics.merge(counts);
-    // While the disk is full, no counts are lost, and only timelines above WAITING_MAX.
+    // While the disk is full, counts are kept, and only timelines above WAITING_MAX are lost.
     const waiting = [...this.#waiting, ...timelines].slice(-WAITING_MAX);
     this.#waiting = writeIfPossible(() => this.#timelines.add(waiting, Date.now())) ? [] : waiting;
     this.#metrics.count(METRICS_REPORTS, []);

@@ -81,7 +81,7 @@ export class RequestLog implements RequestRecorder {
   failedAt: string | undefined;
   queuedMs = 0;
   readonly #steps: TimelineStep[] = [];
-  /** Result of the last attempt. */
+  /** Outcome of the last attempt: a failure code, or the class of its HTTP status, such as `5xx`. */
   #failed = '';
   /** Timings of the last attempt that reached an engine. */
   #reached: AttemptTimings | undefined;
@@ -103,7 +103,8 @@ export class RequestLog implements RequestRecorder {
     this.#traceparent = telemetrySink.sink && traceparent;
     this.traceId = traceparent && readTraceId(traceparent);
     inFlight++;
-    // After a disconnection the runtime may stop the request's work at any point, so this listener records it.
+    // After a disconnection the runtime may stop the request's work at any point, so this listener records the
+    // disconnection.
     client.on(() => this.clientDisconnected());
   }
 
@@ -211,8 +212,8 @@ export class RequestLog implements RequestRecorder {
       const labels = [operationLabel(endpoint), this.provider, this.#model, type];
       metricsReporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    // A response that an engine refused, or that ended early, took almost no time, so it is not measured: otherwise a
-    // planner would send all requests to that region.
+    // A refused request or a broken response takes almost no time, so it is not measured: otherwise a planner would
+    // send all requests to a region that fails.
     if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);

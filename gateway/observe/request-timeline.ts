@@ -38,8 +38,8 @@ export interface RequestTimeline {
 }
 
 /**
- * True unless the usage record has the same facts. A successful request with one attempt needs no timeline, so it costs
- * nothing here, except if the client chose an id, which no record contains.
+ * True unless the usage record has the same facts. A successful request with one attempt needs no timeline, unless the
+ * client chose its id, which no usage record contains.
  */
 export function needsTimeline({
   id,

@@ -60,7 +60,7 @@ const breakers = new CircuitBreakers(snapshotCache.view.nodes.live);
 
 /** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
-  // If the registry object is restarting on another machine, it does not get the state, and other isolates detect the failure themselves.
+  // If the registry object is restarting, it does not get the state, and other isolates detect the failure themselves.
   const published = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
   ctx.waitUntil(Promise.resolve(published).catch(() => {}));
 }
@@ -73,7 +73,7 @@ interface Context {
   ctx: Background;
 }
 
-/** The counters and the log line of `RequestLog`, and the usage row of a request that no engine received. */
+/** A `RequestLog` that also writes the usage row of a request that no engine received. */
 class GatewayRecord extends RequestLog {
   readonly #request: ProxyRequest;
   readonly #context: Context;
@@ -105,11 +105,11 @@ const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
 /**
- * Maximum bytes of bodies that are being received, up to 1 MiB of each. Above it, bodies wait for each other, and
- * stalled bodies are dropped.
+ * Maximum bytes of all bodies that are being received, of which each counts with at most 1 MiB. Above this maximum,
+ * bodies wait for each other, and stalled bodies are dropped.
  */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
-/** The same for a self-hosted process, which has more memory than Cloudflare's 128 MiB. */
+/** UPLOADS_DEFAULT_BYTES for a self-hosted process, which has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
 
 /** Maximum bytes of bodies and texts that an isolate keeps for streams that may have to be resumed. */

@@ -51,8 +51,8 @@ function isListed({ settings }: RegistrySnapshot, account: Account, id: string):
 }
 
 /**
- * Returns the models that this account may use and that a node which it trusts serves now, by name; also under the
- * account's aliases.
+ * Returns, by name, the models that this account may use and that a node which the account trusts serves now. The
+ * account's aliases are listed too.
  */
 function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);

@@ -61,8 +61,8 @@ function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body
 function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScope): AttemptRequest {
   const secret = knownInstallationSecret();
   if (secret === undefined || open.bound === undefined) {
-    // The secret is unknown only before the first key was read, which means for the operator's key from the
-    // environment. Its request does not wait for D1.
+    // The first read of a key from D1 also reads the secret. A request with the operator's key from the environment may
+    // come earlier. It does not wait for D1, so its attempt has no proof.
     ctx.waitUntil(installationSecret(env).then(ignore, ignore));
     return open;
   }

@@ -32,7 +32,8 @@ export const readRoutes = new Hono<{ Bindings: Env }>();
 
 readRoutes.use('*', async (c, next) => {
   await next();
-  // `handleOpenAI`, which is mounted after these routes, and errors set the id themselves; their log lines have it.
+  // Errors, and responses of `handleOpenAI` (mounted after these routes), already have the header, with the id of their
+  // log line.
   if (!c.res.headers.has('x-request-id')) c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 

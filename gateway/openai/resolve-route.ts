@@ -67,7 +67,7 @@ function routingCriteria(
   return { request: asked, fallbacks, demand: readRequirements(header, parsed.metadata), policyFor };
 }
 
-/** A route with the members that the gateway's attempts need in addition. */
+/** A pipeline's route with the additional members that the gateway's attempts need. */
 export interface GatewayRoute extends Route {
   readonly view: RegistrySnapshot;
   /** Maximum reasoning tokens of the response, if the engine supports such a limit; undefined: no limit. */
@@ -153,7 +153,7 @@ function routeIn(
   const own = routingCriteria(request, parsed, chain, account, settings);
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
-  // The request was classified by the kinds of the requested model; a fallback model has others.
+  // `kind` is a kind of the requested model. A fallback model has other kinds, so its receipt contains none.
   const receiptFacts = (model: string) => ({
     sampling: parsed.sampling,
     kind: model === own.request.model ? own.request.kind : undefined,
@@ -201,7 +201,8 @@ function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Accoun
 }
 
 /**
- * Checked again for each node: nodes join while a request waits, and suspected nodes are tried if there is no other.
+ * Repeats the check of `requireOpenNodes` for one candidate, because nodes join while a request waits, and because
+ * suspected nodes are tried if there are no other nodes.
  */
 function isOpenNode({ nodes, settings }: RegistrySnapshot, account: Account, model: string, session: string): boolean {
   return nodes.get(session)?.models.every(({ id }) => mayBeNamed(settings, account, model, id)) ?? false;

@@ -21,8 +21,8 @@ interface TunnelAttempt {
   open: AttemptRequest;
   body: AttemptBody;
   /**
-   * The body of a claim. A kept body is sent again, in case the agent did not get all of it. If the body was streamed,
-   * the agent has all sent bytes.
+   * The body that a claim sends. A body in memory is sent again, in case the agent did not get all of it. Null if the
+   * body was streamed: then the agent has all bytes that were sent.
    */
   claimBody: AttemptBody;
   /** True if the client disconnected or stopped sending its body. Then nothing is claimed. */
@@ -90,8 +90,8 @@ export class TunnelResponse implements ResponseStream {
   }
 
   /**
-   * The body, if it arrived whole. It need not be read here, and its length shows whether a pipe was cut. Undefined if
-   * the body still streams, or if part of it was read.
+   * The whole body, or a stream of known length. The caller need not call `read` for it, and its length shows whether
+   * the stream was cut. Undefined if the length is unknown, if the response is offloaded, or if reading has begun.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
     const answer = this.#answer;
@@ -100,7 +100,7 @@ export class TunnelResponse implements ResponseStream {
     return this.length === undefined || answer.kind === 'offloaded' ? undefined : answer.open();
   }
 
-  /** Bytes of a `whole` that streams. Undefined: unknown. */
+  /** Length in bytes of a `whole` that is a stream. Undefined: unknown. */
   get length(): number | undefined {
     return this.#answer.kind === 'stream' ? this.#answer.length : undefined;
   }

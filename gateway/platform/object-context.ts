@@ -81,15 +81,15 @@ export interface ObjectSockets {
   accept(headers?: Record<string, string>): { socket: ObjectSocket; response: Response };
   /** Returns the sockets that outlived the object's memory. */
   survivors(): ObjectSocket[];
-  /** Attaches data to a socket that the object needs after hibernation. */
+  /** Attaches data to a socket. The object can read the data after hibernation. */
   note(socket: ObjectSocket, attachment: unknown): void;
   /** Returns the last attachment; null: none. */
   noted(socket: ObjectSocket): unknown;
   /** Returns when the last heartbeat arrived; milliseconds since the epoch, 0: none. */
   pingedAt(socket: ObjectSocket): number;
   /**
-   * Calls `flush` once, after the host has handled all input that it has read, so that frames that are put meanwhile
-   * share a message.
+   * Calls `flush` once, after the host has handled all input that it has read, so that frames that are written
+   * meanwhile are sent in one message.
    */
   schedule(flush: () => void): void;
 }

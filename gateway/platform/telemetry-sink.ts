@@ -27,7 +27,7 @@ export interface RequestEndEvent {
     | { at: number; kind: 'wait'; ms: number; outcome: string }
     | { at: number; kind: 'attempt'; node: string; outcome: string }
   )[];
-  /** The client's trace context, which contains this request. */
+  /** The client's trace context, to which this request belongs. */
   traceparent: string | undefined;
 }
 

@@ -3,19 +3,22 @@ const BODIES_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
  * The waiting requests of this isolate. While a request waits, a later request for the same nodes queues after it
- * without an attempt; otherwise new requests would take every place that becomes free.
+ * without an attempt; otherwise new requests would take every node that becomes free.
  */
 class LocalWaiters {
   /** Number of waiting requests by model and scope. Bounded by the queues' slots. */
   readonly #counts = new Map<string, number>();
   #bytes = 0;
 
-  /** True if a request for the same nodes waits already. `scope` is only called if any request for the model waits. */
+  /** True if a request for the same nodes waits already. `scope` is only called if any request waits. */
   has(model: string, scope: () => string): boolean {
     return this.#counts.size > 0 && this.#counts.has(nameOf(model, scope()));
   }
 
-  /** Adds a waiting request. Returns an idempotent function that removes it. Undefined: the body is too large. */
+  /**
+   * Adds a waiting request. Returns an idempotent function that removes it. Undefined: the bodies would exceed
+   * BODIES_MAX_BYTES.
+   */
   enter(model: string, scope: string, bytes: number): (() => void) | undefined {
     if (this.#bytes + bytes > BODIES_MAX_BYTES) return undefined;
     const name = nameOf(model, scope);

@@ -5,12 +5,12 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import { abandonedRow, RefusalWriter } from '../usage/refusal-writer.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 
-/** A request that got its turn and does not return within this time has found a node. */
+/** If a request got its turn and does not call again within this time, it has found a node. */
 const TURN_USE_MS = 2_000;
 
 interface QueuedRequest {
   since: number;
-  /** Set after the request's turn: if the request is not back at this time, it no longer waits. */
+  /** Set at the request's turn: if the request has not called again by this time, it no longer waits. */
   until: number;
 }
 
@@ -27,7 +27,7 @@ class QueueWaiters {
       tries: (now) => {
         waiter.until = now + TURN_USE_MS;
       },
-      // Another call of the same request may have replaced this one.
+      // A later call of the same request may have replaced this waiter.
       leave: () => {
         if (this.#known.get(name) === waiter) this.#known.delete(name);
       },
@@ -66,7 +66,7 @@ interface QueueDepth {
 }
 
 /**
- * The queue of requests that wait for a node that serves one model, because none is free. A request that finds a free
+ * The queue of one model: requests wait here while no node that serves the model is free. A request that finds a free
  * node never calls this object. Nothing is stored: a waiting request calls again if its call to this object fails.
  */
 export class QueueObject extends GatewayObject {
@@ -109,7 +109,10 @@ export class QueueObject extends GatewayObject {
     }
   }
 
-  /** Writes the record of a request whose client disconnected, which also ended the isolate's part of the request. */
+  /**
+   * Writes the record of a request whose client disconnected, which also ended the isolate's work for the request, so
+   * that the isolate cannot write the record.
+   */
   #disconnected({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;
     this.#refusals.add(abandonedRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);

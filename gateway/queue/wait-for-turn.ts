@@ -12,7 +12,10 @@ import { abandonedRowDraft } from '../usage/refusal-writer.ts';
 import { localWaiters } from './local-waiters.ts';
 import type { QueuedTurnRequest } from './queue-object.ts';
 
-/** Maximum share of a starting model's queue slots for one key, because a start takes minutes. */
+/**
+ * Maximum share of a starting model's queue slots for one key. A start takes minutes, and other keys need slots
+ * meanwhile.
+ */
 const KEY_SHARE = 0.5;
 /** Delay before a retry. An object that throws is being replaced. */
 const RETRY_MS = 250;

@@ -13,8 +13,8 @@ const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
 /**
- * An admitted agent connects immediately. After this time its first record is refused, and it no longer counts against
- * the limits.
+ * Maximum time from an admission to the first record of the session; normally an agent connects immediately. A later
+ * first record is refused, and the session no longer counts against the limits.
  */
 const JOIN_WINDOW_MS = 10 * 60_000;
 
@@ -47,7 +47,7 @@ export class Admissions {
       CREATE INDEX IF NOT EXISTS admissions_provider ON admissions (provider, ended)`);
   }
 
-  /** Migrates the table of a version without limits. Its sessions count as having sent a record. */
+  /** Adds the columns that older versions did not have. Sessions in such a table count as having sent a record. */
   #addColumns(): void {
     const columns = this.#sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'admissions').toArray();
     if (columns.some(({ name }) => name === 'provider')) return;
@@ -80,8 +80,8 @@ export class Admissions {
   }
 
   /**
-   * Called at a session's first record. False: the session was admitted too long ago, and another may count in its
-   * place. True if it is not stored here.
+   * Called at a session's first record. Returns false if the session was admitted too long ago: another session may
+   * already count in its place. Returns true if its admission is not stored here.
    */
   speaks(session: string, now: number): boolean {
     const query = 'SELECT at, spoke FROM admissions WHERE session = ?';

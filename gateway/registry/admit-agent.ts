@@ -27,7 +27,7 @@ const DEFAULT_CLUSTER = 'default';
 
 const admitSchema = z.object({
   protocol: z.number().int(),
-  /** Public key of the session, which the agent creates for it: Ed25519, raw, base64url. */
+  /** Public key that the agent created for the session: Ed25519, raw, base64url. */
   public_key: z.string().max(64),
   cluster: idSchema.optional(),
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
@@ -80,8 +80,8 @@ admitRoutes.post('/admit', async (c) => {
   const registry = c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME);
   const admitted = await asking(() => registry.admit({ ...grant, sessionKey, cluster, jobEndsAt }));
   if (!(await countJoin(c.env, tokenId))) {
-    // The token was revoked meanwhile, perhaps before the registry had this session, so its revocation missed the
-    // session.
+    // The token was revoked during this request. The revocation may have missed this session, so the sessions of the
+    // token are ended again.
     await registry.revokeToken(tokenId, false);
     throw revokedToken();
   }
@@ -132,7 +132,7 @@ async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): P
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** When an agent should retry: nodes that were killed count until they are suspected. */
+/** Delay after which a refused agent should retry. Killed nodes count against the limit until they are suspected. */
 const NO_PLACE_RETRY_MS = 30_000;
 
 function noPlace(refusal: QuotaRefusal): ApiError {

@@ -6,7 +6,7 @@ import type { ObjectStorage } from '../platform/object-context.ts';
  */
 const HOUSEKEEPING_MS = 60 * 60_000;
 
-/** An alarm that is set for at most this much too late is not moved. */
+/** If the alarm is set for at most this long after the needed time, it is not moved. */
 const ALARM_SLACK_MS = 1_000;
 
 const HOUSEKEEPING = 'housekeeping';
@@ -40,7 +40,7 @@ export class AlarmClock {
     return this.arm();
   }
 
-  /** Called when the alarm fires. Gossip handles its timer now and then sets its next time. */
+  /** Called when the alarm fires. Gossip then handles its timers and sets its next time. */
   rang(): void {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }

@@ -21,7 +21,8 @@ import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 
 /**
- * Maximum time from challenge to answer: one more round trip, through a slow proxy. Only the gateway's clock is used.
+ * Maximum time from challenge to answer, which is one round trip, perhaps through a slow proxy. Only the gateway's
+ * clock is used.
  */
 const CHALLENGE_MS = 60_000;
 
@@ -29,8 +30,8 @@ type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AG
 
 /**
  * Returns what agents must prove at this gateway. `minimum`: the minimum version in the settings; the later of it and
- * the environment's version applies. If a key in the list is malformed, the list counts as empty, because the operator
- * meant another key.
+ * the environment's version applies. If a key in the list is malformed, the list counts as empty. If agents must prove
+ * their release, none is then admitted, so that the operator notices the mistake.
  */
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;

@@ -68,10 +68,7 @@ export class IssuerAuthority {
   }
 }
 
-/**
- * Returns our own issuer. If the environment has no key, as in a clone or a test, the object creates an issuer and
- * stores it.
- */
+/** Returns our own issuer. If the environment has no key, the object creates an issuer and stores it. */
 function ownIssuer(meta: RegistryMeta, nowS: number): GatewayIssuer {
   const stored = meta.get(OWN_KEY);
   const made = stored === undefined ? createIssuer(nowS) : ownSchema.parse(JSON.parse(stored));

@@ -17,17 +17,17 @@ type Hello = Extract<Frame, { type: 'hello' }>;
 
 /**
  * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects
- * stay it is only in memory.
+ * do not hibernate, it is only in memory.
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
   /** Base64url. */
   ticket: string;
-  /** The host that the agent dialed, after the socket's purpose. */
+  /** The host that the agent dialed; for a gossip socket with the prefix `gossip:`. */
   audience: string;
   /** Base64url. */
   nonce: string;
-  /** Counts the sockets of an agent's process. */
+  /** Number of the socket among the sockets of its agent's process; a newer socket has a larger one. */
   generation: number;
   /** Milliseconds since the epoch. */
   connectedAt: number;
@@ -50,8 +50,9 @@ interface Limits {
 }
 
 /**
- * The sockets of agents at one object: those that have not yet proved that their ticket's session is their own, and for
- * each session the newest that did. Survives hibernation: the sockets and their attachments.
+ * The sockets of agents at one object: for each session the newest proven socket, and sockets that are not proven. A
+ * socket is proven when its agent has shown that it owns its ticket's session. The sockets and their attachments
+ * survive hibernation.
  */
 export abstract class ProvenSockets<P extends Peer> {
   readonly #sockets: ObjectSockets;
@@ -79,7 +80,7 @@ export abstract class ProvenSockets<P extends Peer> {
     return [...this.#all.values()];
   }
 
-  /** Names of the sessions with a socket that is proven, which may have outlived the object's memory. */
+  /** Sessions with a proven socket. The socket may be older than the object's memory. */
   get sessions(): string[] {
     return [...this.#active.keys()];
   }
@@ -116,14 +117,14 @@ export abstract class ProvenSockets<P extends Peer> {
     const same = waiting.filter((peer) => peer.session === session);
     const full = waiting.length >= challenged ? waiting[0] : undefined;
     const oldest = same.length >= challengedPerSession ? same[0] : full;
-    // An honest agent reconnects.
+    // If the agent of the closed socket is honest, it connects again.
     if (oldest !== undefined)
       this.close(oldest, CLOSE_CODES.resync, 'other connections wait, and this one did not authenticate');
   }
 
   /**
-   * Reads the answer to the challenge. Returns it if the socket is its session's active one from now on. @throws
-   * WireError
+   * Reads the answer to the challenge. Returns it if the socket has become its session's active socket.
+   * @throws WireError
    */
   protected prove(peer: P, message: string | ArrayBuffer): Hello | undefined {
     const hello = readHello(message);
@@ -135,7 +136,7 @@ export abstract class ProvenSockets<P extends Peer> {
     const { audience } = attachment;
     const nonce = fromBase64url(attachment.nonce, 64) ?? new Uint8Array();
     if (!verifyHello(ticketOf(attachment), { nonce, audience }, hello)) {
-      // If a proxy sets its own Host header, every honest signature is for another host.
+      // The reason names the host: if a proxy sets its own Host header, every honest signature is for another host.
       this.close(peer, CLOSE_CODES.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
       return false;
     }
@@ -159,7 +160,7 @@ export abstract class ProvenSockets<P extends Peer> {
     return Math.max(this.#sockets.pingedAt(socket), attachment.connectedAt);
   }
 
-  /** Closes a socket whose message breaks the protocol. @throws `error` if it is another one */
+  /** Closes a socket whose message breaks the protocol. @throws `error` if it is not a WireError */
   refuse(peer: P, error: unknown): void {
     if (!(error instanceof WireError)) throw error;
     this.close(peer, CLOSE_CODES.protocol, `${error.code}: ${error.message}`);

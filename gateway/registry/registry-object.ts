@@ -34,7 +34,7 @@ import type { HistoryEvent, HistoryQuery, NodeEventLog } from './views/node-even
  * The registry object: one replica of the registry, and the gateway's gossip peer. Requests never call it; isolates
  * read its snapshots as differences. Stored in SQLite: the lattice, the shown state of sessions, gossip's memory, which
  * token admitted which session, the last output of failed engines, the history of nodes, and the issuer's keys if the
- * environment has none. It is read at start, and written with a delay.
+ * environment has none. The object reads all of this at its start, and writes it with a delay.
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: IssuerAuthority;
@@ -152,7 +152,7 @@ export class RegistryObject extends GatewayObject {
     this.#paths.suspect(session);
   }
 
-  /** The path that failed works again. */
+  /** The failed path to the session works again. */
   trust(session: string): void {
     this.#sessionCalls++;
     this.#paths.clearSuspicion(session);
@@ -202,8 +202,8 @@ export class RegistryObject extends GatewayObject {
   }
 
   /**
-   * Reports to the session's tunnel object that the session has ended. If this call fails, the object learns it with
-   * its next record.
+   * Reports to the session's tunnel object that the session has ended. If this call fails, the object learns it from
+   * the answer to the session's next record.
    */
   #end(session: string, reason: string): void {
     const telling = this.env.TUNNEL.getByName(session).end(reason);

@@ -62,12 +62,12 @@ export class SessionReachability {
     this.#gossip.handle({ type: 'doubt', session });
   }
 
-  /** Records that the path that failed works again. */
+  /** Records that the failed path to the session works again. */
   clearSuspicion(session: string): void {
     const { sessions, replica } = this.#members;
     sessions.suspect(session, 'tunnel', false, replica.get(session));
-    // This also ends the suspicion that the silence raised in gossip. Only this gateway concluded it, so no peer will
-    // withdraw it.
+    // This also ends the suspicion in gossip, which the failed path caused. Only this gateway suspected the session, so
+    // no peer will withdraw the suspicion.
     if (sessions.isOpen(session)) this.#tunnel(session, true);
   }
 }

@@ -143,8 +143,8 @@ export class SessionRegistry {
 
   /**
    * Ends all sessions that a revoked join token admitted, including those that have sent no record yet. `frees`: their
-   * tickets no longer count for the provider. This is not allowed for the provider itself, which could otherwise fill
-   * the registry with ended sessions, token by token.
+   * tickets no longer count for the provider. If the provider itself revokes the token, `frees` must be false:
+   * otherwise it could fill the registry with ended sessions, token by token.
    */
   revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);
@@ -230,14 +230,15 @@ export class SessionRegistry {
   #publishNews(session: string, news: readonly Update[]): PublishResult {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    // After this object was killed, the session table still has tunnels as open, and suspicions without their reasons.
+    // If this object was killed, the restored session table still shows tunnels as open, and suspicions without their
+    // reasons.
     const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
     this.sessions.tunnel(session, 'open', entry);
     this.sessions.suspect(session, 'tunnel', false, entry);
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
-    // The response waits for the disk (output gate). So an agent that receives `stored` may end, and a serving session
-    // is not lost.
+    // The output gate holds the response until the disk has the rows. So the record of an agent that receives `stored`
+    // is not lost, even if the agent then exits.
     this.#storage.flush();
     return { kind: 'stored' };
   }

@@ -7,14 +7,14 @@ import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
 /**
- * Maximum LEFT sessions that are shown. The oldest are dropped first, except for a session that is the only one by
- * which a model is known.
+ * Maximum LEFT sessions that are shown. The oldest are dropped first, except for a session that is the only one with
+ * one of its models: without it the model would be unknown.
  */
 const LEFT_MAX = 2_000;
-/** Above this number such sessions are dropped too. */
+/** Above this number of LEFT sessions, the only session with a model is dropped too. */
 const LEFT_HARD_MAX = 4_000;
 
-/** Reason for the end of a session that gave none: it did not answer. */
+/** Reason for the end of a session that did not answer and gave no reason. */
 export const SILENT_REASON = 'silent';
 const KILLED = 'killed';
 
@@ -103,7 +103,7 @@ export class SessionTable {
   }
 
   tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
-    // The tunnel of an unknown session closed, which leaves no state.
+    // A tunnel that was never open here leaves no state when it closes.
     if (tunnel === 'closed' && !this.#tunnels.has(session)) return;
     if (entry === undefined || entry.state === 'LEFT') this.#tunnels.delete(session);
     else this.#tunnels.set(session, tunnel);
@@ -220,7 +220,7 @@ function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
     a.suspected === b.suspected &&
     a.connected === b.connected &&
     a.issuer === b.issuer &&
-    // Two records may have the same version; then the lattice chose the other record.
+    // The version is not sufficient: of two records with the same version, the lattice may now have chosen the other.
     JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
   );
 }

@@ -32,7 +32,8 @@ export function orderFor(
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
-  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object knows whether the agent is.
+  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object checks whether the agent is new
+  // enough.
   if (!deploys && request !== undefined && !ACCEPTED_BY_ALL.has(request.action)) return { kind: 'deaf', provider };
   if (!deploys && request === undefined) return { kind: 'deaf', provider };
   if (request === undefined) return { kind: 'signed', order: new Uint8Array(), provider };

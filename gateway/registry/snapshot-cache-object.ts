@@ -6,7 +6,7 @@ import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 /** Minimum interval between two requests to the registry object from one location, for any number of isolates. */
 export const SNAPSHOT_FRESH_MS = 500;
 
-/** The interval if requests wait for a model that is unknown here: it was just registered, or no node has it. */
+/** The minimum interval while requests wait for an unknown model, which may just have been registered. */
 const FAST_POLL_MS = 100;
 
 /**

@@ -21,7 +21,7 @@ const STALE_MS = 5_000;
  */
 const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
 /**
- * How long a session stays suspected that only this isolate suspects: longer than the registry's update needs through a
+ * How long a suspicion lasts that only this isolate has. It is longer than an update of the registry needs through a
  * snapshot cache.
  */
 const OWN_SUSPICION_MS = 1_500;
@@ -181,8 +181,8 @@ class SnapshotCache {
 
   /**
    * Returns the view for one request. `enough` returns whether the view is sufficient for the request. If it is not
-   * (for an unknown model, for example), or if the view is old, this waits for one read, 300 ms or as long as recent
-   * reads took. All requests share a read.
+   * (for an unknown model, for example), or if the view is old, this waits for one read, for at most 300 ms, or longer
+   * if recent reads took longer. All requests share a read.
    */
   get(
     env: Env,
@@ -208,7 +208,8 @@ class SnapshotCache {
   }
 
   /**
-   * Shows a session as suspected, because this isolate got no answer from it. The registry's next entry replaces this.
+   * Shows a session as suspected, because this isolate got no answer from it. The registry's next entry for the session
+   * replaces this state.
    */
   suspect(session: string, now: number, gone = false): void {
     this.#view.suspect(session, now, gone);

@@ -17,8 +17,8 @@ export interface FallbackChain {
 const NONE: readonly string[] = [];
 
 /**
- * Returns the chain of a name. A key that may use a name may also use the model for which the operator lets the name
- * stand. If the name is an alias of the key itself, the model must be on the key's list.
+ * Returns the chain of a name. If the name is an alias of the operator, a key that may use the name may also use the
+ * model. If the name is an alias of the key itself, the model must be on the key's list.
  * @throws ApiError 400 if the name must be replaced in a body that cannot be changed, 403 model_not_allowed, 404 as the
  * catalog decides
  */
@@ -32,14 +32,14 @@ export function fallbackChain(
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
-  // A sealed body contains the name too, and the node that opens it refuses any other.
+  // A sealed body contains the name too, and the node that opens it refuses a request for another name.
   requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
-  // A request counts against the limits of its `model`: a key's own fallbacks must not let it use a model with its own
-  // limits under another name.
+  // A request counts only against the limits of its `model`. So a model with separate limits is no fallback of the
+  // key's own: the key could use it without counting against those limits.
   const follows = (next: string) =>
     next !== model &&
     !(chain !== undefined && hasOwnLimits(account, next)) &&

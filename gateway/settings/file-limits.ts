@@ -14,7 +14,7 @@ export const fileLimitsSchema = z.strictObject({
    * file store.
    */
   count: z.int().min(1).max(1_000_000).default(FILES),
-  /** Maximum sum of their bytes. */
+  /** Maximum bytes of all files together. */
   bytes: z.int().min(1).max(1e15).default(BYTES),
   /** Maximum batches that have not ended. */
   open_batches: z.int().min(1).max(10_000).default(OPEN_BATCHES),

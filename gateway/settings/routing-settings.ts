@@ -44,8 +44,8 @@ export const routingSchema = z.strictObject({
 export type RoutingSettings = z.infer<typeof routingSchema>;
 
 /**
- * Default timeouts by class. A model that streams its reasoning needs less. An engine that sends the response whole
- * sends nothing until it has finished reasoning.
+ * Default timeouts by class. A reasoning model needs this long if its engine sends the response whole, because the
+ * engine then sends nothing until the reasoning is finished. If the engine streams the reasoning, less would be enough.
  */
 export const CLASS_TIMEOUTS: Record<ModelClass, { first_byte_ms: number; stall_ms: number }> = {
   standard: { first_byte_ms: 900_000, stall_ms: 120_000 },

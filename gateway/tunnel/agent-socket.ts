@@ -152,7 +152,7 @@ export class AgentSocket {
     this.#host.sockets.note(this.socket, this.attachment);
   }
 
-  /** Removes a socket that is gone from the budget. */
+  /** Closes the link, and returns the socket's share of the isolate's memory. */
   release(): void {
     this.link.close();
     this.#leave?.();

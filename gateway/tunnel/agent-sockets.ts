@@ -93,7 +93,7 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   greet(peer: AgentSocket, message: string | ArrayBuffer): void {
     const hello = this.prove(peer, message);
     if (hello === undefined) return;
-    // The welcome is a separate message: an agent reads nothing after the welcome in the same message.
+    // The welcome is a separate message, because an agent ignores frames after it in the same message.
     const { gateway } = peer.attachment;
     peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
     peer.link.open(hello.window);

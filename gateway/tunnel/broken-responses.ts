@@ -10,7 +10,9 @@ interface BrokenResponse {
   length: number;
 }
 
-/** Remembers why responses were cut, for Workers that ask for the rest. The engine does not compute it again. */
+/**
+ * Remembers why responses were cut, for Workers that ask for the rest. The engine does not compute the response again.
+ */
 export class BrokenResponses {
   /** Failures by attempt name, oldest first. */
   readonly #answers = new Map<string, BrokenResponse>();

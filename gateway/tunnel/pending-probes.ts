@@ -13,7 +13,7 @@ const WAITING_MAX = 32;
 
 /**
  * Maximum probes of other sessions per second that one agent may request. When many members of a cluster fail, its
- * agents request one per member.
+ * agents request one probe per failed member.
  */
 const PROBES_PER_S = 20;
 

@@ -45,7 +45,10 @@ export class RegistryNotifier {
   #queue: Promise<void> = Promise.resolve();
   /** A record that waits to be sent. A newer record replaces it. */
   #waiting: { update: RecordUpdate } | undefined;
-  /** Time up to which the allowance for records is used; at most the burst before the current time. */
+  /**
+   * When the latest record may be sent, by `steadyNow`: RECORD_EVERY_MS after the record before it. It is in the past
+   * by at most the burst.
+   */
   #pace = 0;
   /** True if the registry suspects the agent: the agent did not acknowledge an opening and has sent nothing since. */
   #isSuspected = false;
@@ -106,8 +109,8 @@ export class RegistryNotifier {
   }
 
   /**
-   * Reports that the agent did not acknowledge an opening. `gone`: there is no socket. If the object lost the socket
-   * with its memory, no event closes it.
+   * Reports that the agent did not acknowledge an opening. `gone`: there is no socket. This must be reported here,
+   * because no close event follows if the object lost the socket with its memory.
    */
   suspect(gone: boolean): void {
     if (this.#isSuspected) return;
@@ -147,8 +150,8 @@ export class RegistryNotifier {
   }
 
   /**
-   * Checks whether another session answers. The registry is called and not that session's object, because an agent must
-   * be the first to call its object, and any name would create one.
+   * Checks whether another session answers. This asks the registry, and not the session's tunnel object: the agent must
+   * be the first to call its object, and a call with a wrong name would create an object.
    */
   probe(session: string): Promise<ProbeVerdict> {
     return this.#registry.probe(session).catch(() => 'unknown' as const);

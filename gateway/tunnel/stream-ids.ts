@@ -26,8 +26,8 @@ export class StreamIds {
 
   next(): number {
     if (this.#next >= this.#reserved) {
-      // After a crash, a number that is not on disk would be used again. Numbers derived from the time are above all
-      // earlier numbers.
+      // While the disk fails, the reserved block is not stored, so its numbers would be used again after a crash.
+      // Numbers derived from the time are above all earlier numbers.
       if (this.#health.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);

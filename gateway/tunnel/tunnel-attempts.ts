@@ -212,7 +212,7 @@ export class TunnelAttempts {
     this.#on.busy();
     const attempt = this.#attempts.open(open, body);
     if (open.gpus !== undefined) attempt.gpuShare = this.#gpu.begin(open.gpus, steadyNow());
-    // Deferred until the caller waits for the result.
+    // The failure is deferred until the caller waits for the result.
     if (this.#isOver) neverRejects(Promise.resolve().then(() => attempt.fail('gone', KILLED)));
     return attempt;
   }

@@ -16,7 +16,10 @@ import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
 /** Interval between writes. */
 const WRITE_INTERVAL_MS = 1_000;
-/** After this time a write is overdue and another one starts: it may have ended with the request in which it ran. */
+/**
+ * After this time a write is overdue and another write starts: the runtime may have stopped the first one with the
+ * request in which it ran.
+ */
 const OVERDUE_MS = 5_000;
 /**
  * Maximum rows that wait, one per kind of refusal. Further kinds are not recorded, and the log reports their number.

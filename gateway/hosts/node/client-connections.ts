@@ -1,8 +1,9 @@
 /**
  * Limits client connections. A connection is proven when a request on it had a valid key, or when the gateway accepted
- * its WebSocket. The unproven connections of one address have a share of the places; one more closes the oldest of
- * them. So a client without a key cannot block agents, other addresses, or a client with a key behind the same address.
- * One key holder can prove a limited share of the places; further connections of the holder count as unproven.
+ * its WebSocket. The unproven connections of one address have a share of the places. If the address opens another
+ * connection, its oldest unproven one is closed. So a client without a key cannot block agents, other addresses, or a
+ * client with a key behind the same address. One key holder can prove a limited share of the places; further
+ * connections of the holder count as unproven.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';

@@ -1,6 +1,6 @@
 /**
  * The HTTP server for clients and agents. `node:http`, in strict mode, is the only parser; fast-path/ handles requests
- * that need none.
+ * that need no parser.
  */
 
 import { constants, X509Certificate } from 'node:crypto';

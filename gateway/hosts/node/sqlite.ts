@@ -196,7 +196,8 @@ export class Database {
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
     this.#isExclusive = isFile && failing;
     try {
-      // The file is opened with write permission, so that SQLite removes its log on closing; many hours are read once.
+      // The file is opened with write permission, so that SQLite removes its log on closing. Otherwise each hour that a
+      // report reads would leave a log.
       if (this.#readOnly) database.exec('PRAGMA query_only = ON');
       // Without exclusive locking, SQLite creates a shared-memory file beside the database, for which a full disk has
       // no space.

@@ -1,7 +1,10 @@
 import type { Clock, KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../object-context.ts';
 import { RETRY_MS, type StorageHealth } from './storage-health.ts';
 
-/** Maximum keys of one object that wait to be written. An object has a few, or some tens if it counts. */
+/**
+ * Maximum keys of one object that wait to be written. Most objects have a few keys; the object that sums metrics has
+ * some tens.
+ */
 const KEYS_MAX = 1_000;
 
 /**

@@ -34,7 +34,7 @@ export class StorageFailingError extends Error {
   }
 }
 
-/** Matches messages of SQLite and its hosts if the storage failed, and not the statement. */
+/** Matches error messages of SQLite and of hosts which mean that the storage failed, not the statement. */
 const STORAGE_ERROR =
   /SQLITE_(FULL|IOERR|READONLY|BUSY|CANTOPEN)|disk is full|disk I\/O error|readonly database|database is locked|unable to open database/i;
 
@@ -47,8 +47,8 @@ export function isStorageError(error: unknown): boolean {
 export class StorageHealth {
   readonly #log: (line: string) => void;
   /**
-   * The health of all storages of this process, in whose memory the records of all of them wait. Undefined: this
-   * instance is it.
+   * The health of the whole process, if this instance is the health of one storage. The waiting records of all storages
+   * count there. Undefined: this instance is the whole process's.
    */
   readonly #whole: StorageHealth | undefined;
   #failure: StorageFailure | undefined;
@@ -113,7 +113,10 @@ export class StorageHealth {
     return true;
   }
 
-  /** Called by the host. `reason` null: writes succeed. Repeated while the failure lasts. */
+  /**
+   * The host calls this with the reason of a failure, repeatedly while the failure lasts, and with null when writes
+   * succeed again.
+   */
   tell(reason: string | null, now: number): void {
     if (reason === null) return this.#failure === undefined ? undefined : this.#recover(now);
     this.#byHost = true;
@@ -177,8 +180,8 @@ export class StorageHealth {
 }
 
 /**
- * The storage of this process. On Cloudflare, that of all objects of this isolate: each object has a part, because its
- * storage can fail separately.
+ * The health of this process's storage. On Cloudflare it covers all objects of this isolate, and each object has a
+ * part, because its storage can fail separately.
  */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 

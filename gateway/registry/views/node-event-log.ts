@@ -186,7 +186,7 @@ export class NodeEventLog {
   sweep(now: number): void {
     this.#untrimmed = 0;
     this.#sql.exec('DELETE FROM history WHERE at <= ?', now - RETENTION_MS);
-    // Each query scans the index or the keys once, over the kept rows.
+    // Each of these statements scans an index or the primary keys once.
     this.#sql.exec(
       'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
       OF_PROVIDER_MAX,

@@ -10,9 +10,9 @@ import type { CallResult } from './call-encoding.ts';
 const CALL_MS = 200;
 
 /**
- * Bounds on how long the response then waits to be fetched: at least one round trip of a Worker across the world,
- * longer if earlier Workers took longer. A response that is fetched too late is computed twice. At most as long as an
- * agent keeps a response, because after that it is never requested.
+ * Bounds on how long a response waits until its Worker fetches it: at least one round trip across the world, longer if
+ * earlier Workers took longer. If the wait is too short, the response is computed twice. It is at most as long as an
+ * agent keeps a response, because no Worker requests the response later.
  */
 const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 

@@ -13,7 +13,7 @@ const COMPLETIONS_MAX = 10_000;
 
 /**
  * Interval at which the object is asked whether it still holds the attempt. On a host whose objects stay, an object
- * hardly ever dies; without this check a Worker would wait forever for one that did.
+ * hardly ever dies; without this check a Worker would wait forever for an object that died.
  */
 const CHECK_MS = 30_000;
 

@@ -7,7 +7,7 @@ import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEAL_TO_HEADER } from '../../../shared/seal/hpke-suite.ts';
 import type { OffloadCompletion, OffloadEnding } from './offloaded-response.ts';
 
-/** Free credit that one step needs: for one piece of the response, and the error that may have to follow it. */
+/** Credit that must be free before a piece is sent: for the piece, and for an error that may follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface OffloadEvents {

@@ -9,7 +9,7 @@ import { Histogram } from './histogram.ts';
 
 export const MINUTE_MS = 60_000;
 
-/** A row that was added, or one that it replaced. */
+/** A row that was added (`sign` 1), or a row that was replaced (`sign` −1). */
 export interface RowChange {
   row: UsageRow;
   sign: 1 | -1;

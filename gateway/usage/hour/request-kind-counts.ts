@@ -5,7 +5,10 @@
 import { nearestKind, type RequestKind } from '../../../shared/routing/kinds/request-kind.ts';
 import { Histogram } from './histogram.ts';
 
-/** Grid cells per factor of e in tokens, so that a center is off by at most an eighth of that factor. */
+/**
+ * Grid cells per factor of e in the number of tokens. So a length differs from its cell's center by at most a factor of
+ * e^(1/8).
+ */
 const CELLS_PER_E = 4;
 /** Longer prompts and responses count as this long, which bounds the grid at 75 × 75 cells. */
 const TOKENS_MAX = 1e8;
@@ -35,7 +38,10 @@ type HistogramState = ReturnType<Histogram['state']>;
 
 export interface KindState {
   model: string;
-  /** Counts by slot number since the epoch. `requests[kind]`; one kind if the model has none. */
+  /**
+   * Counts by slot; slots are numbered from the epoch. `requests` has one number per kind, or one number if the model
+   * has no kinds.
+   */
   slots: Record<string, { requests: number[]; unserved: number; latency: HistogramState }>;
   /** `confusion[actual][predicted]`: number of requests. */
   confusion: number[][];

@@ -24,7 +24,7 @@ import { countUsageRow } from './usage-metrics.ts';
 /** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
 const RETRY_MS = 10_000;
-/** Maximum groups that are sent together, which are GROUPS / 5 statements (PER_STATEMENT in the totals). */
+/** Maximum totals in one batch; usage-totals.ts writes five per statement. */
 const GROUPS = 300;
 
 /** Default retention of records. Totals are kept forever. */
@@ -185,7 +185,7 @@ export class UsageObject extends GatewayObject {
     return Date.parse(`${this.#shard}:00:00Z`) + days * DAY_MS;
   }
 
-  /** Sends batches one after another, because the end of one batch must not end the next. */
+  /** Sends batches one after another: when a batch has been added, everything in `sending` is deleted. */
   #send(): Promise<void> {
     this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
     return this.#sent;

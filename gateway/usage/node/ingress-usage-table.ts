@@ -103,8 +103,8 @@ export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[])
 }
 
 /**
- * Converts a record to a row. `session`: that of the reporting agent. Numbers below zero are not streams, so these rows
- * have unique names.
+ * Converts a record to a row. `session`: that of the reporting agent. The row's stream is negative. Attempts have
+ * positive streams, so the row's name is unique.
  */
 export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
   const record = JSON.parse(text) as IngressUsage;

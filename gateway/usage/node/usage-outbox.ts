@@ -138,7 +138,8 @@ export class UsageOutbox {
       const receipt = await this.#receipt(secret, one.record.receipt);
       if (!receipt.untracked) push(shards, usageShardOf(one.record.at), rowOf(one, receipt));
       const { complete, estimated, course, prompt, completion } = one.record;
-      // Only models with kinds need this. A repeated count would be learned twice.
+      // Only models with kinds learn lengths. A record that replaces an estimate is not learned, because its count
+      // would be learned twice.
       if (receipt.kind !== undefined && complete && !estimated && one.settled === undefined)
         learnAnswer({ ...receipt, endpoint: course?.endpoint ?? 0, prompt, completion });
       if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
@@ -200,7 +201,7 @@ function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt)
     prompt,
     completion,
     isComplete: complete && !aborted && !estimated && (course?.status ?? 0) < 400,
-    // The limits no longer reserve the request of a report with a proof.
+    // `expiresAt` is set for late reports with a proof. The limits no longer have a reservation for their requests.
     isReserved: expiresAt === undefined,
   };
 }

@@ -8,7 +8,7 @@ import { countLostRecords, WAITING_MAX } from './lost-records.ts';
 /** Minimum number of records that a session's object keeps. When it has twice as many, the oldest are deleted. */
 const RECORDS_MIN = 20_000;
 
-/** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two. */
+/** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two MiB. */
 export const RECORDS_PER_STATEMENT = 100;
 
 /**
@@ -49,9 +49,9 @@ export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = '')
 }
 
 /**
- * Returns the records without late ones that may have been counted. A late record counts once while its first count is
- * stored here. So when records are deleted, the proofs of all attempts to which they may belong expire, even if they
- * state a later time.
+ * Returns the records without late records that may already have been counted. A repetition is only recognized while
+ * the first record is stored here. So when old records are deleted, the proofs of all attempts of that time expire,
+ * even if a proof states a later end.
  */
 function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
   if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
@@ -123,8 +123,8 @@ const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes',
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
 /**
- * Deletes old records. Numbers have gaps wherever an object woke, so their distance only shows when counting the
- * records is worthwhile.
+ * Deletes old records. Stream numbers have gaps, because an object that wakes starts a new block of them. So their
+ * distance only shows whether it is worth counting the records.
  */
 function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
@@ -134,7 +134,8 @@ function prune(sql: Sql, newest: number): void {
   const query = 'SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?';
   const [last] = sql.exec<{ stream: number }>(query, kept).toArray();
   if (last === undefined) return;
-  // An attempt is opened before its record is made.
+  // All deleted attempts were opened before the newest deleted record was made, so their proofs end at most
+  // OPENING_LIFE_MS after it.
   const made = sql
     .exec<{ at: number }>("SELECT max(record ->> 'at') AS at FROM usage WHERE stream <= ?", last.stream)
     .one();

@@ -13,22 +13,23 @@ import { objectName } from '../object-file-name.ts';
 import { REPLICATION_FILE } from '../replication/role-file.ts';
 
 /**
- * Numbers that are skipped: more requests than one node serves between a backup and the loss (100 a second for two
- * days).
+ * How many numbers are skipped: more than the requests of a node between a backup and the loss of the data (100 a
+ * second for two days).
  */
 const SKIPPED = 2 ** 24;
 
 /**
- * Skips numbers, because a backup knows only those that were used before it.
+ * Skips numbers, because a backup contains only the numbers that were used before it.
  *
- * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway, and an agent's late report on a stream from
- * after the backup would be taken for a report on the new stream.
- * - Waiting records (gateway/usage/node/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts, replication/usage-record-queue.ts): limits, and the primary that this gateway
- * follows, identify by number what they have, and would drop as many new records as they received since the backup.
- * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts, which are copied later, may contain totals that wait in the copy of an
- * hour's object, under later numbers.
- * - Changes of accounts: followers that had more than the backup copy everything again, since a revocation might have
- * one of their numbers.
+ * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway. An agent's late report on a stream that was
+ *   opened after the backup would be taken for a report on a new stream.
+ * - Waiting records (gateway/usage/node/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts,
+ *   replication/usage-record-queue.ts): the limits objects, and the primary that this gateway follows, store the number
+ *   up to which they received records. They would drop new records with numbers that were already used after the backup.
+ * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts are copied after the objects. So they may already
+ *   contain totals that still wait in the copy of an hour's object. Such waiting totals are deleted.
+ * - Changes of accounts: a follower may have received changes after the backup. The feed gets a new id, so that each
+ *   follower copies everything again. Otherwise it would miss a revocation that gets the number of such a change.
  *
  * @param data a data directory that no gateway uses
  */
@@ -97,7 +98,9 @@ function setNumber(database: DatabaseSync, key: string, value: number): void {
   database.prepare('INSERT OR REPLACE INTO _keys (key, value) VALUES (?, ?)').run(key, serialize(value));
 }
 
-/** Skips numbers of a table with AUTOINCREMENT. SQLite has a row for it as soon as the table has had one. */
+/**
+ * Skips numbers of a table with AUTOINCREMENT. SQLite stores the table's last number when the first row is inserted.
+ */
 function skipSequence(database: DatabaseSync, table: string): void {
   if (!has(database, table)) return;
   const changed = database.prepare('UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?').run(SKIPPED, table);

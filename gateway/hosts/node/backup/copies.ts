@@ -32,9 +32,10 @@ const UNCHANGED_TRIES = 20;
 const UNCHANGED_MS = 50;
 
 /**
- * Order in which databases are copied. Data moves from the first of these to the later ones and is sent again until it
- * is acknowledged, so in this order nothing is missing at both ends. Records go from the objects of nodes and batches
- * to the hour's object, and then to the totals in the accounts, which also contain the admitted tokens.
+ * Order in which databases are copied. Data moves from earlier databases of this list to later ones, and is sent again
+ * until it is acknowledged. So data that moves during the backup is in at least one copy. Records go from the objects
+ * of nodes and batches to the hour's object, and then to the totals in the accounts. The accounts also contain the join
+ * tokens to which the registry's sessions refer.
  */
 const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', REPLICATION_FILE, ACCOUNTS_FILE];
 
@@ -72,7 +73,8 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
     await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
   );
   const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
-  // Databases that are being written are copied in one group; idle ones may follow in further groups.
+  // The databases with the newest writes are in the first group, so that their copies show the same moment. Idle
+  // databases may follow in further groups.
   const lots = Array.from({ length: Math.ceil(found.length / atOnce) }, (_, n) =>
     newestFirst.slice(n * atOnce, (n + 1) * atOnce).sort((a, b) => rank(a) - rank(b)),
   );

@@ -3,8 +3,8 @@ import { dirname, resolve } from 'node:path';
 
 /**
  * Creates a directory and its missing parents, accessible only to the owner. Node's option `recursive` is not used:
- * below /proc or an automounter, where a directory exists but nothing can be created in it, it never ends, and the
- * process handles no signal.
+ * below /proc or an automounter, where a directory exists but nothing can be created in it, that call never returns,
+ * and the process handles no signal meanwhile.
  * @throws Error
  */
 export async function makeDirectory(path: string): Promise<void> {

@@ -5,8 +5,8 @@ import { type FastPathHead, readFastPathHead } from './read-head.ts';
 /** If the rest of a body does not arrive this soon after its head, `node:http` takes over the connection. */
 const REST_MS = 50;
 /**
- * Maximum pipelined bytes that are kept during a response. Beyond this the connection closes after the response,
- * because unread data would hide a reset.
+ * Maximum pipelined bytes that are kept during a response. Further bytes are read and dropped, and the connection
+ * closes after the response. They must be read, because unread data would hide a reset by the client.
  */
 const PIPELINED_MAX_BYTES = 64 * 1024;
 /** A client that pipelines more than this does not wait for its response, so the connection is closed. */

@@ -1,9 +1,10 @@
 /**
  * The issuer's keys as files:
  *
- *     root.key       signs certificates and revocations. Back it up; it may be stored elsewhere, the gateway serves without it
- *     gateway.key    signs tickets, evictions and watermarks       gateway.cert   its certificate by the root
- *     retired        former keys with their certificates: they still collect what they admitted
+ *     root.key       signs certificates and revocations. Back it up; the gateway serves without it
+ *     gateway.key    signs tickets, evictions and watermarks
+ *     gateway.cert   certificate of gateway.key, signed by root.key
+ *     retired        former keys with their certificates; they sign evictions and watermarks of their sessions
  *     revoked        revocations, published at each start
  *
  * All 0600 and base64url. Every change is one rename, in an order that the next start can repair after a crash.

@@ -20,7 +20,7 @@ const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
 /** Bounds on the wait for a page of rows or records. */
 const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
-/** Additional time after which the primary has certainly noticed the lost contact. */
+/** Added to the time without contact: after both, the primary has certainly noticed the lost contact. */
 const MARGIN_MS = 500;
 /** Interval at which the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
@@ -111,8 +111,8 @@ export class Replicator {
   }
 
   /**
-   * Milliseconds since the copy was last complete. Measured so that a wall clock that was set back does not make it
-   * younger.
+   * Milliseconds since the copy was last complete. The larger of the times by two clocks, so that the copy does not
+   * seem newer if the wall clock was set back.
    */
   get staleMs(): number {
     return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);

@@ -4,5 +4,8 @@
  * it is longer if answers take longer.
  */
 export const FOLLOWER_SILENT_MS = 4_000;
-/** Maximum of this time: requests at a follower wait this long after the primary has died. */
+/**
+ * Maximum time without contact after which a follower counts as disconnected. When the primary dies, requests at a
+ * follower wait at most this long.
+ */
 export const SILENCE_MAX_MS = 20_000;

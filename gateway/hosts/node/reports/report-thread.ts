@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ReportJob, ReportReply } from './thread-messages.ts';
 
-/** Source text of report-worker.ts in a bundled program, which is one file; undefined in a clone. */
+/** Source text of report-worker.ts in a bundled program, which is one file; undefined in a clone of the repository. */
 declare const OTELA_REPORT_WORKER: string | undefined;
 
 /** The thread ends after this time without a report, because it costs about 20 MiB. */

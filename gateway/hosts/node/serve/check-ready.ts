@@ -6,7 +6,9 @@ import { waitWithProgress } from '../../../../shared/timing/wait-with-progress.t
 import { startTimer } from '../../../platform/start-timer.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 
-/** Maximum wait, by this process's wait clock. A gateway with its own core answers within a second. */
+/**
+ * Maximum wait, by this process's wait clock. A gateway that has a processor core to itself answers within a second.
+ */
 const READY_MS = 60_000;
 const RETRY_MS = 50;
 const ANSWER_MS = 60_000;
