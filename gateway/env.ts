@@ -113,8 +113,8 @@ export interface Env extends IssuerEnvironment {
   /** Days for which raw usage records are kept. Default 400. */
   USAGE_KEPT_DAYS?: string;
   /**
-   * Maximum usage records that wait in memory while the storage cannot be written, 1 KiB each. Beyond this the oldest
-   * are lost. Default 50000.
+   * Maximum usage records that wait in memory while the storage cannot be written, 1 KiB each. Above this number the
+   * oldest records are lost. Default 50000.
    */
   USAGE_HELD_RECORDS?: string;
   /** Client secrets of identity providers that require one. JSON: secrets by issuer. */

@@ -35,7 +35,7 @@ export interface GatewaySettings {
   known: boolean;
   models: Record<string, ModelSettings>;
   catalogue: ModelCatalogue;
-  /** The gateway's policy and timeouts, which hold for models without their own. */
+  /** The gateway's policy and timeouts. Settings of a model override them. */
   routing: RoutingSettings;
   /** A planner's shares of requests by region, valid until `expires_at`; undefined: there is no plan. */
   regionPlan: RegionPlan | undefined;

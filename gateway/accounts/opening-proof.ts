@@ -14,8 +14,8 @@ import type { ReportName } from '../../shared/wire/frames.ts';
 import { sha256Hex } from './secrets.ts';
 
 /**
- * How long a proof is valid after the opening. An agent repeats its reports after a disconnection, and those that
- * arrive later than this are not counted.
+ * How long a proof is valid after the opening. An agent repeats its reports after a disconnection. A report that
+ * arrives later than this is not counted.
  */
 export const OPENING_LIFE_MS = 24 * 60 * 60_000;
 

@@ -44,7 +44,7 @@ export function isUnchanged(key: Key): SQL<boolean> {
 }
 
 /**
- * SQL for the key's name, or NULL if another key has replaced the old one, or the old one was changed. So the second of
+ * SQL for the name of a key's successor, or NULL if the key already has a successor, or was changed. So the second of
  * two concurrent rotations fails.
  */
 export function nameIfUnchanged(old: Key): SQL<string> {

@@ -117,8 +117,8 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
 }
 
 /**
- * Deletes the user's files and batches; those of projects stay. A running batch ends immediately, without results. The
- * files' bytes are deleted by the next sweep.
+ * Deletes the user's files and batches. Files and batches of projects stay. A running batch ends immediately, without
+ * results. The files' bytes are deleted by the next sweep.
  * @returns whether batches may be left
  */
 async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: string): Promise<boolean> {

@@ -1,4 +1,4 @@
-/** Providers, whose nodes may join. Also decides which of them a request trusts if it names none. */
+/** Providers, whose nodes may join. Also decides which providers a request trusts if it names none. */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';

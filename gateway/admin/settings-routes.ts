@@ -31,9 +31,9 @@ const patchSchema = z.strictObject({
   user_limits: limitsSchema.nullable().optional(),
   /** Quotas for the files and batches of one owner; absent fields get the default. */
   files: fileLimitsSchema.nullable().optional(),
-  /** The policy and the timeouts for models without their own. */
+  /** The policy and the timeouts. Settings of a model override them. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
-  /** Maximum attempts after the first, for models without their own number. */
+  /** Maximum attempts after the first. The settings of a model override it. */
   max_retries: maxRetriesSchema.nullable().optional(),
   /** Maximum retries as a share of all requests. Above it, a failure is returned immediately. */
   retry_share: retryShareSchema.nullable().optional(),

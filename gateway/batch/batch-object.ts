@@ -270,7 +270,7 @@ export class BatchObject extends GatewayObject {
 
   /**
    * Ends the batch because its next step cannot be done. Existing results are written to files, unless the failing step
-   * is the one that writes files.
+   * writes files.
    */
   async #giveUp(id: string, message: string): Promise<void> {
     this.#obstacle.passed();

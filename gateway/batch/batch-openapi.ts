@@ -30,7 +30,7 @@ const progressSchema = z.strictObject({
     .string()
     .optional()
     .meta({
-      description: 'project:ID, user:ID or key:ID. Only operators see it, for batches of other owners.',
+      description: 'project:ID, user:ID or key:ID. Only operators see it, and only for batches of other owners.',
       examples: ['project:p1'],
     }),
   waiting_for: z

@@ -172,7 +172,7 @@ export class BatchRecord {
   /**
    * Stores results of lines. The first result of a line counts; later ones are dropped, and their usage is not
    * recorded.
-   * @param others whether another node could try a line that failed at this one
+   * @param others whether another node could try a line that failed at this node
    */
   commit(
     ref: LeaseRef,

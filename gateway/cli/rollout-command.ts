@@ -34,7 +34,7 @@ const OPTIONS = {
     value: 'TIME',
     help: 'start: stop the rollout if a cohort does not serve again within this time',
   },
-  alone: { help: 'start: also restart the only node of a model; its requests wait' },
+  alone: { help: 'start: also restart the only node of a model; requests for the model wait' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 

@@ -52,7 +52,7 @@ interface ModelStats {
    * 0 for fewer than three requests.
    */
   burstiness: number;
-  /** Requests of the busiest minute divided by those of the mean minute, from the first request to the last. */
+  /** Requests in the busiest minute, divided by the mean number per minute from the first request to the last. */
   peakToMean: number;
   /** Share of prompt blocks that followed the same blocks in an earlier line. Undefined: no line has blocks. */
   prefixReuse: number | undefined;

@@ -128,7 +128,7 @@ const TRACE_FLAGS = {
   format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: output format' },
   out: { default: './figures', value: 'DIR', help: 'plot: directory for SVG and JSON files' },
   nodes: { value: 'FILE', takes: 'file', help: 'plot: output of trace sample, for idle GPUs, KV cache and energy' },
-  reasoning: { value: 'M,…', help: 'plot: reasoning models; for the trace of a gateway, its settings name them' },
+  reasoning: { value: 'M,…', help: 'plot: models that reason; default with --from: as in the settings of the gateway' },
   every: { value: 'SECONDS', help: 'sample: repeat after this many seconds' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;

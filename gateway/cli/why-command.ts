@@ -17,7 +17,7 @@ const storiesSchema = z.object({
 
 const FLAGS = {
   hours: { default: '24', value: 'N', help: 'hours of records to search, at most 48' },
-  to: { value: 'TIME', help: 'end of those hours, for example 2026-11-01T12:00:00Z [now]' },
+  to: { value: 'TIME', help: 'end of the searched hours, for example 2026-11-01T12:00:00Z; default: now' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 

@@ -31,7 +31,7 @@ const schema = z.object({
 type DeploymentChoices = z.infer<typeof schema>;
 
 /**
- * Completes the given options by the stored ones.
+ * Completes the given options by the stored options.
  * @returns known: this machine has deployed the installation, or has tried to
  */
 async function recallDeployment(

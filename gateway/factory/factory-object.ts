@@ -142,7 +142,7 @@ export class FactoryObject extends GatewayObject {
   }
 
   /**
-   * Returns the models that autoscalers start on request, except those that are served, and those of silent
+   * Returns the models that autoscalers start on request, except models that are served, and models of silent
    * autoscalers.
    */
   startable(): StartableModel[] {

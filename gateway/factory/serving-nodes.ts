@@ -48,9 +48,9 @@ function runs(load: Load): boolean {
 }
 
 /**
- * Returns the nodes, the autoscaler's own first, because an autoscaler considers a job lost if the list does not
- * contain its node. `models`: those of the autoscaler's report; the first of them that a node serves counts as its
- * model.
+ * Returns the nodes. Nodes of the autoscaler's jobs and deployments come first, because it considers a job lost if the
+ * list does not contain the job's node. `models`: the models of the autoscaler's report; the first of them that a node
+ * serves counts as the node's model.
  */
 export function servingNodes(
   nodes: Pick<NodeIndex, 'entries' | 'live'>,

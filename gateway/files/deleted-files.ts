@@ -34,8 +34,8 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
 }
 
 /**
- * Returns the position of a file, or of one deleted within a day, in its owner's list. Undefined: the owner had no such
- * file.
+ * Returns the position of a file in its owner's list, even if the file was deleted within the last day. Undefined: the
+ * owner had no such file.
  * @throws ApiError 503
  */
 export async function placeOf(

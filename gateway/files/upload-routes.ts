@@ -168,7 +168,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
   await whilePending(c, () => withStoreErrors(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES)));
   if (md5 !== undefined && md5 !== hash.digest('hex')) {
     await store.delete(file.id).catch(() => {});
-    throw new ApiError('invalid_request', 'The MD5 of the parts differs from the given one.', { param: 'md5' });
+    throw new ApiError('invalid_request', "The MD5 of the parts differs from 'md5'.", { param: 'md5' });
   }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
   // The status is NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.

@@ -183,7 +183,7 @@ export class LimitMeter {
     return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
 
-  /** True if the counts are those of a new meter, so that this one can be dropped. */
+  /** True if all counts are as in a new meter, so that this meter can be dropped. */
   idle(now: MeterTime): boolean {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
     return empty && this.running === 0 && this.#unbooked === 0;
@@ -233,7 +233,7 @@ interface RemainingLimit {
 const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
 type RateLimits = Record<(typeof REMAINING_HEADERS)[number], RemainingLimit | undefined>;
 
-/** Returns the headers of several meters: for each kind of limit, those of the meter with the least left. */
+/** Returns the headers for several meters: for each kind of limit, the values of the meter with the least left. */
 export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const kind of REMAINING_HEADERS) {

@@ -89,7 +89,7 @@ export class LimitReservation implements Reservation {
   readonly #subject: string;
   readonly #name: string;
   readonly #verdict: Promise<LimitVerdict>;
-  /** True if a limit on concurrent requests applies: other requests may wait for this one to end. */
+  /** True if a limit on concurrent requests applies: other requests may wait for the end of this request. */
   readonly concurrent: boolean;
   /** Rate-limit headers of the response: the remaining amounts of the limits. */
   headers: Readonly<Record<string, string>> = {};
@@ -120,7 +120,7 @@ export class LimitReservation implements Reservation {
   release({ attempts, isComplete }: RequestResult): void {
     if (this.#finished) return;
     this.#finished = true;
-    // No other request waits for this one, and its single usage report ends it in the limits object.
+    // No other request waits for the end of this request, and its single usage report ends it in the limits object.
     if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, attempts),

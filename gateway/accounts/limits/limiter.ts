@@ -2,7 +2,7 @@
  * Counts requests against limits: those of one project with its users and keys, or of one user's keys, or of one key.
  * Pure: the caller passes in times and stored counts, so a test uses virtual time. `reserve` counts a request with an
  * estimate. `correct` replaces the estimate by an attempt's usage as soon as it is known, `settle` adds the usage to
- * the month's sum, and `release` ends the request's place among the concurrent ones.
+ * the month's sum, and `release` ends the request's place among the concurrent requests.
  */
 
 import { limitsConcurrency } from '../../settings/limits-schema.ts';

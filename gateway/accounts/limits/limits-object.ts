@@ -61,8 +61,8 @@ interface WaitingRequest {
 /**
  * The limits object: all limits of one project with its users and keys, or of one user or one key without a project.
  * The counts are exact, because one thread counts all requests. The month's usage is written immediately, so an
- * eviction of this object loses none of it. Of the current minute, the running requests and the estimators, an eviction
- * loses at most the last second.
+ * eviction of this object loses none of it. The current minute, the running requests and the estimators are written a
+ * second later, so an eviction loses at most their last second.
  */
 export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;

@@ -24,9 +24,9 @@ interface MemberLimits {
 }
 
 /**
- * Returns the limits that all keys of the user share in the project. A lead's limit replaces that of `ofAll` if the
- * project has the same kind of limit, because operators gave that amount to the project. Otherwise both apply. `own`
- * always applies, so a lead cannot widen it.
+ * Returns the limits that all keys of the user share in the project. A lead's limit replaces the limit of the same kind
+ * in `ofAll` if the project has that kind of limit too, because operators gave that amount to the project. Otherwise
+ * both limits apply. `own` always applies, so a lead cannot widen it.
  */
 export function personLimits({ own, ofAll, ofMember, project }: MemberLimits): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;

@@ -89,7 +89,7 @@ export class TokenEstimator {
     const share = tokensPerMinute * FIRST_ANSWER_SHARE;
     const first = maxTokens ?? Math.min(FIRST_ANSWER_MAX_TOKENS, Math.max(FIRST_ANSWER_MIN_TOKENS, share));
     if (answers < ANSWERS_FOR_MEAN) return Math.min(most, (completion + first) / (answers + 1));
-    // A request whose maximum is ten times that of others may well use ten times as many tokens.
+    // A request that sets ten times the usual maximum may well use ten times as many tokens.
     const byBound = maxTokens === undefined || bound === 0 ? 0 : maxTokens * (bounded / bound);
     return Math.min(most, Math.max(completion / answers, byBound));
   }

@@ -35,7 +35,7 @@ type LoginContext = Context<{ Bindings: Env }>;
 const LOGIN_COOKIES = { login: '__Host-otela-login', 'login without TLS': 'otela-login' } as const;
 const placeOf = (secure: boolean): keyof typeof LOGIN_COOKIES => (secure ? 'login' : 'login without TLS');
 const LOGIN_MS = 10 * 60_000;
-/** Maximum characters of the path to which a browser returns after the login. Those of all pages are shorter. */
+/** Maximum characters of the path to which a browser returns after the login. The paths of all pages are shorter. */
 const RETURN_MAX = 512;
 
 const loginSchema = z.object({

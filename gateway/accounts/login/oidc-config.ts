@@ -33,8 +33,8 @@ const issuerSchema = z.strictObject({
   audience: text.nullable().default(null),
   scope: z.string().max(512).default('openid profile email'),
   /**
-   * Which users are admitted. `everybody`: all that can log in at the issuer. `mapped`: those with a claim value that
-   * is mapped below. `known`: those that already exist at this gateway.
+   * Which users are admitted. `everybody`: all users that can log in at the issuer. `mapped`: users with a claim value
+   * that is mapped below. `known`: users that already exist at this gateway.
    */
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
   /** The claim that decides roles, for example `groups` or `realm_access.roles`; null: operators assign roles. */

@@ -42,7 +42,8 @@ export async function findOrCreateUser(
     found = await findUser(env, identity);
     if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
   } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
-    // A token that is older than the last one is still valid, but must not restore rights that a newer one has removed.
+    // A token that is older than the last one is still valid, but must not restore rights that a newer token has
+    // removed.
     const placed = await syncMemberships(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);

@@ -19,7 +19,7 @@ import { ModelRows, modelRowSchema } from './model-rows.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
-/** Maximum entries of an access list, because every isolate stores all lists. */
+/** Maximum entries of an access list. It is small, because every isolate stores all lists. */
 const ACCESS_MAX = 100;
 
 const ACCESS = /^(?:(?:key|user|proj)_[\w-]{1,60}|group:[a-z0-9][a-z0-9._-]{0,59})$/;
@@ -44,7 +44,7 @@ const patchSchema = z
     deprecated_at: date,
     /** From this time on, requests for the model get 404. */
     sunset_at: date,
-    /** Name of the model that replaces this one. */
+    /** Name of the model that replaces this model. */
     successor: modelRowSchema.nullable(),
   })
   .partial();

@@ -237,7 +237,7 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
   if (entry.access.length >= ACCESS_MAX)
     throw new ApiError(
       'unprocessable_content',
-      `Its access list already has ${ACCESS_MAX} entries: give access to a project instead.`,
+      `The access list of that model already has ${ACCESS_MAX} entries: give access to a project instead.`,
     );
   // The list is changed within the statement, so that of two concurrent approvals neither overwrites the other.
   const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;

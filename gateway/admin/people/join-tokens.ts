@@ -22,8 +22,8 @@ import { findProvider, marksNewProviders, requireProviderLimit } from '../provid
 type JoinToken = typeof joinTokens.$inferSelect;
 
 /**
- * Default maximum of nodes with one token: larger than most job arrays of a lab, but a leaked token cannot fill the
- * registry.
+ * Default maximum of nodes with one token: larger than most job arrays of a lab, but small enough that a leaked token
+ * cannot fill the registry.
  */
 const NODES_DEFAULT = 1_000;
 

@@ -309,8 +309,8 @@ async function revokeKey(call: AdminCall): Promise<object> {
 }
 
 /**
- * Revokes the keys of machines whose logins this key approved, because it may have leaked. A repeated call completes
- * one that failed halfway.
+ * Revokes the keys of machines whose logins this key approved, because it may have leaked. A repeated call completes a
+ * call that failed halfway.
  */
 async function endGranted(
   call: AdminCall<unknown>,

@@ -108,7 +108,7 @@ async function createProject(call: AdminCall<z.infer<typeof createSchema>>): Pro
 async function patchProject(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
   const { name, trace, trace_prefixes: tracePrefixes, disabled, ...narrowed } = call.body;
-  // Only given fields are written, because another request may be changing the other ones.
+  // Only given fields are written, because another request may be changing other fields.
   const set = {
     ...restrictionColumns(narrowed),
     ...(name !== undefined && { name }),

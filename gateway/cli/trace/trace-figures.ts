@@ -257,8 +257,8 @@ export class TraceFigures {
   }
 
   /**
-   * Returns the model's class from the operator's settings; without them, from the reasoning tokens that its engine
-   * reported.
+   * Returns `reasoning` if the operator's settings give the model this class, or if its engine reported reasoning
+   * tokens.
    */
   #classOf(model: string): (typeof CLASSES)[number] {
     return this.#classed.has(model) || (this.#models.get(model)?.reasoning ?? 0) > 0 ? 'reasoning' : 'other';
