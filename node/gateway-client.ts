@@ -1,6 +1,6 @@
 /** JSON requests to a gateway, with a key, a time limit and a size limit. */
 import { readTextAtMost } from '../shared/collections/read-at-most.ts';
-import { openAiErrorMessage } from '../shared/openai/error-message.ts';
+import { gatewayErrorCode, openAiErrorMessage } from '../shared/openai/error-message.ts';
 import { errorText } from '../shared/text/error-text.ts';
 import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
@@ -19,10 +19,13 @@ const EXCERPT_MAX = 200;
 export class GatewayRefusalError extends Error {
   override readonly name = 'GatewayRefusalError';
   readonly status: number;
+  /** The code of the gateway's error. Undefined if a proxy answered, which knows nothing of the gateway's state. */
+  readonly code: string | undefined;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, code: string | undefined, message: string) {
     super(message);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -120,7 +123,8 @@ export class GatewayClient {
     const said = openAiErrorMessage(text) ?? (tryParseJson(text) === undefined ? text.slice(0, EXCERPT_MAX) : '');
     // Keeps only printable characters, because an operator reads the message on a terminal.
     const why = said.replace(/[^\x20-\x7e]+/g, ' ').trim();
-    throw new GatewayRefusalError(status, `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`);
+    const message = `${this.origin}${path} answers ${status}${why === '' ? '' : `: ${why}`}`;
+    throw new GatewayRefusalError(status, gatewayErrorCode(text), message);
   }
 
   #parse(path: string, text: string): unknown {

@@ -3,9 +3,7 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
-import * as z from 'zod';
-import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
-import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { gatewayErrorCode, openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { proxyFor } from '../host/proxy-variables.ts';
 import { throughProxy } from './open-websocket.ts';
 
@@ -103,11 +101,6 @@ function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<So
 
 type AnswerText = Pick<GatewayAnswer, 'status' | 'text'>;
 
-/** A gateway's error: OpenAI's envelope with all four fields. */
-const envelopeSchema = z.object({
-  error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
-});
-
 /** Statuses for which another try would get the same answer. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
 
@@ -121,15 +114,10 @@ export function errorMessageOf({ status, text }: AnswerText): string {
  * the same status. Such a page is not a gateway's answer, and ends neither an engine nor a session.
  */
 export function isRefusal(answer: AnswerText): boolean {
-  return FINAL.has(answer.status) && codeOf(answer) !== undefined;
+  return FINAL.has(answer.status) && gatewayErrorCode(answer.text) !== undefined;
 }
 
 /** True if the session existed and has ended. */
-export function isSessionOver(answer: AnswerText): boolean {
-  return codeOf(answer) === 'session_over';
-}
-
-/** The code of a gateway's error. Undefined if the answer is not a gateway's error. */
-function codeOf({ text }: AnswerText): string | undefined {
-  return envelopeSchema.safeParse(tryParseJson(text)).data?.error.code;
+export function isSessionOver({ text }: AnswerText): boolean {
+  return gatewayErrorCode(text) === 'session_over';
 }

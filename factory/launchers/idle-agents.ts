@@ -111,10 +111,10 @@ class Agents {
     try {
       await this.#api.delete(`${deploymentOf(node.session)}?drain_ms=${drainMs}`);
     } catch (error) {
-      if (isFinal(error) && error.status === 404) return;
-      throw new LauncherError(isFinal(error) ? 'refused' : 'unreachable', errorLine(error), {
-        cause: error,
-      });
+      // A proxy's page is not the gateway's answer: the deployment may still run.
+      const code = isFinal(error) ? error.code : undefined;
+      if (code === 'not_found') return;
+      throw new LauncherError(code === undefined ? 'unreachable' : 'refused', errorLine(error), { cause: error });
     }
   }
 

@@ -11,6 +11,7 @@ import * as z from 'zod';
 import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
 import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { errorLine } from '../factory-error.ts';
@@ -62,10 +63,7 @@ export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
     // Idle GPUs are not reported: counting them needs all pods of all namespaces, which most users may not list.
     capacity: async () => undefined,
     async cancel(ids) {
-      for (const id of ids)
-        await api.call('DELETE', `/${id}?propagationPolicy=Background`).catch((error: unknown) => {
-          if (!(error instanceof LauncherError) || !error.message.startsWith('404')) throw error;
-        });
+      for (const id of ids) await api.call('DELETE', `/${id}?propagationPolicy=Background`);
     },
     async check(submission): Promise<CheckFinding> {
       try {
@@ -185,7 +183,7 @@ class Api {
     this.#cluster = cluster;
   }
 
-  /** @throws LauncherError; its message begins with the HTTP status if the server refused */
+  /** Deleting a job that does not exist succeeds. @throws LauncherError */
   async call(method: 'GET' | 'POST' | 'DELETE', path: string, body?: unknown): Promise<unknown> {
     const { server = '', namespace = '', token_file: tokenFile = '', ca_file: caFile } = this.#cluster;
     let [status, text] = [0, ''];
@@ -217,6 +215,11 @@ class Api {
     }
     if (status >= 500 || status === 429)
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${status} ${message(text)}`);
+    // A proxy's 404 does not say that the job is gone.
+    if (status === 404 && method === 'DELETE') {
+      if (isNotFound(text)) return undefined;
+      throw new LauncherError('unreachable', `${status} ${message(text)}`);
+    }
     if (status >= 400)
       throw new LauncherError(method === 'GET' ? 'unreachable' : 'refused', `${status} ${message(text)}`);
     try {
@@ -225,6 +228,12 @@ class Api {
       throw new LauncherError('unreachable', `the response of ${server} is not JSON`, { cause });
     }
   }
+}
+
+/** True for the API server's own 404. https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/ */
+function isNotFound(text: string): boolean {
+  const status = z.object({ kind: z.literal('Status'), reason: z.literal('NotFound') });
+  return status.safeParse(tryParseJson(text)).success;
 }
 
 function message(text: string): string {

@@ -8,3 +8,16 @@ const envelopeSchema = z.object({ error: z.object({ message: z.coerce.string() }
 export function openAiErrorMessage(text: string): string | undefined {
   return envelopeSchema.safeParse(tryParseJson(text)).data?.error.message;
 }
+
+/** A gateway's error: OpenAI's envelope with all four fields. */
+const gatewayErrorSchema = z.object({
+  error: z.object({ message: z.string(), type: z.string(), code: z.string(), param: z.string().nullable() }),
+});
+
+/**
+ * The code of a gateway's error. Undefined if the answer is not a gateway's error: a page of a proxy, a firewall or a
+ * load balancer may have the same status.
+ */
+export function gatewayErrorCode(text: string): string | undefined {
+  return gatewayErrorSchema.safeParse(tryParseJson(text)).data?.error.code;
+}

@@ -42,15 +42,16 @@ it('sends the key that is valid now, and JSON', async () => {
 });
 
 it.each([
-  ['{"error":{"message":"no\\u001b[31m","type":"t","param":null,"code":"c"}}', / answers 409: no \[31m$/],
-  ['<html>a proxy</html>', / answers 409: <html>a proxy<\/html>$/],
-  ['{"error":{}}', / answers 409$/],
-  ['', / answers 409$/],
-])('a refusal has its status, and the printable part of %s', async (text, message) => {
+  ['{"error":{"message":"no\\u001b[31m","type":"t","param":null,"code":"c"}}', / answers 409: no \[31m$/, 'c'],
+  ['{"error":{"message":"no","code":"c"}}', / answers 409: no$/, undefined],
+  ['<html>a proxy</html>', / answers 409: <html>a proxy<\/html>$/, undefined],
+  ['{"error":{}}', / answers 409$/, undefined],
+  ['', / answers 409$/, undefined],
+])('a refusal has its status, the code of a gateway, and the printable part of %s', async (text, message, code) => {
   const url = await gateway((_, response) => void response.writeHead(409).end(text));
   const error = await failureOf(new GatewayClient({ url }).delete('/admin/a'));
   expect(error).toBeInstanceOf(GatewayRefusalError);
-  expect(error).toMatchObject({ status: 409, message: expect.stringMatching(message) });
+  expect(error).toMatchObject({ status: 409, code, message: expect.stringMatching(message) });
 });
 
 it('does not follow a redirect with the key', async () => {

@@ -40,6 +40,8 @@ export class StandInAgents {
   readonly drainsMs: number[] = [];
   url = '';
   down = false;
+  /** If set, every request to end a deployment gets status 404 and this body. */
+  notFound: string | undefined;
   #sessions = 0;
   /** Values of the header `authorization`. */
   readonly keys = new Set<string>();
@@ -48,6 +50,8 @@ export class StandInAgents {
     this.keys.add(request.headers.authorization ?? '');
     request.on('data', (chunk: Buffer) => (text += chunk.toString()));
     request.on('end', () => {
+      if (request.method === 'DELETE' && this.notFound !== undefined)
+        return void response.writeHead(404).end(this.notFound);
       const [status, body] = this.#answer(request.method ?? '', request.url ?? '', text);
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     });

@@ -15,6 +15,7 @@ import { agentsLauncher } from '../../../factory/launchers/idle-agents.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
 import { type RoundResult, runRound } from '../../../factory/life/run-round.ts';
 import type { ServingNode } from '../../../shared/factory/factory-exchange.ts';
+import { ApiError, errorBody } from '../../../shared/openai/api-errors.ts';
 import { StandInAgents } from '../../support/stand-in-agents.ts';
 
 const QWEN = 'Qwen/Qwen3-8B';
@@ -222,6 +223,20 @@ describe('idle agents', () => {
     wanted = { [LLAMA]: 1 };
     await rounds(3);
     expect(house.running).toEqual([LLAMA]);
+  });
+
+  it('have ended a deployment if the gateway says 404, and not if a proxy does', async () => {
+    house.idle(QWEN);
+    wanted = { [QWEN]: 1 };
+    await rounds(3);
+    const [job] = await launcher.list('');
+    const id = job?.id ?? '';
+    for (const page of ['<html>404 Not Found</html>', '{"error":{"message":"no route matched"}}', '']) {
+      house.notFound = page;
+      await expect(launcher.cancel([id]), page).rejects.toMatchObject({ code: 'unreachable' });
+    }
+    house.notFound = errorBody(new ApiError('not_found', 'The session has no deployment.'));
+    await launcher.cancel([id]);
   });
 
   it('of which none is free hold one model back, and no other one', async () => {

@@ -74,7 +74,7 @@ class ApiServer {
     }
     if (request.method === 'DELETE') {
       const at = this.jobs.findIndex(({ metadata }) => url.pathname === `${PATH}/${metadata?.name}`);
-      if (at < 0) return [404, { kind: 'Status', message: 'jobs.batch not found', code: 404 }];
+      if (at < 0) return [404, { kind: 'Status', message: 'jobs.batch not found', reason: 'NotFound', code: 404 }];
       this.jobs.splice(at, 1);
       return [200, { kind: 'Status', status: 'Success' }];
     }
@@ -215,4 +215,14 @@ it('check creates nothing, a job that is gone is cancelled without complaint, an
     'Bearer second',
   ]);
   expect(api.calls.at(-1)?.url.searchParams.get('propagationPolicy')).toBe('Background');
+});
+
+it('a job whose cancellation gets the 404 of a proxy, not of the API server, is not cancelled', async () => {
+  const { api, launcher, submission } = await site();
+  const [id = ''] = await launcher.submit(submission());
+  api.fault = () => ({ status: 404, message: 'no route matched' });
+  expect(await codeOf(launcher.cancel([id]))).toBe('unreachable');
+  api.fault = () => undefined;
+  await launcher.cancel([id]);
+  expect(api.jobs).toEqual([]);
 });
