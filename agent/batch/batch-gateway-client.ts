@@ -23,6 +23,7 @@ import { readAtMost } from '../../shared/collections/read-at-most.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto-interface.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { gatewayErrorCode } from '../../shared/openai/error-message.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
@@ -120,8 +121,9 @@ export class BatchGatewayClient {
     const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
     if (answer.status === 204) return undefined;
     if (answer.status === 200) return answer.text;
-    const said = answer.text.toString('utf8').slice(0, 300);
-    throw new GatewayRefusalError(answer.status, `${this.#url.host} answers ${answer.status}: ${said}`);
+    const said = answer.text.toString('utf8');
+    const message = `${this.#url.host} answers ${answer.status}: ${said.slice(0, 300)}`;
+    throw new GatewayRefusalError(answer.status, gatewayErrorCode(said), message);
   }
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {

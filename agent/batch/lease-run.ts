@@ -26,6 +26,11 @@ const COMMIT_MAX_BYTES = 1024 * 1024;
 /** Wait before a failed commit is tried again. */
 const RETRY_MS = 1_000;
 /**
+ * Maximum number of times that results are committed again after a page of a proxy, such as a login page: for about as
+ * long as a lease lasts. A proxy that refuses the results themselves would otherwise keep the lease busy for ever.
+ */
+const PROXY_PAGES_MAX = 60;
+/**
  * Number of renewals during a lease. If a line takes minutes, the node commits nothing meanwhile, and learns only from
  * a renewal that the batch was cancelled.
  */
@@ -56,6 +61,8 @@ export class LeaseRun {
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #isValid = true;
+  /** Number of consecutive commits that a proxy answered. */
+  #proxyPages = 0;
   /** False if the gateway has ended the lease, so that it need not be released. */
   #leased = true;
   readonly #stop = new AbortController();
@@ -188,6 +195,7 @@ export class LeaseRun {
     if (results.length === 0) return;
     try {
       const { again, elsewhere: releasedLines = 0, ...lease } = await this.gateway.commit(this.lease, results);
+      this.#proxyPages = 0;
       this.#releasedLines += releasedLines;
       this.#remaining -= results.length - again.length;
       this.#waitingBytes -= bytesOf(results);
@@ -196,7 +204,7 @@ export class LeaseRun {
       if (releasedLines > 0) this.#events.elsewhere?.();
       this.#endIfDone();
     } catch (error) {
-      if (isRefusal(error)) {
+      if (this.#isFinal(error)) {
         // The gateway would refuse every retry: the batch has ended, or another gateway now has its data.
         this.#events.log(`the gateway rejected the results of ${results.length} lines: ${String(error)}`);
         this.#waitingBytes -= bytesOf(results);
@@ -207,6 +215,14 @@ export class LeaseRun {
       this.#waiting.unshift(...results);
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
+  }
+
+  /** True if the gateway would refuse every other try as well. */
+  #isFinal(error: unknown): boolean {
+    if (!(error instanceof GatewayRefusalError)) return false;
+    const { status, code } = error;
+    if (status < 400 || status >= 500 || status === 408 || status === 429) return false;
+    return code !== undefined || ++this.#proxyPages > PROXY_PAGES_MAX;
   }
 
   /** Number of results for one commit; at least one. */
@@ -223,9 +239,10 @@ export class LeaseRun {
     try {
       this.#applyState(await this.gateway.renew(this.lease));
     } catch (error) {
-      // Status 409: the batch or its owner was deleted. If the gateway is only unreachable, the lease remains until it
+      // A conflict: the batch or its owner was deleted. If the gateway is only unreachable, the lease remains until it
       // expires there, and results stay valid.
-      if (error instanceof GatewayRefusalError && error.status === 409) this.#applyState({ leased: false, stop: true });
+      if (error instanceof GatewayRefusalError && error.code === 'conflict')
+        this.#applyState({ leased: false, stop: true });
     }
   }
 
@@ -260,9 +277,4 @@ function unread(line: number): LineResult {
 
 function bytesOf(results: readonly LineResult[]): number {
   return results.reduce((sum, { body }) => sum + body.length, 0);
-}
-
-function isRefusal(error: unknown): boolean {
-  const status = error instanceof Error && 'status' in error ? Number(error.status) : 0;
-  return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }

@@ -8,7 +8,7 @@ import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { REGISTRY_RECORD_MAX_BYTES } from '../../shared/lattice/owner-record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
-import { postToGateway } from './gateway-request.ts';
+import { isRefusal, postToGateway } from './gateway-request.ts';
 
 /** Pauses before each delivery. A gateway that cannot be reached finds the end itself some seconds later. */
 const PAUSES_MS = [0, 500, 2_000];
@@ -54,7 +54,7 @@ export async function deliverLastWill(text: string, env: NodeJS.ProcessEnv): Pro
         const answer = await postToGateway({ ...to, path: '/agent/left', headers, body, env, signal }).catch(
           () => undefined,
         );
-        if (answer !== undefined && answer.status < 500) return;
+        if (answer !== undefined && (answer.status < 300 || isRefusal(answer))) return;
       }
     }),
   );

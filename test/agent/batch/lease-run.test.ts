@@ -88,12 +88,31 @@ describe('a lease at work', () => {
 
   it('ends what runs when the gateway knows its batch no more', async () => {
     const { gateway } = taking();
-    const gone = () => Promise.reject(new GatewayRefusalError(409, 'This lease has ended.'));
+    const gone = () => Promise.reject(new GatewayRefusalError(409, 'conflict', 'This lease has ended.'));
     const heard = events();
     const work = new LeaseRun({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
     await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
     expect([work.stands, heard.said.stopped]).toEqual([false, 1]);
     work.drop(LEASE.open.length);
+  });
+
+  it('commits results again after a page of a proxy, and drops them if the gateway refuses them', async () => {
+    const { commits, gateway } = taking();
+    const refusals = [new GatewayRefusalError(403, undefined, '<html>Log in</html>')];
+    const { commit } = gateway;
+    const refusing: typeof commit = (lease, results) => {
+      const refusal = refusals.shift();
+      return refusal === undefined ? commit(lease, results) : Promise.reject(refusal);
+    };
+    const heard = events();
+    const work = new LeaseRun({ ...LEASE, open: [0, 1] }, Object.assign(gateway, { commit: refusing }), heard);
+    work.add(result(0, '{}'));
+    await work.settled();
+    expect(commits.flat().map(({ line }) => line)).toEqual([0]);
+    refusals.push(new GatewayRefusalError(409, 'conflict', 'This batch has ended.'));
+    work.add(result(1, '{}'));
+    await work.settled();
+    expect([commits.length, work.stands, heard.said.over]).toEqual([1, false, 1]);
   });
 
   it('commits the last results at once, also those that came during a commit', async () => {
