@@ -115,6 +115,18 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
     await expect(none.list().next()).rejects.toThrow(/404 NoSuchBucket/);
   });
 
+  it('whose proxy answers 404 has not lost a file', async () => {
+    await store.put(ID(9), few(), MIB);
+    proxy.fault = () => ({ kind: 'answer', status: 404, body: '<html>no backend</html>' });
+    await expect(store.read(ID(9))).rejects.toThrow(/404/);
+    await expect(store.delete(ID(9))).rejects.toThrow(/404/);
+    proxy.fault = () => undefined;
+    expect(await sha256(await store.read(ID(9)))).toBe(await sha256(few()));
+    await store.delete(ID(9));
+    expect(await store.read(ID(9))).toBeUndefined();
+    await store.delete(ID(9));
+  });
+
   it.each([
     [507, 'InsufficientStorage'],
     [403, 'QuotaExceeded'],

@@ -31,6 +31,9 @@ const FULL: ReadonlySet<string> = new Set([
   'XMinioStorageFull',
 ]);
 
+/** Error codes of what does not exist. A proxy's 404 has none of them, and says nothing about the bucket. */
+const MISSING: ReadonlySet<string> = new Set(['NoSuchKey', 'NoSuchUpload', 'NoSuchVersion']);
+
 export class S3Client {
   readonly #config: S3Config;
   readonly #sign: SignS3Request;
@@ -50,7 +53,7 @@ export class S3Client {
   }
 
   /**
-   * Returns a 2xx response, or undefined if an object does not exist (404). The caller must read or cancel its body.
+   * Returns a 2xx response, or undefined if the store says that an object does not exist. The caller must read or cancel its body.
    * @throws FileStoreError
    */
   async send(request: S3Request): Promise<Response | undefined> {
@@ -64,7 +67,7 @@ export class S3Client {
     }
   }
 
-  /** Returns the response's text; undefined for 404. @throws FileStoreError */
+  /** Returns the response's text; undefined if the object does not exist. @throws FileStoreError */
   async text(request: S3Request): Promise<string | undefined> {
     const answer = await this.send(request);
     if (answer === undefined) return undefined;
@@ -82,11 +85,24 @@ export class S3Client {
     }
     if (response.ok) return response;
     const code = codeOf(response, await textOf(response, this.#answerMs).catch(() => ''));
-    if (response.status === 404 && code !== 'NoSuchBucket' && request.key !== '') return 'missing';
+    if (response.status === 404 && request.key !== '') {
+      if (request.method === 'HEAD') return this.#reasonOfMissing(request);
+      if (MISSING.has(code)) return 'missing';
+    }
     if (response.status === 507 || FULL.has(code))
       return { again: false, error: new FileStoreError('full', `the bucket is full: ${code}`) };
-    const again = response.status >= 500 || response.status === 429 || response.status === 408;
+    // Without a code of S3, a proxy answered 404.
+    const isPage = response.status === 404 && !code.startsWith('NoSuch');
+    const again = response.status >= 500 || response.status === 429 || response.status === 408 || isPage;
     return { again, error: storeUnavailable(`the bucket answered ${response.status} ${code}`) };
+  }
+
+  /** Asks again with GET, because a response to HEAD has no body, and so no code that tells a store from a proxy. */
+  async #reasonOfMissing(request: S3Request): Promise<'missing' | { again: boolean; error: FileStoreError }> {
+    const answer = await this.#requestOnce({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
+    if (!(answer instanceof Response)) return answer;
+    await answer.body?.cancel();
+    return { again: true, error: storeUnavailable('the bucket answered 404, and then had the object') };
   }
 
   async #fetch(request: S3Request): Promise<Response> {
