@@ -116,3 +116,23 @@ it('a body that streams gets a connection that nothing idle can break', async ()
     await setImmediate();
   }
 });
+
+const OK = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
+it.each([
+  [
+    'skips interim responses',
+    `HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n${OK}`,
+    200,
+  ],
+  // Undici closes the connection: https://github.com/nodejs/undici/issues/197
+  ['refuses 100 Continue, because no request asks for it', `HTTP/1.1 100 Continue\r\n\r\n${OK}`, 'engine_closed'],
+  // RFC 9110 §8.6 lets a recipient refuse the response or take the number; llhttp refuses.
+  ['refuses a repeated content-length', `${OK}content-length: 2\r\n`, 'engine_closed'],
+])('the HTTP client %s', async (_, head, outcome) => {
+  const server = createServer((request) => {
+    request.resume().once('end', () => request.socket.write(`${head}content-length: 2\r\n\r\n{}`));
+  });
+  const client = new EngineClient({ origin: `http://127.0.0.1:${await listen(server)}`, pathPrefix: '' });
+  endings.push(() => client.close());
+  expect(await ask(client)).toBe(outcome);
+});
