@@ -17,7 +17,7 @@ const show = (who, text) => {
 const headers = () => ({ authorization: 'Bearer ' + $('key').value, 'content-type': 'application/json' });
 $('key').addEventListener('change', async () => {
   const answer = await fetch('/v1/models', { headers: headers() });
-  if (!answer.ok) return void ($('state').textContent = 'The gateway does not take this key: ' + answer.status);
+  if (!answer.ok) return void ($('state').textContent = 'The gateway does not accept this key: HTTP ' + answer.status);
   const { data } = await answer.json();
   $('models').replaceChildren(...data.map(({ id }) => new Option(id, id)));
   $('state').textContent = data.length + ' models';
@@ -84,7 +84,7 @@ export function pageText(gateway: string, providers: readonly string[] | undefin
       : `Only nodes of ${providers.join(', ')} can decrypt the chat; their root keys are pinned.`;
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>otela seal</title><style>${STYLE}</style></head>
 <body><h1>Sealed chat</h1>
-<p>What you write goes sealed through ${escaped(gateway)}. ${escaped(trust)} <small>The node that answers reads it. The gateway sees your key, the model, sizes and times. Nothing is kept here: a reload forgets it.</small></p>
+<p>Your messages go sealed through ${escaped(gateway)}. ${escaped(trust)} <small>The node that answers can read them. The gateway sees your key, the model, sizes and times. This page stores nothing: a reload deletes the chat.</small></p>
 <fieldset><input id="key" type="password" placeholder="your key for the gateway" autocomplete="off" aria-label="key"><select id="models" aria-label="model"></select></fieldset>
 <p id="state" role="status"></p><div id="log" aria-live="polite"></div>
 <form id="form"><textarea id="say" rows="3" aria-label="message"></textarea><button id="send">Send</button></form>

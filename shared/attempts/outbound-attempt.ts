@@ -228,7 +228,7 @@ export class OutboundAttempt {
       case 'data':
         return this.#onData(frame.offset, frame.bytes);
       case 'end':
-        if (this.#head === undefined) throw new WireError('bad_state', 'an end before a head');
+        if (this.#head === undefined) throw new WireError('bad_state', 'the node sent END before HEAD');
         this.#incoming.end(frame.offset);
         this.answer.end();
         return;
@@ -289,7 +289,7 @@ export class OutboundAttempt {
   }
 
   #onData(offset: number, bytes: Uint8Array): void {
-    if (this.#head === undefined) throw new WireError('bad_state', 'data before a head');
+    if (this.#head === undefined) throw new WireError('bad_state', 'the node sent DATA before HEAD');
     if (this.#parked) return this.#link?.consumed(bytes.length);
     const fresh = this.#incoming.accept(offset, bytes);
     if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);

@@ -69,7 +69,11 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
   if (body.stream !== undefined && body.stream !== null && body.stream !== false)
     add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
   for (const name of misread(body))
-    add('invalid_request', `Engines read '${name}' differently, or ignore it: correct it.`, name);
+    add(
+      'invalid_request',
+      `'${name}' could be read differently or ignored: write 'model' in lower case, and otela_ members as strings of at most 4 KiB.`,
+      name,
+    );
   if (typeof body.model !== 'string' || body.model === '') {
     add('invalid_request', "'body.model' must name a model.", 'body.model');
   }

@@ -175,7 +175,8 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   /** The engine's response ended. If the events can be read and the terminal event is missing, the stream broke. */
   #end(): AttemptError | undefined {
     const { done, obstacle } = this.#stream;
-    if (!done && obstacle === undefined) return new AttemptError('engine_closed', 'the stream ended without its end');
+    if (!done && obstacle === undefined)
+      return new AttemptError('engine_closed', 'the stream ended without its last event');
     this.#finish();
     return undefined;
   }

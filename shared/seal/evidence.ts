@@ -27,7 +27,7 @@ export function evidenceMessage(key: Uint8Array, nonce: Uint8Array): Uint8Array<
 export function readEvidenceRequest(body: unknown): Uint8Array {
   const nonce =
     isRecord(body) && typeof body.nonce === 'string' ? fromBase64url(body.nonce, SEAL_KEY_BYTES) : undefined;
-  if (nonce?.length !== EVIDENCE_NONCE_BYTES) throw new SealError('malformed', 'no nonce of 32 bytes');
+  if (nonce?.length !== EVIDENCE_NONCE_BYTES) throw new SealError('malformed', 'the nonce must have 32 bytes');
   return nonce;
 }
 

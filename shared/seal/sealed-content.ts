@@ -49,7 +49,7 @@ function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
   try {
     return { head: JSON.parse(utf8Text(content.subarray(length.end, end))), body: content.subarray(end) };
   } catch (cause) {
-    throw new SealError('malformed', 'headers that are not JSON', { cause });
+    throw new SealError('malformed', 'the headers are not JSON', { cause });
   }
 }
 
@@ -83,7 +83,7 @@ const NAME = /^[a-z0-9-]{1,64}$/;
 const VALUE = /^[\t\x20-\x7e]{0,4096}$/;
 
 function headersOf(head: unknown): Headers {
-  if (!Array.isArray(head) || head.length > HEADERS_MAX) throw new SealError('malformed', 'no list of headers');
+  if (!Array.isArray(head) || head.length > HEADERS_MAX) throw new SealError('malformed', 'the headers are not a list');
   return head.map((pair: unknown) => {
     const [name, value] = Array.isArray(pair) ? pair : [];
     if (typeof name !== 'string' || typeof value !== 'string' || !NAME.test(name) || !VALUE.test(value))

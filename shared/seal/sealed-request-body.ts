@@ -18,7 +18,7 @@ export function splitChunks(body: Uint8Array): Uint8Array[] {
   const chunks: Uint8Array[] = [];
   for (let at = 0; ; ) {
     const length = readVarint(body, at);
-    if (length === undefined) throw new SealError('cut', 'no final chunk');
+    if (length === undefined) throw new SealError('cut', 'the final chunk is missing');
     const { value, end } = length;
     const size = value === 0 ? body.length - end : value;
     if (size > CHUNK_MAX_BYTES) throw new SealError('too_large', `a chunk of ${size} bytes`);

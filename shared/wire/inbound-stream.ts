@@ -49,9 +49,11 @@ export class InboundStream {
    */
   accept(offset: number, bytes: Uint8Array): Uint8Array {
     const end = offset + bytes.length;
-    if (offset > this.#received) throw new WireError('bad_offset', `byte ${offset} after ${this.#received}`);
-    if (end > this.#limit) throw new WireError('over_credit', `byte ${end}, granted up to ${this.#limit}`);
-    if (this.#length !== undefined && end > this.#length) throw new WireError('bad_offset', 'bytes after the end');
+    if (offset > this.#received)
+      throw new WireError('bad_offset', `DATA at byte ${offset}, but byte ${this.#received} comes next`);
+    if (end > this.#limit)
+      throw new WireError('over_credit', `DATA up to byte ${end}, but credit ends at byte ${this.#limit}`);
+    if (this.#length !== undefined && end > this.#length) throw new WireError('bad_offset', 'DATA after END');
     if (end <= this.#received) return bytes.subarray(0, 0);
     const fresh = bytes.subarray(this.#received - offset);
     this.#received = end;
@@ -60,7 +62,8 @@ export class InboundStream {
 
   /** Accepts END: the body has `length` bytes. All of them must have arrived, because END never overtakes DATA. */
   end(length: number): void {
-    if (length !== this.#received) throw new WireError('bad_offset', `end at ${length}, have ${this.#received}`);
+    if (length !== this.#received)
+      throw new WireError('bad_offset', `END at byte ${length}, but ${this.#received} bytes arrived`);
     this.#length = length;
   }
 

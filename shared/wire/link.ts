@@ -215,7 +215,7 @@ export class Link {
 
   #charge(bytes: number): void {
     // An empty DATA frame would cost time without using credit.
-    if (bytes === 0) throw new WireError('bad_frame', 'data without a byte');
+    if (bytes === 0) throw new WireError('bad_frame', 'DATA without a byte');
     this.#window.accept(bytes);
   }
 

@@ -154,7 +154,8 @@ export class OutboundStream {
    * violation.
    */
   credit(consumed: number, window: number): void {
-    if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed}, sent ${this.#sent}`);
+    if (consumed > this.#sent)
+      throw new WireError('bad_offset', `CREDIT for byte ${consumed}, but only ${this.#sent} bytes were sent`);
     if (consumed > this.#consumed) this.#consumed = consumed;
     this.#limit = Math.max(this.#limit, consumed + window);
     this.#release(this.#consumed - this.#tail);

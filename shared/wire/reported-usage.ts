@@ -41,7 +41,7 @@ export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: Rep
 export function readTimings(input: FrameReader): ReportedTimings {
   const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
   if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);
-  if (firstMs > totalMs) throw new WireError('bad_frame', 'a first byte after the end');
+  if (firstMs > totalMs) throw new WireError('bad_frame', 'the first byte is later than the end');
   return { status, firstMs, totalMs };
 }
 

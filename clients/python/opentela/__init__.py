@@ -168,7 +168,7 @@ class Client:
 
     def run(self, model, inputs):
         """A result or a FunctionError for each input. Uses several batches, one after the other, if one is too small."""
-        results = [FunctionError("no result came") for _ in inputs]
+        results = [FunctionError("the gateway returned no result for this input") for _ in inputs]
         lines, size = [], 0
         for index, value in enumerate(inputs):
             line = json.dumps({"custom_id": str(index), "method": "POST", "url": ENDPOINT, "body": {"model": model, "input": value}})
@@ -207,7 +207,7 @@ class Client:
                 results[int(found["custom_id"])] = _result(found)
 
     def _create(self, file):
-        """The new batch. Its metadata names the run, so that it is found if the response was lost; a second batch would run all again."""
+        """The new batch. Its metadata names the run, so that it is found if the response was lost; a second batch would run all inputs again."""
         run = uuid.uuid4().hex
         ask = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h", "metadata": {"opentela_run": run}}
 
@@ -223,4 +223,4 @@ def _result(line):
     if "output" in body:
         return body["output"]
     error = line.get("error") or body.get("error") or {}
-    return FunctionError(error.get("message") or "no result came", error.get("code"))
+    return FunctionError(error.get("message") or "the gateway returned no result for this input", error.get("code"))

@@ -135,7 +135,7 @@ describe('a body on its way', () => {
     expect(() => incoming.accept(5, body(5, 1))).toThrow(WireError);
     incoming.accept(0, body(0, 10));
     expect(() => incoming.end(11)).toThrow(WireError);
-    expect(() => incoming.accept(10, new Uint8Array(STREAM_WINDOW_BYTES))).toThrow(/granted/);
+    expect(() => incoming.accept(10, new Uint8Array(STREAM_WINDOW_BYTES))).toThrow(/credit ends/);
     incoming.end(10);
     expect(() => incoming.accept(10, body(10, 1))).toThrow(WireError);
     const outgoing = new OutboundStream();

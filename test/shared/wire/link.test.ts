@@ -256,6 +256,6 @@ describe('a link', () => {
 
   test('DATA without a byte is refused: it would cost time and no credit', () => {
     const message = encodeFrame({ type: 'data', stream: 1, offset: 0, bytes: new Uint8Array(0) });
-    expect(() => caught().link.receive(message, () => {})).toThrow('data without a byte');
+    expect(() => caught().link.receive(message, () => {})).toThrow('DATA without a byte');
   });
 });

@@ -17,7 +17,7 @@ CONTINUED_MAX = 4 * 1024 * 1024
 def _unpadded(plain: bytes) -> bytes:
     end = 2 + ((plain[0] & 0x3F) << 8 | plain[1])
     if plain[0] >> 6 != 1 or end > len(plain) or plain[end:].strip(b"\0"):
-        raise ValueError("a chunk without its length")
+        raise ValueError("the padding of a chunk is invalid")
     return plain[2:end]
 
 
@@ -45,12 +45,12 @@ class AnswerOpener:
             while (found := self._frame()) is not None:
                 yield from self._open(*found)
         except (InvalidTag, ValueError, KeyError, TypeError, IndexError) as error:
-            raise SealClientError("not_opened", "The answer is not what a node sealed.") from error
+            raise SealClientError("not_opened", "The response was not sealed by a node.") from error
 
     def close(self) -> None:
         """Call when the connection ended. Raises SealClientError if the response is incomplete."""
         if not self.ended:
-            raise SealClientError("cut", "The answer ended before its last chunk.")
+            raise SealClientError("cut", "The response ended before its last chunk.")
 
     def _frame(self) -> tuple[int, bytes] | None:
         length = read_varint(self._rest, 1)
@@ -58,7 +58,7 @@ class AnswerOpener:
             return None
         size, at = length
         if size > CHUNK_MAX:
-            raise ValueError("a frame that is too long")
+            raise ValueError("a frame is too long")
         if at + size > len(self._rest):
             return None
         kind, payload, self._rest = self._rest[0], self._rest[at : at + size], self._rest[at + size :]
@@ -76,21 +76,21 @@ class AnswerOpener:
             yield from self._content(_unpadded(self._decrypt(payload, b"")))
         elif kind == 3:
             if self._count == 0 or _unpadded(self._decrypt(payload, b"final")):
-                raise ValueError("a last chunk with content")
+                raise ValueError("the last chunk comes first, or has content")
             self.ended = True
             yield "end", None
         elif kind != 1:
-            raise ValueError("no such frame")
+            raise ValueError("a frame has an unknown type")
 
     def _begin(self, payload: bytes) -> None:
         if self._cipher is not None:
             if not self._sealed.resume or self.ended or self._count == 0:
-                raise ValueError("a part that was not asked for")
+                raise ValueError("a part that the request did not allow")
             if self._bytes > CONTINUED_MAX:
-                raise ValueError("no node goes on behind so long an answer")
+                raise ValueError("the response is too long to be continued by another node")
             self._before = {"segment": self._segment, "chunks": self._count}
         if len(payload) != 40 or payload[:8] in self._answered:
-            raise ValueError("a part without its nonce, or of a node that sealed one")
+            raise ValueError("a part has no nonce, or its node has sealed an earlier part")
         self._answered.add(payload[:8])
         found = self._sealed.secrets[payload[:8]]
         salt = found.salt + payload[8:]
@@ -101,7 +101,7 @@ class AnswerOpener:
 
     def _decrypt(self, sealed: bytes, aad: bytes) -> bytes:
         if self._cipher is None or self.ended:
-            raise ValueError("a chunk outside its part")
+            raise ValueError("a chunk outside of a part")
         plain = self._cipher.decrypt(chunk_nonce(self._base, self._count), sealed, aad)
         self._count += 1
         return plain
@@ -110,13 +110,13 @@ class AnswerOpener:
         if self._count == 1:
             length = read_varint(content, 0)
             if length is None or length[0] > _HEAD_MAX or length[1] + length[0] > len(content):
-                raise ValueError("no head")
+                raise ValueError("the head is missing or too long")
             size, at = length
             head = json.loads(content[at : at + size])
             content = content[at + size :]
             # A part continues exactly at the end of the previous one, or begins the response.
             if head.get("continues") != self._before:
-                raise ValueError("a part that goes on elsewhere")
+                raise ValueError("a part that does not continue at this position")
             if self._before is None:
                 headers = [tuple(header) for header in head["headers"]]
                 yield "head", {"status": int(head["status"]), "headers": headers, "node": self._node}

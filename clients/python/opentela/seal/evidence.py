@@ -33,7 +33,7 @@ _WHO = ("authorization", "x-api-key")
 
 _Verdict = TypeVar("_Verdict", bool, Exception)
 
-UNPROVEN = "The verifier took the evidence of no node that serves the model; nothing was sent."
+UNPROVEN = "The verifier rejected the evidence of all nodes that serve the model. Nothing was sent."
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Evidence:
 
 
 class EvidenceVerifier(Protocol):
-    """Judges a machine. False, or an exception: nothing is sealed to the node."""
+    """Judges a machine. If `verify` returns False or raises, nothing is sealed to the node."""
 
     def verify(self, evidence: Evidence) -> bool: ...
 
@@ -75,12 +75,12 @@ class Question:
         """True at the end of the response."""
         self._came += len(piece)
         if self._came > _ANSWER_MAX_BYTES:
-            raise SealClientError("not_opened", "More evidence than any machine has.")
+            raise SealClientError("not_opened", "The evidence is too long.")
         for kind, value in self._opener.push(piece):
             if kind == "note":
-                raise SealClientError("gateway", f"The gateway says, and no one signed: {str(value)[:500]}")
+                raise SealClientError("gateway", f"The gateway reports, without a signature: {str(value)[:500]}")
             if kind == "head" and isinstance(value, dict) and value["status"] != 200:
-                raise SealClientError("not_opened", f"The node answered {value['status']}.")
+                raise SealClientError("not_opened", f"The node returned no evidence: HTTP {value['status']}.")
             if isinstance(value, bytes):
                 self._data += value
         return self._opener.ended
@@ -92,7 +92,7 @@ class Question:
             kinds = [kind for kind in answer["kinds"] if isinstance(kind, str) and _KIND.fullmatch(kind)]
             data = base64.b64decode(answer["evidence"], validate=True)
         except (ValueError, KeyError, TypeError) as error:
-            raise SealClientError("not_opened", "The node answered with no evidence.") from error
+            raise SealClientError("not_opened", "The node returned no evidence.") from error
         report_data = hashlib.sha512(evidence_message(self._node.key, self._nonce)).digest()
         return Evidence(self._node, tuple(kinds[:_KINDS_MAX]), data, report_data)
 
@@ -104,7 +104,7 @@ class Judged:
         self._until: dict[tuple[object, ...], tuple[float, bool | Exception]] = {}
 
     def known(self, clear: ClearRequest, node: Node) -> bool | Exception | None:
-        """True if the verifier accepts the node; an exception: it failed recently; None: unknown, so the node must be asked."""
+        """The verifier's last verdict. An exception if the check failed recently. None if unknown, so that the node must be asked."""
         for name in ((node.kid,), self._mine(clear, node)):
             until, verdict = self._until.get(name, (-math.inf, None))
             if time.monotonic() < until:

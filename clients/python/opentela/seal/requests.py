@@ -19,7 +19,7 @@ CANDIDATES_MAX = 16
 _INSIDE = ("content-type", "accept", "anthropic-version", "anthropic-beta", "openai-beta")
 _WITH = ("authorization", "x-api-key", "x-otela-trusted-providers", "x-otela-require", "x-otela-prefer", "x-otela-session")
 _PIN = re.compile(r"[A-Za-z0-9_-]{43}")
-# Members of a body's `metadata` that gateways obey, which are therefore sent in clear.
+# Members of a body's `metadata` that gateways act on. They are therefore sent in clear text, too.
 _ROUTING = re.compile(r"otela_(?:trusted_providers|require|prefer)")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
 _OUTSIDE = re.compile(r"authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*")
@@ -35,11 +35,11 @@ class ClearRequest:
         at = path.rfind("/v1/")
         name = path[at + 4 :]
         if request.method != "POST" or at < 0 or name not in _PATHS:
-            raise SealClientError("not_sealable", f"{request.method} {path} cannot be sealed; nothing was sent.")
+            raise SealClientError("not_sealable", f"{request.method} {path} cannot be sealed. Nothing was sent.")
         fields = _fields(body, request.headers.get("content-type", ""))
         model = fields.get("model")
         if not isinstance(model, str) or not model:
-            raise SealClientError("not_sealable", "The request names no model; nothing was sent.")
+            raise SealClientError("not_sealable", "The request names no model. Nothing was sent.")
         self.request = request
         self.headers = _routed(request.headers, fields.get("metadata"))
         self.base = str(request.url.copy_with(path=path[:at] or "/", query=None)).rstrip("/")
@@ -55,17 +55,17 @@ class ClearRequest:
         """Replaces an alias by the model's canonical name if the caller trusts the gateway about aliases."""
         if model == self.model:
             return
-        says = f"'{self.model}' is another name of '{model}', says the gateway, and no one signed that"
+        says = f"The gateway claims, without a signature, that '{self.model}' is an alias of '{model}'"
         if not believed:
             raise SealClientError("alias", f"{says}: name the model itself, or allow aliases. Nothing was sent.")
         if self.form:
-            raise SealClientError("not_sealable", f"{says}; this form cannot be given that name.")
+            raise SealClientError("not_sealable", f"{says}; that name cannot be written into this form. Nothing was sent.")
         self.model = model
         self.body = json.dumps({**json.loads(self.body), "model": model}, ensure_ascii=False).encode()
 
     def listing(self, providers: Iterable[str]) -> httpx.Request:
         headers = {one: self.headers[one] for one in _WITH if one in self.headers}
-        # A list has sixteen nodes, so nodes of other providers must not take the places.
+        # Names the pinned providers, because the gateway lists at most sixteen nodes, and others could fill the list.
         query = urlencode([("model", self.asked), *(("provider", one) for one in providers)])
         url = f"{self.base}/v1/otela/seal?{query}"
         return httpx.Request("GET", url, headers=headers, extensions=self.request.extensions)
@@ -94,7 +94,7 @@ def _routed(headers: httpx.Headers, metadata: object) -> httpx.Headers:
         if not _ROUTING.fullmatch(name) or value is None or all_.get(header) == value:
             continue
         if not isinstance(value, str) or header in all_ or not _PRINTABLE.fullmatch(value):
-            raise SealClientError("not_sealable", f"metadata.{name} is no text, or not that of {header}; nothing was sent.")
+            raise SealClientError("not_sealable", f"metadata.{name} is not a string, or differs from {header}. Nothing was sent.")
         all_[header] = value
     return all_
 
@@ -110,7 +110,7 @@ def _fields(body: bytes, content_type: str) -> Mapping[str, object]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise SealClientError("not_sealable", "The request is no JSON object; nothing was sent.")
+        raise SealClientError("not_sealable", "The request is not a JSON object. Nothing was sent.")
     return value
 
 
@@ -131,11 +131,11 @@ class CandidateLists:
 
     def __init__(self, pins: Mapping[str, str] | None, candidates: int, aliases: bool) -> None:
         if not 1 <= candidates <= CANDIDATES_MAX:
-            raise ValueError(f"candidates: from 1 to {CANDIDATES_MAX}")
+            raise ValueError(f"candidates must be a number from 1 to {CANDIDATES_MAX}")
         self.pins = None if pins is None else dict(pins)
         for provider, pin in (self.pins or {}).items():
             if not _PIN.fullmatch(pin):
-                raise ValueError(f"pins: {provider!r} has no key as otela-agent vouch prints it")
+                raise ValueError(f"pins: {provider!r} has no key in the format of otela-agent vouch")
         self.count = candidates
         self._aliases = aliases
         self._known: dict[tuple[object, ...], tuple[float, str, list[Node]]] = {}
@@ -158,9 +158,9 @@ class CandidateLists:
             model, listed = str(answer["model"]), answer["data"]
             nodes = [node for one in listed if (node := believe(one, self.pins, time.time())) is not None]
         except (ValueError, KeyError, TypeError) as error:
-            raise SealClientError("no_discovery", "The gateway names no nodes to seal to.") from error
+            raise SealClientError("no_discovery", "The gateway returned no nodes to seal to.") from error
         if not nodes:
-            raise SealClientError("no_candidate", f"No node that serves '{clear.model}' is believed; nothing was sent.")
+            raise SealClientError("no_candidate", f"No node that serves '{clear.model}' has a key that can be trusted. Nothing was sent.")
         if len(self._known) >= _LISTS_MAX:
             self._known.clear()
         self._known[name] = (time.monotonic(), model, nodes[:CANDIDATES_MAX])

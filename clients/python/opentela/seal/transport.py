@@ -20,7 +20,7 @@ _FROM_NODE = ("content-type", "content-encoding", "content-disposition")
 
 def _refused_list(response: httpx.Response, content: bytes) -> httpx.Response:
     if response.status_code == 404 and b"model_not_found" not in content:
-        raise SealClientError("no_discovery", "This gateway does not know sealed requests; nothing was sent.")
+        raise SealClientError("no_discovery", "This gateway does not support sealed requests. Nothing was sent.")
     headers = {name: value for name, value in response.headers.items() if _FROM_GATEWAY.fullmatch(name)}
     headers["content-type"] = response.headers.get("content-type", "")
     return _unauthenticated(httpx.Response(response.status_code, headers=headers, content=content))
@@ -41,7 +41,7 @@ def _answer(response: httpx.Response, first: tuple[str, object], stream: object)
         headers = {"content-type": "application/json", "x-otela-unauthenticated": "1"}
         return httpx.Response(502, headers=headers, content=str(value).encode())
     if kind != "head" or not isinstance(value, dict):
-        raise SealClientError("not_opened", "The answer is not what a node sealed.")
+        raise SealClientError("not_opened", "The response was not sealed by a node.")
     node: Node = value["node"]
     headers = {name: text for name, text in response.headers.items() if _FROM_GATEWAY.fullmatch(name)}
     headers.update({name: text for name, text in value["headers"] if name in _FROM_NODE})
@@ -52,12 +52,12 @@ def _answer(response: httpx.Response, first: tuple[str, object], stream: object)
 def _bytes_of(event: tuple[str, object]) -> bytes:
     kind, value = event
     if kind == "note":
-        raise SealClientError("gateway", f"The gateway says, and no one signed: {str(value)[:500]}")
+        raise SealClientError("gateway", f"The gateway reports, without a signature: {str(value)[:500]}")
     return value if isinstance(value, bytes) else b""
 
 
 def _not_believed() -> SealClientError:
-    return SealClientError("plain_answer", "The gateway answered in clear what no node sealed; it is not believed.")
+    return SealClientError("plain_answer", "The gateway sent an unsealed response. It is not trusted.")
 
 
 class _Stream(httpx.SyncByteStream):
@@ -142,7 +142,7 @@ class SealedTransport(httpx.BaseTransport):
             if verdict is None:
                 try:
                     verdict = self._judged.learn(node, self._verifier.verify(self._evidence(clear, node)) is True)
-                except Exception as error:  # also the verifier's own errors: it accepted nothing
+                except Exception as error:  # Also the verifier's own errors, because it accepted nothing.
                     verdict = self._judged.fail(clear, node, error)
             if verdict is True:
                 good.append(node)
@@ -258,7 +258,7 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
             if verdict is None:
                 try:
                     verdict = self._judged.learn(node, await self._takes(self._verifier, clear, node))
-                except Exception as error:  # also the verifier's own errors: it accepted nothing
+                except Exception as error:  # Also the verifier's own errors, because it accepted nothing.
                     verdict = self._judged.fail(clear, node, error)
             if verdict is True:
                 good.append(node)

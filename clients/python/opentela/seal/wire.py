@@ -39,7 +39,7 @@ def _field(data: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """RFC 9000, section 16."""
+    """A variable-length integer as in RFC 9000, section 16."""
     if value < 0x40:
         return bytes([value])
     if value < 0x4000:
@@ -48,7 +48,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """The number and its end; None: more bytes are needed."""
+    """The number and the offset of its end. None if more bytes are needed."""
     if at >= len(data):
         return None
     end = at + (1 << (data[at] >> 6))
@@ -84,7 +84,7 @@ class Node:
     key: bytes
     until: float
     evidence: bool = False
-    """It claims to have evidence of its machine."""
+    """True if the node claims to have evidence of its machine."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Sealed:
 
 
 def believe(one: object, pins: dict[str, str] | None, now: float) -> Node | None:
-    """None: the node is not trusted, or its entry is malformed."""
+    """None if the node is not trusted, or its entry is malformed."""
     try:
         if not isinstance(one, dict) or one["v"] != 1:
             return None
