@@ -29,7 +29,10 @@ const ANSWER_MAX_BYTES = 1024 * 1024;
 
 const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
-/** True for endpoints whose prompts go to the prefill engine. The decode engine serves the others without it. */
+/**
+ * True for endpoints whose prompts go to the prefill engine. The decode engine serves all other endpoints without the
+ * prefill engine.
+ */
 export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
 
 /** State that the requests of one pair share. */
@@ -85,7 +88,7 @@ export class DisaggregatedCall implements EngineCall {
   #content: Readable | undefined;
   #heldBytes = 0;
   #paused = false;
-  /** The caller needs nothing more, or has received its error. */
+  /** True if the caller has received its error, or needs nothing more. */
   #finished = false;
 
   constructor(options: Options) {

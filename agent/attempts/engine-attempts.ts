@@ -199,7 +199,8 @@ export class EngineAttempts {
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
     const request = this.#streams.get(frame.stream);
     if (request === undefined) return;
-    // The gateway's object does not know the stream. The object's successor may claim the stream in a moment.
+    // The code `unknown` means that the gateway's object does not know the stream. Keep the attempt, because the
+    // object's successor may claim it in a moment.
     if (frame.code !== 'unknown') return this.#forget(request);
     this.#streams.delete(frame.stream);
     request.unbind();
@@ -270,7 +271,7 @@ export class EngineAttempts {
     for (const request of this.#finished.values()) bytes += request.kept;
     const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
     if (!isFull()) return;
-    // Drop attempts first whose response was sent completely.
+    // First drop attempts with a response that was sent completely.
     const inOrder = [...this.#finished.values()];
     for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
       if (!isFull()) return;

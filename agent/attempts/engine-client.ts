@@ -104,8 +104,8 @@ export class EngineClient implements EngineConnection {
     for (const [name, value] of open.headers) headers.push(name, value);
     if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
     if (length !== undefined) headers.push('content-length', String(length));
-    // Without this header a server may choose a compression (RFC 9110 §12.5.3), and nothing on the way back would undo
-    // it.
+    // Without this header a server may choose a compression (RFC 9110 §12.5.3), and no program between the engine and
+    // the client would undo it.
     headers.push('accept-encoding', 'identity');
     if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);
     return headers;
@@ -188,8 +188,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   #isStale(error: Error): boolean {
     if (this.#answered || this.#repeated || !isClosing(error)) return false;
-    // On a new connection the engine may have read the whole request before it closed. It may have begun the work, and
-    // would begin it twice.
+    // If the connection was new, the engine may have read the whole request and begun the work before it closed the
+    // connection. A repeated request would then do the work twice.
     if (this.#connections() !== this.#connectionsBefore) return false;
     return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
@@ -220,7 +220,7 @@ function isClosing(error: Error): boolean {
 
 function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
   const list: [string, string][] = [];
-  // Placed first, so that the limit on headers never drops it: the body is parsed according to it.
+  // The content-type comes first, so that the limit on headers never drops it. It decides how the body is parsed.
   const { 'content-type': contentType, ...others } = headers;
   for (const [name, value] of [['content-type', contentType] as const, ...Object.entries(others)]) {
     if (value === undefined || HOP_BY_HOP.has(name) || name.length > HEADER_NAME_MAX_BYTES) continue;

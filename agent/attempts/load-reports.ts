@@ -38,7 +38,7 @@ export class LoadReports {
   /** True if the other end reads RATE. */
   #readsRate = false;
   #sentAt = Number.NEGATIVE_INFINITY;
-  /** True if a LOAD is still to be sent that LOAD_EVERY_MS delayed. */
+  /** True while LOAD_EVERY_MS delays a LOAD frame. */
   #isPending = false;
   /** `#said`: number of requests in the last LOAD. `#after`: number of LOADs that still follow the last attempt. */
   #said = 0;

@@ -43,7 +43,7 @@ export class BatchGatewayClient {
   readonly #url: URL;
   readonly #credentials: () => SessionCredentials | undefined;
   readonly #dispatcher: Dispatcher;
-  /** Milliseconds by which the gateway's clock is ahead of this one, according to its last answer. */
+  /** Milliseconds by which the gateway's clock is ahead of this agent's, according to the gateway's last answer. */
   #aheadMs = 0;
 
   /** @param credentials returns those of the agent's current session */
@@ -94,17 +94,17 @@ export class BatchGatewayClient {
     return bytes;
   }
 
-  /** @throws Error */
+  /** @throws Error if the gateway refuses or does not answer */
   async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<CommitCounts> {
     return parsed(commitCountsSchema, await this.#post('commit', { ...refOf(lease), results }));
   }
 
-  /** @throws Error */
+  /** @throws Error if the gateway refuses or does not answer */
   async renew(lease: GrantedLease): Promise<LeaseState> {
     return parsed(leaseState, await this.#post('renew', refOf(lease)));
   }
 
-  /** @throws Error */
+  /** @throws Error if the gateway refuses or does not answer */
   async release(lease: GrantedLease): Promise<void> {
     await this.#post('release', refOf(lease));
   }

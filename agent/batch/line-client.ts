@@ -89,7 +89,8 @@ export class LineClient {
   }
 
   /**
-   * Calls `onLost` when a line that begins now will not be answered any more. Returns a function that ends the watch.
+   * Watches a line that begins now. Calls `onLost` if the engine has lost the line, so that no answer will arrive.
+   * Returns a function that ends the watch.
    */
   #watch(onLost: () => void): () => void {
     const begunAt = performance.now();

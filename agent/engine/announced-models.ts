@@ -11,7 +11,7 @@ const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
 
 /**
  * The models that an engine will serve after loading, from its command line; empty if it does not show them. Loading
- * takes up to half an hour. Without these models gateways would tell clients meanwhile that the model does not exist.
+ * takes up to half an hour. Without this list, gateways would answer during that time that the model does not exist.
  */
 export function announcedModels(command: readonly string[] | undefined): ServedModel[] {
   const words = commandWords(command ?? []);

@@ -42,9 +42,9 @@ export function engineName(words: readonly string[]): EngineName | undefined {
 }
 
 /**
- * Environment variables that an engine gets unless the user sets them. SGLang checks only every 4 s whether the client
- * of a non-streaming response is still connected, and accepts no request until then. 0.5.17 released such a request
- * after 3.8 s, and with this setting after 0.9 s.
+ * Environment variables that an engine gets unless the user sets them. By default, SGLang checks only every 4 s whether
+ * the client of a non-streaming response is still connected, and the request keeps its place in the engine until then.
+ * SGLang 0.5.17 dropped such a request after 3.8 s, and with this variable after 0.9 s.
  */
 export function engineDefaults(command: readonly string[]): Record<string, string> {
   return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};

@@ -172,8 +172,8 @@ export class Engine {
 const OCCUPIED_WAIT_MS = 1000;
 
 /**
- * True if another process already listens at the address of our engine. On a node that several jobs share, it is
- * another user's engine. The agent would take it for its own, and send our users' prompts to it.
+ * True if another process already listens at the address of our engine. On a node that several jobs share, that process
+ * may be another user's engine. The agent would take it for its own engine, and would send our users' prompts to it.
  */
 export function isOccupied(target: EngineTarget): Promise<boolean> {
   const url = new URL(target.origin);

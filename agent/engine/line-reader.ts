@@ -12,7 +12,7 @@ export class LineReader {
   readonly #buffer = Buffer.alloc(LOG_LINE_MAX_BYTES);
   #length = 0;
 
-  /** `onLine` gets each line that is not empty, without its end. */
+  /** `onLine` gets each line that is not empty, without its line break. */
   constructor(onLine: (line: string) => void) {
     this.#onLine = onLine;
   }

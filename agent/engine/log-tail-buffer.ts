@@ -16,11 +16,11 @@ export class LogTailBuffer {
 
   push(chunk: Buffer): void {
     this.#cut ||= chunk.length > this.#maxBytes;
-    // Copied: a slice of the pipe's read buffer would keep all its 64 KiB in memory.
+    // Copy the bytes: a slice of the pipe's read buffer would keep the whole buffer of 64 KiB in memory.
     this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
     this.#bytes += Math.min(chunk.length, this.#maxBytes);
-    // Compacted only at twice the size, so that an engine with much output causes one copy per TAIL_MAX_BYTES and not
-    // one per line.
+    // Compact only at twice the size, so that an engine with much output causes one copy per TAIL_MAX_BYTES and not one
+    // per line.
     if (this.#bytes > 2 * this.#maxBytes || this.#chunks.length > 1024) this.#compact();
   }
 

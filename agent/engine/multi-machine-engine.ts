@@ -21,8 +21,9 @@ type Env = Readonly<Record<string, string | undefined>>;
 const ALONE: EngineSpan = { role: 'register', nodes: 1 };
 
 /**
- * Checked in this order: `--span-nodes` (rank from SLURM_PROCID, one task per machine), vLLM's `--headless`, vLLM's and
- * SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on Ray inside a job of several machines.
+ * Decides this agent's role by the first of these that is present: `--span-nodes` (rank from SLURM_PROCID, one task per
+ * machine), vLLM's `--headless`, vLLM's and SGLang's `--nnodes N --node-rank R`, `ray start` without `--head`, vLLM on
+ * Ray inside a job of several machines.
  */
 export function engineSpan(command: readonly string[] | undefined, env: Env, spanNodes: boolean): EngineSpan {
   const words = commandWords(command ?? []);

@@ -23,8 +23,8 @@ export class OrphanGuard {
 
   /** Create it before the engine starts, so that the engine is always guarded. */
   constructor(log: (line: string) => void) {
-    // A session (setsid) for the shell, so that signals to the agent's process group do not reach it. It inherits none
-    // of our open files.
+    // The shell gets its own session (setsid), so that signals to the agent's process group do not reach it. It
+    // inherits none of the agent's open files.
     this.#shell = spawnSafely('sh', ['-c', SCRIPT], {
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],

@@ -10,7 +10,7 @@ export interface EngineLimits {
 
 /**
  * Default of `maxWaiting`. It is enough to refill a batch while the next requests are on their way. It is small, so
- * that the other requests wait at the gateway, which has a fair queue.
+ * that further requests wait at the gateway, which has a fair queue.
  */
 export const MAX_WAITING = 8;
 

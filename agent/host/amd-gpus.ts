@@ -30,8 +30,8 @@ export function visibleToRocm<D extends VisibleDevice<D>>(
   env: Readonly<Record<string, string | undefined>>,
 ): D[] {
   // ROCr hides devices first, and HIP counts the remaining ones. HIP reads CUDA's variable only if its own is unset.
-  // Slurm sets both ROCr's and CUDA's variable to the machine's numbers. Applied one after the other they would hide
-  // too many devices, so CUDA's variable is then ignored.
+  // Slurm sets both ROCr's and CUDA's variable to the machine's numbers. If both were applied, too many devices would
+  // be hidden, so CUDA's variable is ignored if ROCr's is set.
   const rocr = env.ROCR_VISIBLE_DEVICES;
   const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
   return visibleDevices(visibleDevices(all, rocr), hip);

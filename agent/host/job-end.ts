@@ -119,8 +119,8 @@ export class JobEnd {
         this.#options.onChange(answer.ends);
       }
     }
-    // Set only once: if the limit is raised later, the drain does not begin longer before the end. An end in the past
-    // is ignored.
+    // The length of the drain is computed once, so that a limit that is raised later does not change it. An end in the
+    // past is ignored.
     const hadMs = this.#ends === undefined ? 0 : this.#ends.getTime() - this.#startedAt;
     if (hadMs > 0) this.#beforeMs ??= this.#options.before(hadMs);
   }

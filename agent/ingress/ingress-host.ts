@@ -39,7 +39,10 @@ import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './re
  * of each body and stream does not count.
  */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
-/** Bytes of bodies that are still arriving, up to 1 MiB of each. Above this the slowest uploads are ended. */
+/**
+ * Maximum memory for bodies that are still arriving, of which each uses at most 1 MiB. If it is full, the slowest
+ * uploads are ended.
+ */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 

@@ -22,8 +22,8 @@ import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 const PING_MS = 15_000;
 
 /**
- * Maximum number of connections; each has one request. It bounds the first MiBs of bodies, and the channels' windows of
- * readers that stall.
+ * Maximum number of connections; each has one request. This also bounds memory: for each request the first MiB of its
+ * body may be in memory, and, if its client does not read, one window of a channel.
  */
 const CONNECTIONS_MAX = 1024;
 
@@ -150,8 +150,8 @@ export class Ingress {
   }
 
   /**
-   * Returns the same object while this node's identity is the same, because results that were filtered with it stay
-   * valid.
+   * Returns the same object while this node's identity is the same, so that results that were filtered with this object
+   * stay valid.
    */
   #trust(lists: readonly (readonly string[])[]): Trust {
     const { issuer, provider } = this.#options.self();
@@ -173,7 +173,7 @@ export class Ingress {
     return this.#running.drain();
   }
 
-  /** Ends running requests; call `drain` before it to let them finish. Idempotent. */
+  /** Ends running requests; call `drain` first to let them finish. Idempotent. */
   async close(): Promise<void> {
     this.#queues.close();
     if (!this.#server.listening) return;

@@ -84,8 +84,8 @@ export class UsageQueue {
     }
     const records = readRecords(mine);
     this.add(records);
-    // Delete the adopted file only after its records are in this queue's file. Otherwise it is their only copy, and the
-    // next agent adopts it.
+    // Delete the adopted file only after its records are in this queue's file. If the write fails, the adopted file is
+    // their only copy, and the next agent adopts it again.
     if (this.#write()) rmSync(mine, { force: true });
     if (records.length > 0) this.#options.log(`took over ${records.length} usage records of a previous agent`);
   }

@@ -12,7 +12,10 @@ export interface BatchService {
   close(): Promise<void>;
 }
 
-/** The parts of an agent that exist only part of the time. An agent that ends early has only some of them. */
+/**
+ * The parts of an agent that are created after its start, or replaced while it runs. An agent that ends early has only
+ * some of these parts.
+ */
 export interface AgentParts {
   engine?: Engine;
   sessions?: Sessions;

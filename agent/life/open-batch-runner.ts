@@ -71,7 +71,7 @@ function openLines(options: BatchesOptions): BatchRunner {
       const { preemptions } = load;
       return {
         running,
-        // The engine's queue including lines, because lines should not make it grow.
+        // The engine's queue, in which lines count too, because lines should not make the queue grow.
         waiting: Math.max(waiting, load.queued),
         firstTokenMs: load.takeFirstTokenMs(),
         ...(kvUse === undefined ? {} : { kvUsed: kvUse }),

@@ -27,7 +27,7 @@ export interface MeshOptions {
    */
   listen: { host?: string; port: number } | undefined;
   peers: readonly string[];
-  /** Times that the operator set; undefined: the defaults. */
+  /** Intervals and timeouts that the operator set; undefined: the defaults. */
   tuned?: TunableOptions;
   /** This agent's release, and the releases that its peers must run. */
   releases: PeerReleases;

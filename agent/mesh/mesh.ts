@@ -30,7 +30,7 @@ import type { Seeds } from './seed-addresses.ts';
 
 /**
  * Interval at which the agent again probes one session that it did not reach. The core pings only its neighbors.
- * Without this any other session that failed once would never again get requests from this agent.
+ * Without these probes, any other session that once failed would never again get requests from this agent.
  */
 const RECHECK_MS = 5_000;
 
@@ -99,7 +99,7 @@ export class Mesh {
     this.#gossip.handle({ type: 'doubt', session });
   }
 
-  /** Applies times that the operator set. */
+  /** Applies the intervals and timeouts that the operator set. */
   tune(options: TunableOptions): void {
     this.#gossip.handle({ type: 'tuned', options });
   }

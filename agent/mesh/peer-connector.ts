@@ -126,7 +126,10 @@ export class PeerConnector {
     return true;
   }
 
-  /** Closes idle relayed channels, and tries a direct path for the others. Called every few seconds. */
+  /**
+   * Closes idle relayed channels, and tries a direct path to the peers of all other relayed channels. Called every few
+   * seconds.
+   */
   tick(now: number): void {
     const { channels, isUsing, addressesOf, dials, random } = this.#options;
     for (const channel of this.#relayed.keys()) if (channel.closed) this.#relayed.delete(channel);

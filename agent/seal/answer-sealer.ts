@@ -70,7 +70,7 @@ export class AnswerSealer {
   readonly #continues: ContinuationPoint | undefined;
   #begun: Uint8Array;
   #head: Uint8Array = NOTHING;
-  /** Bytes of the engine that arrived in this task: at most one read of its socket. */
+  /** Bytes of the engine that arrived in the current task of the event loop: at most one read of its socket. */
   #pendingChunks: Uint8Array[] = [];
   /**
    * Passes only whole events. If another engine continues the stream, rewrites its events as the first engine would
@@ -108,7 +108,7 @@ export class AnswerSealer {
     return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
   }
 
-  /** Gathers bytes of one task. `flush` is called once, when the task ends. */
+  /** Gathers the bytes that arrive in one task of the event loop. Calls `flush` once, when the task ends. */
   gather(pieces: readonly Uint8Array[], flush: () => void): void {
     const joined = this.#joined;
     const whole = joined === undefined ? pieces : pieces.flatMap((piece) => joined.push(piece));

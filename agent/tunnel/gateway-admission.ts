@@ -26,7 +26,7 @@ export interface GatewayAdmission {
   issuers: { name: string; root: Uint8Array }[];
   /** Other gateways that the session may serve. */
   gateways: OtherGateway[];
-  /** Times of the mesh that the operator set. */
+  /** The mesh's intervals and timeouts that the gateway's operator set. */
   membership: AgentFailureDetection;
 }
 
@@ -34,8 +34,8 @@ export interface GatewayAdmission {
 export interface OtherGateway {
   url: URL;
   /**
-   * True if it belongs to the agent's institution. Other gateways belong to peer institutions, which must not see the
-   * join token.
+   * True if this gateway belongs to the agent's institution. False if it belongs to a peer institution, which must not
+   * see the join token.
    */
   own: boolean;
 }

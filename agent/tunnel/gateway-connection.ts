@@ -13,7 +13,7 @@ import { helloFrame } from './session-identity.ts';
 import { socketPort } from './socket-port.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
 
-/** Interval of pings. NATs of clusters drop idle connections after minutes, some after one. */
+/** Interval of pings. The NATs of some clusters drop a connection that was idle for one minute. */
 const PING_EVERY_MS = 15_000;
 
 /**

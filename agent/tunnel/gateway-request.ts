@@ -72,7 +72,8 @@ function answerTo(
 ): Promise<IncomingMessage> {
   const secure = url.protocol === 'https:';
   const request = secure ? httpsRequest : httpRequest;
-  // An agent of node:http opens its own connections and would bypass the proxy. Without an agent it uses this socket.
+  // `node:http` with an agent would open its own connections and bypass the proxy. Without an agent, it uses this
+  // socket.
   const way =
     socket === undefined
       ? { agent: false as const }

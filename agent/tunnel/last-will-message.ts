@@ -10,7 +10,10 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { isRefusal, postToGateway } from './gateway-request.ts';
 
-/** Pauses before each delivery. A gateway that cannot be reached finds the end itself some seconds later. */
+/**
+ * Pauses before each delivery. A gateway that cannot be reached notices some seconds later, without this message, that
+ * the node has ended.
+ */
 const PAUSES_MS = [0, 500, 2_000];
 const TIMEOUT_MS = 5_000;
 

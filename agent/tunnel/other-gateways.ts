@@ -19,7 +19,7 @@ const answerSchema = z.object({
   membership: membershipHintSchema,
 });
 
-/** What a gateway reports outside its tunnel: other gateways, and times of the mesh. */
+/** What a gateway reports outside its tunnel: other gateways, and the mesh's intervals and timeouts. */
 export type GatewayHints = Pick<GatewayAdmission, 'gateways' | 'membership'>;
 
 interface OtherGatewaysOptions {

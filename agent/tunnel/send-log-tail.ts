@@ -9,7 +9,7 @@ import { nodeCrypto } from '../host/node-crypto.ts';
 import { errorMessageOf, postToGateway } from './gateway-request.ts';
 
 export interface LogTailOptions {
-  /** All of these gateways get the log, because an operator asks any of them, and one may be lost by then. */
+  /** All of these gateways get the log, because an operator may ask any of them for it, and one of them may be lost. */
   gateways: readonly URL[];
   ticket: Ticket;
   key: Signer;

@@ -9,7 +9,7 @@ import { MaskedFrameWriter } from './masked-frame-writer.ts';
  */
 const BUSY_BYTES = 256 * 1024;
 
-/** How long an acknowledgment waits for a response in whose message it can travel. The gateway allows a second. */
+/** How long an acknowledgment waits so that it can share a message with a response. The gateway allows a second. */
 const LAZY_MS = 5;
 
 /**

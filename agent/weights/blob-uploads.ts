@@ -4,8 +4,8 @@ import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 /** Maximum wait for a place. After it, another sender is the better choice. */
 const WAIT_MS = 5_000;
 /**
- * Maximum number of new transfers that wait, per place. The maximum also holds for transfers between two turns. One
- * node may have as many new transfers as there are places.
+ * Maximum number of new transfers that wait, per place. It is also the maximum number of transfers between two turns,
+ * per place. One node may have as many waiting transfers as there are places.
  */
 const WAITING_PER_PLACE = 4;
 /** Interval at which readers' rates are checked while others wait. */
@@ -21,7 +21,8 @@ export interface ReaderLimits {
   /** Minimum rate of a reader. It equals the minimum rate of senders in `PULL_LIMITS`. */
   leastBytesPerS: number;
   /**
-   * How long a reader may take nothing. Bytes that it takes add time again (like `MinRate` of Apache's mod_reqtimeout).
+   * How long a reader may take nothing. Each byte that it takes extends this time (like `MinRate` of Apache's
+   * mod_reqtimeout).
    */
   patienceMs: number;
   /** Maximum number of slow transfers that continue without a place. At most one per node. */
@@ -122,7 +123,7 @@ export class Uploads {
   peak = 0;
   bytes = 0;
   /**
-   * New transfers that wait, first come, first served; but a node that already has a place comes after nodes without
+   * New transfers that wait, oldest first, but transfers of nodes without a place come before those of nodes that have
    * one. At most WAITING_PER_PLACE × max.
    */
   readonly #waiting: Waiting[] = [];
@@ -151,7 +152,10 @@ export class Uploads {
     return this.#trickling.size;
   }
 
-  /** Takes a place until `release`. Undefined if none became free. @param onEnd called when the transfer must end */
+  /**
+   * Takes a place until `release`. Undefined if no place became free in time. @param onEnd called when the transfer
+   * must end
+   */
   async take(session: string, onEnd: () => void): Promise<Transfer | undefined> {
     return this.#placed.size < this.max ? this.#place(session, onEnd) : this.#wait(session, onEnd);
   }
@@ -238,8 +242,8 @@ export class Uploads {
     if (!this.#placed.delete(transfer)) return;
     const served = this.#served();
     const isNew = ({ session }: { session: string }) => !served.has(session);
-    // No await here: another request would take the place too. New transfers come first, because they accept a shorter
-    // wait.
+    // No await here, because meanwhile another request would take the same place. New transfers come first, because
+    // they accept a shorter wait.
     const between = [...this.#between.keys()];
     const next = this.#waiting.find(isNew) ?? between.find(isNew) ?? this.#waiting[0] ?? between[0];
     if (!(next instanceof Transfer)) return next?.go();

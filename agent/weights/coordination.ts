@@ -148,7 +148,7 @@ export class Coordination {
   }
 
   /**
-   * Call if the pull waited as long as it may, and nothing came. A coordinator of another provider could cause this
+   * Call if the pull waited as long as it may, and no byte arrived. A coordinator of another provider could cause this
    * forever, so a different coordinator is asked for a while.
    */
   waitedInVain(blob: string, own: boolean): void {

@@ -122,7 +122,8 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
         trouble = asWeightsError(error);
         if (older !== undefined) return older;
         if (coordination.alone) throw trouble;
-        // Another node may have the manifest, or be able to read the source.
+        // Continue if the source cannot be read now, because another node may have the manifest or be able to read the
+        // source.
         if (trouble.code === 'wrong') throw trouble;
       }
     if (answer.kind === 'peer')

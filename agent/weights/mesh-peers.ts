@@ -14,7 +14,7 @@ export class MeshPeers implements Peers {
   #own: PeerName | undefined;
   /** Nodes that can be asked, by session. The registry bounds them. */
   readonly #known = new Map<string, PeerName>();
-  /** The same nodes as a list. Undefined after one of them came, went or changed. */
+  /** The nodes of `#known` as a list. Undefined after a node came, went or changed. */
   #others: PeerName[] | undefined;
   #changedAt = performance.now();
   #unwatch: () => void = () => {};

@@ -26,7 +26,7 @@ export class RecentPulls<T> {
     if (running !== undefined && !hasEnded(running.status)) return running.promise;
     const status = fresh(source);
     const promise = pull(status).catch((error: unknown) => fail(status, error));
-    // The caller gets the error. Without this handler, a caller that went away would end the process.
+    // The caller gets the error. If the caller no longer waits, the error would end the process without this handler.
     promise.catch(() => {});
     this.#rows.delete(source);
     this.#rows.set(source, { status, promise });

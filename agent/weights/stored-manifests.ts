@@ -62,7 +62,8 @@ export class StoredManifests {
   }
 
   /**
-   * Stores a manifest. If the existing one has other files, it is kept under a new id, because an engine may use them.
+   * Stores a manifest. An existing manifest with other files is kept under a new id, because an engine may use those
+   * files.
    * @throws WeightsError
    */
   async save(id: string, manifest: WeightsManifest, readAt: number): Promise<void> {

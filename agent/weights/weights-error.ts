@@ -2,9 +2,9 @@ import * as z from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
 
 /**
- * `unavailable`: this way failed, another may succeed. `refused`: the other node does not serve this one. `wrong`:
- * invalid bytes or an invalid list. `changed`: the source changed since it was listed. `full`: the disk is full.
- * `stopped`: the caller gave up.
+ * `unavailable`: this node or source failed, and another one may succeed. `refused`: the other node does not serve this
+ * one. `wrong`: invalid bytes or an invalid list. `changed`: the source changed since it was listed. `full`: the disk
+ * is full. `stopped`: the caller gave up.
  */
 type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
 

@@ -94,7 +94,7 @@ const jobsSchema = z.array(
   }),
 );
 
-/** The queue does not list ended jobs. A job that was evicted waits in it again. */
+/** The queue does not list ended jobs. A job that was evicted waits in the queue again. */
 function parseJobs(out: string): ListedJob[] {
   // HTCondor prints nothing for an empty queue.
   if (out.trim() === '') return [];

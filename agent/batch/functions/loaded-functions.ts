@@ -93,8 +93,8 @@ export class LoadedFunctions {
   }
 
   /**
-   * Returns the loaded function for one call. Waits until it is unused, or until another function can be unloaded for
-   * it. Return it with `release`.
+   * Returns the loaded function for one call. Waits until the function is unused, or until another function can be
+   * unloaded in its favor. The caller must give the function back with `release`.
    * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {

@@ -146,8 +146,9 @@ export class Gateways {
   }
 
   /**
-   * The institution's gateways that are connected. If none is: its gateways that do not refuse, because an engine may
-   * end before the first tunnel is open. Never a peer institution's gateway, because logs may contain prompts.
+   * The institution's gateways that are connected. If no gateway is connected, the institution's gateways that do not
+   * refuse, because an engine may end before the first tunnel is open. Never a peer institution's gateway, because logs
+   * may contain prompts.
    */
   get reachable(): URL[] {
     const own = this.#members.filter((member) => member.own && !member.refusal);

@@ -63,8 +63,8 @@ interface SessionOptions {
  */
 const LEFT_WAIT_MS = 2000;
 /**
- * Maximum wait for the record before LEFT, which has the reason. It is shorter than the whole shutdown of an agent that
- * is forced to end.
+ * Maximum wait until the record that precedes LEFT has been sent: it has the reason of the end. The wait is short
+ * enough for the shutdown of an agent that is forced to end.
  */
 const DOWN_WAIT_MS = 200;
 /** Interval of checks whether a new encryption key is due. */
@@ -283,7 +283,7 @@ export class Session {
    */
   leave(): Promise<boolean> {
     this.#left ??= (async () => {
-      // LEFT carries no reason; the record before it does. So wait for that record.
+      // Wait for the record that precedes LEFT, because it has the reason of the end, and LEFT has none.
       await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       const told = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);

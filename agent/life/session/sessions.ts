@@ -15,7 +15,7 @@ import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
 
 interface SessionEvents {
-  /** Called if every gateway refuses this session, and would refuse another one of this agent. */
+  /** Called if every gateway refuses this session, and would also refuse another session of this agent. */
   onRefused(refusal: TunnelRefusal): void;
   /** Called if the session has ended, according to every gateway that can be asked. */
   onOver(why: string): void;
@@ -50,7 +50,10 @@ interface SessionsOptions {
  * that are unreachable.
  */
 const ROLL_AT = 0.9;
-/** Random spread of that time, so that agents that were admitted together do not return together. */
+/**
+ * ROLL_AT is reduced by a random value of at most this, so that agents that were admitted together do not return
+ * together.
+ */
 const ROLL_SPREAD = 0.05;
 /**
  * If a replacement is refused (for example because the join token was revoked), it is tried again after this part of

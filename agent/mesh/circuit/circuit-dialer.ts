@@ -118,7 +118,7 @@ export function agentRendezvous(
 }
 
 /**
- * Calls `begin` for the items of `left` in order: for the next one when the previous one has failed, or STAGGER_MS
+ * Calls `begin` for the items of `left` in order. The next item begins when the previous one has failed, or STAGGER_MS
  * after the previous one began. Resolves with the first result. Later results are passed to `discard`.
  */
 function firstOf<T, R>(left: T[], begin: (one: T) => Promise<R>, discard: (second: R) => void): Promise<R> {

@@ -28,7 +28,10 @@ export interface CircuitLimits {
   relayBytesPerSecond: number;
   /** Time after which an idle circuit ends. Longer than the interval of gossip. */
   idleMs: number;
-  /** Wait for a callee that was called a moment ago: it reserves again within a handshake. */
+  /**
+   * Maximum wait for a callee that was called a moment ago and therefore has no reservation. It needs one handshake to
+   * reserve again.
+   */
   returnMs: number;
 }
 

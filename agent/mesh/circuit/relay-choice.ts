@@ -1,4 +1,4 @@
-/** Chooses the relays at which a session is reached. Every agent computes the same ones from its replica. */
+/** Chooses the relays at which a session is reached. Every agent computes the same relays from its replica. */
 import { delegateWeight } from '../../../shared/gossip/gossip-topology.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 

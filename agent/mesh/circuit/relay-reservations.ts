@@ -45,7 +45,7 @@ interface Failed {
  */
 export class Reservations {
   readonly #options: ReservationsOptions;
-  /** Reservations by relay. At most RESERVED_MAX, and for moments their replacements too. */
+  /** Reservations by relay. At most RESERVED_MAX, and for a moment as many replacements. */
   readonly #held = new Map<string, Held>();
   /** Relays that failed recently, oldest first. At most FAILED_MAX. */
   readonly #failed = new Map<string, Failed>();

@@ -41,7 +41,10 @@ export interface ChannelAttemptsHost {
    * model.
    */
   compare(peer: ChannelAttempts): void;
-  /** Called if the engine counts as hanging, and gets no requests for `pauseMs`. Undefined: it answers again. */
+  /**
+   * Called if the engine counts as hanging, so that it gets no requests for `pauseMs`; undefined: the engine answers
+   * again.
+   */
   onHang(session: string, pauseMs: number | undefined): void;
 }
 
@@ -159,8 +162,8 @@ export class ChannelAttempts {
     this.#watchdog.heard(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
-    // The streams get new numbers: each end uses either odd or even numbers, and on the new channel this may be the
-    // other way round.
+    // The streams get new numbers, because the end that dialed uses odd numbers, and the other end may have dialed the
+    // new channel.
     this.#attempts.connect(channel.link, true);
   }
 

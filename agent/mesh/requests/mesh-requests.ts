@@ -24,7 +24,8 @@ interface MeshRequestsOptions extends Omit<PeerAttemptsOptions, 'now'> {
   /** Called with the load of a session that got requests. */
   onLoad?(session: string, load: EngineLoad): void;
   /**
-   * Called if a session's engine counts as hanging, and gets no requests for `pauseMs`. Undefined: it answers again.
+   * Called if a session's engine counts as hanging, so that it gets no requests for `pauseMs`; undefined: the engine
+   * answers again.
    */
   onHang?(session: string, pauseMs: number | undefined): void;
   /** Stores the usage of attempts. The nodes that reported it forget it after this returns. */

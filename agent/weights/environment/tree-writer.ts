@@ -16,7 +16,7 @@ import { WeightsError } from '../weights-error.ts';
  * 200 bytes.
  */
 const ENTRIES_MAX = 500_000;
-/** Files up to this size are written concurrently: on flash each write waits longer than it writes. */
+/** Files up to this size are written concurrently: on flash, a small write spends most of its time waiting. */
 const SMALL_BYTES = 256 * 1024;
 const WRITES_MAX = 16;
 

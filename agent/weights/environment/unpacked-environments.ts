@@ -140,7 +140,7 @@ export class UnpackedEnvironments {
   }
 
   async remove(key: string): Promise<void> {
-    // Remove the file that marks it as complete first.
+    // First remove the file that marks the environment as complete.
     await rm(this.#path(`${key}.json`), { force: true });
     await rm(this.#path(key), { recursive: true, force: true });
     await rm(this.#path(`${key}.room`), { force: true });

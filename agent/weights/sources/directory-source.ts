@@ -89,8 +89,8 @@ export class DirectorySource implements BlobSource {
       for (let at = offset; at < file.size; ) {
         const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
         at += bytesRead;
-        // Checks at the end of each piece whether the file was written meanwhile, before the piece is complete and sent
-        // to others.
+        // Checks before the end of each piece whether the file was written meanwhile, because a complete piece is sent
+        // to other nodes.
         if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
           await requireSame();
           checkedAt = at;

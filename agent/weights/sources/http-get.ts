@@ -14,8 +14,8 @@ const REDIRECTS_MAX = 5;
 interface Get {
   url: URL;
   /**
-   * Headers that contain secrets. They are sent only to this origin, because a redirect leads to a storage that must
-   * not see a token.
+   * Headers that contain secrets. They are sent only to the origin of `url`, because a redirect may lead to a storage
+   * server that must not see a token.
    */
   secret: Readonly<Record<string, string>>;
   headers?: Readonly<Record<string, string>>;

@@ -4,8 +4,8 @@
  */
 
 /**
- * Maximum number of concurrent operations. Of Node's four threads for files and host names, two stay free for this
- * node's disk and for resolving its gateway.
+ * Maximum number of concurrent operations. Node has four threads for file operations and host names. Two of them stay
+ * free for this node's disk and for resolving its gateway.
  */
 const AT_ONCE = 2;
 
@@ -34,7 +34,7 @@ async function turn(signal: AbortSignal): Promise<void> {
   try {
     await unless(promise, signal);
   } catch (error) {
-    // The thread may have become free at the same moment; then the next operation gets it.
+    // If the thread became free at the same moment, pass it on to the next operation.
     if (!waiting.delete(resolve)) passOn();
     throw error;
   }
