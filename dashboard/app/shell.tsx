@@ -211,7 +211,9 @@ function ConnectionWords() {
   );
 }
 
-/** On a phone, which has little space: the state of the connection, only while it is not live. */
+/**
+ * The state of the connection on a phone. It is shown only while the page is not connected, because space is scarce.
+ */
 function ConnectionState() {
   const { connection } = useLive();
   if (connection === 'live') return null;

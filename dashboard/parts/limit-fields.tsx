@@ -77,8 +77,8 @@ function ListField({ name, label, hint, of }: ListFieldProps) {
 }
 
 /**
- * An empty field allows everything. This box stands for an empty list, which allows nothing; only a key or project with
- * an empty list has the box.
+ * A box that stands for an empty list, which allows nothing. An empty field allows everything. The box is shown only if
+ * the key or project has an empty list.
  */
 function Nothing({ name, label, of }: Omit<ListFieldProps, 'hint'>) {
   if (of?.length !== 0) return null;

@@ -19,7 +19,7 @@ export function SessionProvider({ me, children }: { me: Me; children: ReactNode 
 /** @throws Error outside a session */
 export function useMe(): Me {
   const me = useContext(MeContext);
-  if (me === undefined) throw new Error('nobody is logged in');
+  if (me === undefined) throw new Error('no user is logged in');
   return me;
 }
 

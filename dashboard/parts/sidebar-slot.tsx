@@ -21,7 +21,7 @@ export function SidebarSlot() {
   return <div ref={setPlace} className="flex min-h-0 flex-1 flex-col" />;
 }
 
-/** Puts its children into that place. A page renders it. */
+/** Puts its children into `SidebarSlot`. A page renders it. */
 export function InSidebar({ children }: { children: ReactNode }) {
   const { place } = useContext(SlotContext);
   return place === null ? null : createPortal(children, place);

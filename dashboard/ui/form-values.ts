@@ -12,8 +12,8 @@ export class FilledFields {
   }
 
   /**
-   * The members of a body that the user changed. The others are left out: a form cannot show every stored value, and
-   * another window may have changed a field that this one has not.
+   * The members of a body that the user changed. All others are left out, because a form cannot show every stored
+   * value, and another window may have changed a field that this window did not change.
    */
   changes<Body extends object>(bodyOf: (filled: FilledFields) => Body): Partial<Body> {
     const before = new Map(Object.entries(bodyOf(new FilledFields(this.#loaded))));
@@ -23,8 +23,8 @@ export class FilledFields {
   }
 
   /**
-   * Like `changes`, but merged into the currently stored value, which `stored` reads if anything changed. Of a table
-   * only the entries that the user changed are written; of a list of words, those that the user added or removed.
+   * Like `changes`, but merged into the currently stored value, which `stored` reads if anything changed. In a table,
+   * only the entries that the user changed are written. In a list of words, only those that the user added or removed.
    */
   async changesOver<Body extends object>(
     bodyOf: (filled: FilledFields) => Body,

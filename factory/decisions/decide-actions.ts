@@ -18,7 +18,7 @@ import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted
  * Decides which pending job gives up its place below the factory's caps, so that the first replica of a model with
  * waiting requests can start. At most one job per round: the newest pending job of a lower priority, or of a model that
  * has another job.
- * @param capped by model, the clusters with caps that hold its first replica back
+ * @param capped by model: the clusters on which only a cap of the factory prevents the model's first replica
  */
 function decideYields(
   census: JobCensus,
@@ -37,7 +37,7 @@ function decideYields(
       job.model !== model &&
       (priorityOf(job.model) < priorityOf(model) || countSupply(census, job.model) > 1);
     const [newest] = census.jobs.filter(mayYield).sort((a, b) => b.seen_at - a.seen_at);
-    if (newest !== undefined) return [ending(newest, `it is pending, and so is the first replica of ${model}`)];
+    if (newest !== undefined) return [ending(newest, `the first replica of ${model} needs its place`)];
   }
   return [];
 }

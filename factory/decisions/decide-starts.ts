@@ -17,7 +17,10 @@ interface Starts {
   actions: Submit[];
   /** By model: the reason why fewer jobs start than are wanted. */
   held: Map<string, string>;
-  /** Models with requests that wait for the first replica, and the clusters with caps that hold it back. */
+  /**
+   * By model with requests that wait for its first replica: the clusters on which only a cap of the factory prevents
+   * it.
+   */
   capped: Map<string, ReadonlySet<string>>;
 }
 
@@ -175,7 +178,7 @@ function choose(
   return best ?? { why: [...new Set(closed)].join('; ') || 'no cluster has GPUs for it', capped };
 }
 
-/** Returns a reason why nothing may start at the place now which the end of another job would not change. */
+/** Returns why nothing may start at the place now. Covers only reasons that remain when another job ends. */
 export function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
@@ -195,7 +198,7 @@ export function obstacleOf(
   if (backOff !== undefined) {
     if (now < backOff.until)
       return `${cluster.id}: ${backOff.resting ? 'pauses' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
-    // Until one job of the recipe has served, only one is started at a time: a broken recipe then costs one job.
+    // Until a job of the recipe has served, only one job is started at a time, so that a broken recipe costs one job.
     const trying = census.jobs.some(
       (job) => job.model === model.id && job.cluster === cluster.id && job.state !== 'ready' && job.asked === undefined,
     );

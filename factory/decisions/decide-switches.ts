@@ -42,7 +42,7 @@ export function decideSwitches(
     return [
       ending(
         victim,
-        `${idle > 0 ? `idle for ${formatMs(idle)}, and ` : ''}${placed.model.id} needs the place more:  ${wanted.get(placed.model.id)?.why ?? ''}`,
+        `${idle > 0 ? `idle for ${formatMs(idle)}, and ` : ''}${placed.model.id} needs the place more: ${wanted.get(placed.model.id)?.why ?? ''}`,
       ),
     ];
   }
@@ -106,7 +106,7 @@ function victimFor(
     const priority = priorities.get(job.model) ?? 0;
     return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_MIN_MS);
   });
-  // If the model has no job, a limit holds it back. Then the end of any engine helps, wherever it runs.
+  // If the model has no job, a limit prevents its start. Then the end of any engine helps, wherever it runs.
   const waits = census.jobs.some((job) => job.model === model.id);
   const roomy = waits ? roomyPools(placed, candidates, world) : where;
   const idle = (job: CountedJob) => job.node?.idle_ms ?? 0;

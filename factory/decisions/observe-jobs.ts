@@ -22,8 +22,8 @@ import {
 const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
 /**
- * The same for a deployment on an idle agent that was asked to end: the registry lists an agent until it leaves, so
- * fewer lists suffice.
+ * As GONE_AFTER_LISTS, for a deployment on an idle agent that was asked to end. Fewer lists suffice, because the
+ * registry lists an agent until it leaves.
  */
 const LEFT_AFTER_LISTS = 2;
 /**
@@ -335,7 +335,7 @@ function failureOf(
       if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
       return short ? 'short' : undefined;
     case 'time':
-      // A job that never started has failed at nothing: it only waited.
+      // A job that never started only waited: it has not failed.
       return job.began_at === undefined || served ? undefined : 'failed';
     default:
       return served ? undefined : 'failed';

@@ -152,7 +152,7 @@ export const refusalKey = (model: string, cluster: string, { name, gpu }: { name
 /** A submission's jobs that no list has shown count as existing for this time. */
 const SETTLE_MS = 120_000;
 /**
- * The same for a submission without an answer: after a failover of the scheduler's controller, its jobs may appear
+ * As SETTLE_MS, for a submission without an answer: after a failover of the scheduler's controller, its jobs may appear
  * late.
  */
 const UNCLEAR_MS = 300_000;
@@ -163,12 +163,12 @@ export function unseenJobs(submission: SubmissionMemory, now: number): number {
   return outcome === 'refused' || isSettled(submission, now) ? 0 : Math.max(0, count - seen.length);
 }
 
-/** True if jobs of the submission that no list has shown do not exist. */
+/** True if those jobs of the submission that no list has shown are assumed not to exist. */
 export function isSettled({ outcome, at: sent, lists }: SubmissionMemory, now: number): boolean {
   return now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
 }
 
-/** Formats a job's name: `otela-FACTORY-CONTEXT-NUMBER`. */
+/** Formats a job's name: `otela-FACTORY--CONTEXT-NUMBER`. */
 export const jobName = (factory: string, context: string, number: number) =>
   `${jobNamePrefix(factory)}${context}-${number.toString(36)}`;
 

@@ -101,7 +101,7 @@ export class PlanFile implements DemandSource {
   #read(path: string, stamp: string, size: number, mtimeMs: number): void {
     if (size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
     const read = planSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-    if (!read.success) throw new Error('no plan of otela-plan');
+    if (!read.success) throw new Error('not a plan of otela-plan');
     const ours = this.#ours(read.data.placements);
     const replicas = (all: readonly PlannedReplicas[]) => all.reduce((sum, one) => sum + one.replicas, 0);
     this.#wanted = new Map([...ours].map(([model, all]) => [model, replicas(all)]));

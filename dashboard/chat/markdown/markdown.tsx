@@ -69,7 +69,9 @@ const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
 
 interface MarkdownProps {
   text: string;
-  /** True while more text follows: markup that is still open in the last block is then closed for now. */
+  /**
+   * True while more text follows. Markup that is still open in the last block is then rendered as if it were closed.
+   */
   streaming?: boolean;
 }
 

@@ -176,8 +176,8 @@ function columnsOf({ mayChange, isOperator, remove, limit, lead }: Rights): Colu
         const raise = { label: leads ? texts.makeMember : texts.makeLead, act: () => lead(user_id, !leads) };
         const end = { label: texts.remove, act: () => remove(member), danger: true };
         const narrow = { label: texts.limit, act: () => limit(member) };
-        // Only operators may remove a lead. A membership that claims gave cannot be removed here. Neither can a home
-        // project, which can only be replaced by another one.
+        // Only operators may remove a lead. A membership that comes from claims of the login cannot be removed here. A
+        // home project can only be replaced by another project.
         const mayRemove = mayChange && !claimed && !home && (isOperator || !leads);
         const actions = [mayChange && narrow, isOperator && mayChange && raise, mayRemove && end];
         return <RowMenu name={name} actions={actions} />;

@@ -83,7 +83,7 @@ interface IssuerDialogProps {
   close: () => void;
 }
 
-/** The gateway takes the whole list, and another window may have changed another entry of it. */
+/** Reads the stored list. A PUT replaces the whole list, and another window may have changed another entry. */
 const storedIssuers = async () => (await storedSettings())?.oidc ?? [];
 
 function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {

@@ -85,7 +85,7 @@ it('replicas are summed by model; a file that is broken or too old is told, once
   expect([wanted(), wanted()]).toEqual([[[LLAMA, [3]]], [[LLAMA, [3]]]]);
   expect(notes.slice(1)).toEqual([
     expect.stringContaining('too old'),
-    expect.stringContaining('no plan of otela-plan'),
+    expect.stringContaining('not a plan of otela-plan'),
   ]);
   // The file is still broken, and then the last plan becomes too old.
   const later = Date.now() + 3_602_000;
