@@ -86,7 +86,7 @@ function packagesOf(files: Iterable<string>): string[] {
   return found.filter((one) => one !== undefined);
 }
 
-/** For the list of parts of a release, because the content of a bundle cannot be seen from outside. */
+/** Records which packages a bundle contains, for the list of parts of a release. */
 async function recordPackages(part: string, packages: Iterable<string>): Promise<void> {
   await mkdir(join(DIST, 'packages'), { recursive: true });
   await replace(join(DIST, 'packages', `${part}.json`), JSON.stringify([...new Set(packages)].toSorted(), null, 1));
@@ -98,7 +98,7 @@ async function bundle(options: BuildOptions & { write: false }, entry: string): 
   const { outputFiles, metafile } = await build({ ...options, entryPoints: [entry], metafile: true });
   for (const name of packagesOf(Object.keys(metafile.inputs))) bundled.add(name);
   const [file] = outputFiles;
-  if (file === undefined) throw new Error(`nothing came out of ${entry}`);
+  if (file === undefined) throw new Error(`esbuild made no file from ${entry}`);
   return file.text;
 }
 
@@ -170,7 +170,7 @@ async function compress(folder: string): Promise<void> {
   await Promise.all(names.map(one));
 }
 
-/** It is built into a separate directory first, because a gateway may be serving the old page. */
+/** Builds the page in a separate directory first, because a gateway may be serving the old one. */
 async function buildDashboard(): Promise<void> {
   // Set regardless of the shell or a test: otherwise Vite makes a development page, which is larger and contains paths
   // of this clone.
@@ -185,7 +185,7 @@ async function buildDashboard(): Promise<void> {
     async generateBundle(_, files) {
       const assets = Object.values(files).flatMap((file) => (file.type === 'asset' ? file.originalFileNames : []));
       const used = [...this.getModuleIds(), ...assets.map((file) => resolve(ROOT, 'dashboard', file))];
-      // It makes the style sheet, which contains its own rules.
+      // No module imports Tailwind, but the style sheet that it makes contains its rules.
       await recordPackages('dashboard', [...packagesOf(used), 'node_modules/tailwindcss']);
     },
   };
@@ -193,7 +193,7 @@ async function buildDashboard(): Promise<void> {
     root: join(ROOT, 'dashboard'),
     configFile: false,
     logLevel: 'warn',
-    // Source strings that look like inline data would need a laxer content-security policy.
+    // Small files are not inlined: `data:` URLs would need a laxer content-security policy.
     build: {
       outDir: unfinished,
       emptyOutDir: false,
@@ -215,7 +215,7 @@ async function buildDashboard(): Promise<void> {
   await rename(unfinished, join(DIST, 'dashboard'));
 }
 
-/** The types that the dashboard is checked with. */
+/** Writes the types with which the dashboard is checked. */
 async function buildContract(): Promise<void> {
   const { writeContract } = await import('./packaging/contract.ts');
   await writeContract();

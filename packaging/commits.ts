@@ -10,10 +10,10 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SUBJECT_MAX = 72;
 /** The first of these branches that exists is the target of changes. */
 const BASES = ['origin/main', 'main'];
-/** Verbs that end like a word of another form. */
+/** Imperatives that end in `s`, `ed` or `ing`, like words that are not imperatives. */
 const VERBS =
   /^(?:embed|feed|need|proceed|seed|shed|speed|spread|wed|bring|string|ring|access|address|bypass|compress|cross|discuss|dismiss|express|focus|guess|pass|press|process|stress|suppress)$/;
-/** Matches a first word that is not an imperative, because it begins a description. */
+/** Matches first words of descriptions, which are not imperatives. */
 const NO_VERB =
   /^(?:a|all|an|both|each|every|if|it|its|no|one|only|some|that|the|these|this|two|what|when|where|with)$/;
 

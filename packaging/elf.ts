@@ -95,7 +95,7 @@ export function withNote(program: Buffer, owner: string, content: Buffer): Buffe
   const last = loaded.toSorted((a, b) => a.address - b.address).at(-1);
   const fileEnd = Math.max(...segments.map(({ offset, fileBytes }) => offset + fileBytes));
   if (last === undefined || last.offset + last.fileBytes !== fileEnd || (last.flags & PF_WRITE) === 0)
-    throw new Error('the segment that is last in memory is not the last of the file, or not the one of data');
+    throw new Error('the last segment in memory is not the last segment of the file, or is not the data segment');
   const notes = only(segments, PT_NOTE);
   const start = last.offset + aligned(last.memoryBytes + last.address) - last.address;
   const before = program.subarray(notes.offset, notes.offset + notes.fileBytes);
@@ -142,7 +142,7 @@ function offsetOf(segments: readonly Segment[], address: number): number {
   const holds = (one: Segment) =>
     one.type === PT_LOAD && one.address <= address && address < one.address + one.fileBytes;
   const segment = segments.find(holds);
-  if (segment === undefined) throw new Error(`nothing of the file is loaded at ${address.toString(16)}`);
+  if (segment === undefined) throw new Error(`no segment of the file is loaded at ${address.toString(16)}`);
   return address - segment.address + segment.offset;
 }
 

@@ -224,7 +224,7 @@ function duplicates(sources: readonly Source[], functions: readonly Fn[], parsed
   return [
     ['names that two files export', names.map(([name, where]) => `${name}: ${where.join(' ')}`)],
     ['exports that no file imports', unimported(sources, parsed)],
-    [`functions of ${DUPLICATE_LINES_MIN} lines or more that stand twice`, bodies.map(([, where]) => where.join(' '))],
+    [`functions of ${DUPLICATE_LINES_MIN} lines or more that occur twice`, bodies.map(([, where]) => where.join(' '))],
   ];
 }
 

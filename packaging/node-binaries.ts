@@ -25,7 +25,9 @@ export async function nodeBinary(platform: Platform, cache: string): Promise<Buf
   }
   await mkdir(cache, { recursive: true });
   await fetchNode(platform, kept).catch((cause: unknown) => {
-    throw new Error(`no Node for ${platform}; --platform names the files to make, none makes none`, { cause });
+    throw new Error(`cannot fetch Node for ${platform}; choose other platforms with --platform, or --platform none`, {
+      cause,
+    });
   });
   return readFile(kept);
 }

@@ -19,7 +19,7 @@ export async function readKey(file: string): Promise<ReleaseKey> {
   try {
     return releaseKey(createPrivateKey(pem));
   } catch (cause) {
-    throw new Error(`${file} holds no Ed25519 key that signs releases; --new-key makes one`, { cause });
+    throw new Error(`${file} does not contain an Ed25519 key for releases; --new-key FILE makes one`, { cause });
   }
 }
 
@@ -32,7 +32,7 @@ export async function newKey(file: string): Promise<ReleaseKey> {
 
 function releaseKey(key: KeyObject): ReleaseKey {
   const { x } = z.object({ x: z.string() }).parse(key.export({ format: 'jwk' }));
-  if (Buffer.from(x, 'base64url').length !== RAW_KEY_BYTES) throw new Error('the release key is no Ed25519 key');
+  if (Buffer.from(x, 'base64url').length !== RAW_KEY_BYTES) throw new Error('the release key is not an Ed25519 key');
   const publicPem = createPublicKey(key).export({ format: 'pem', type: 'spki' });
   return { name: x, publicPem: publicPem.toString(), sign: (message) => sign(null, message, key) };
 }

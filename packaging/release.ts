@@ -111,7 +111,8 @@ export async function release(options: ReleaseOptions): Promise<void> {
     await rm(work, { recursive: true, force: true });
   }
   const files = await filesBelow(out);
-  const signed = key === undefined ? 'NOT SIGNED: to try, not to hand out (--key FILE signs)' : `signed by ${key.name}`;
+  const signed =
+    key === undefined ? 'NOT SIGNED: for testing only, do not publish it (--key FILE signs)' : `signed by ${key.name}`;
   report(`${out}: ${project.version}, ${files.length} files, ${signed}`);
 }
 
@@ -126,7 +127,7 @@ async function make(making: Making): Promise<void> {
   if (key !== undefined) await writeManifest(making, key);
   report(`${await packed(stage, out)}  the commands, for npm`);
   await stageSeal(ROOT, join(work, 'seal'));
-  report(`${await packed(join(work, 'seal'), out)}  the sealing fetch, for npm`);
+  report(`${await packed(join(work, 'seal'), out)}  the library for sealed requests, for npm`);
   report(`${await chart(making)}  for Helm`);
   await ifPossible('wheel', making, async () => {
     report(`${await wheel(join(ROOT, 'clients/python'), out, CACHE, date)}  for pip`);
@@ -182,7 +183,7 @@ async function writeSingleFiles({ out, nodes, report, work }: Making): Promise<v
 /** Path of the release's version of Node for this machine, even if another version runs this program. */
 async function builder(work: string): Promise<string> {
   const own = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
-  if (own === undefined) throw new Error(`single files are made on ${PLATFORMS.join(' or ')} only`);
+  if (own === undefined) throw new Error(`single files can be made only on ${PLATFORMS.join(' or ')}`);
   const file = join(work, 'builder');
   await writeFile(file, await nodeBinary(own, CACHE), { mode: 0o755 });
   return file;
@@ -237,7 +238,7 @@ async function writeManifest({ out, stage, project, date }: Making, key: Release
   };
   const text = `${JSON.stringify(manifest, null, 1)}\n`;
   if (text.length > MANIFEST_MAX_CHARS)
-    throw new Error(`the manifest has ${text.length} characters: agents may bring ${MANIFEST_MAX_CHARS}`);
+    throw new Error(`the manifest has ${text.length} characters: an agent can send at most ${MANIFEST_MAX_CHARS}`);
   for (const place of [out, stage]) {
     await writeFile(join(place, MANIFEST_FILE), text);
     await writeFile(join(place, SIGNATURE_FILE), `${key.sign(releaseMessage(text)).toString('base64url')}\n`);

@@ -86,7 +86,7 @@ export async function writeBom(
     // product.
     .map((one) => ({ ...one, scope: 'required', properties: undefined }));
   const lacking = refs.filter((ref) => !bundled.some((one) => one['bom-ref'] === ref));
-  if (lacking.length > 0) throw new Error(`npm sbom does not list what is bundled: ${lacking.join(', ')}`);
+  if (lacking.length > 0) throw new Error(`npm sbom does not list these bundled packages: ${lacking.join(', ')}`);
   const others: Component[] = [
     component('node', NODE_VERSION, `pkg:generic/node@${NODE_VERSION}`),
     ...debian.map((one) =>

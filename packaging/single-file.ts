@@ -58,7 +58,7 @@ export function singleFile(node: Buffer, blob: Buffer): Buffer {
   const fuse = made.indexOf(FUSE);
   const code = fuse + FUSE.length;
   if (fuse < 0 || made.indexOf(FUSE, code) >= 0 || made[code] !== '0'.charCodeAt(0))
-    throw new Error('this Node takes no program into it');
+    throw new Error('this binary of Node has no place for an embedded program');
   made[code] = '1'.charCodeAt(0);
   checkFloor(newestNeeded(made));
   return made;
@@ -77,7 +77,9 @@ export function newestNeeded(program: Buffer): Partial<Record<Library, string>> 
 function checkFloor(needed: Partial<Record<Library, string>>): void {
   for (const [library, version] of Object.entries(needed))
     if (isLibrary(library) && isNewer(version, FLOOR[library]))
-      throw new Error(`it asks for ${library}_${version}, which systems with ${library}_${FLOOR[library]} do not have`);
+      throw new Error(
+        `the file requires ${library}_${version}, but must run on systems with ${library}_${FLOOR[library]}`,
+      );
 }
 
 function isLibrary(name: string | undefined): name is Library {

@@ -13,7 +13,7 @@ const run = promisify(execFile);
  */
 export async function wheel(source: string, out: string, cache: string, date: number): Promise<string> {
   const builder = /flit_core==[\d.]+/.exec(await readFile(join(source, 'pyproject.toml'), 'utf8'))?.[0];
-  if (builder === undefined) throw new Error(`${source}/pyproject.toml names no version of flit_core`);
+  if (builder === undefined) throw new Error(`${source}/pyproject.toml does not pin a version of flit_core`);
   const venv = join(cache, `wheel-${builder}`);
   const python = join(venv, 'bin/python');
   const isMade = await run(python, ['-c', 'import flit_core']).then(
@@ -27,7 +27,7 @@ export async function wheel(source: string, out: string, cache: string, date: nu
   const env = { ...process.env, SOURCE_DATE_EPOCH: String(date) };
   const { stdout, stderr } = await run(python, ['-m', 'flit_core.wheel', '--outdir', out, source], { env });
   const name = /[\w.-]+\.whl/.exec(`${stdout}${stderr}`)?.[0];
-  if (name === undefined) throw new Error(`flit_core names no wheel: ${stdout}${stderr}`);
+  if (name === undefined) throw new Error(`flit_core did not print the name of the wheel: ${stdout}${stderr}`);
   // flit_core writes the wheel with the mode of a temporary file, which others cannot read.
   await chmod(join(out, name), 0o644);
   return name;

@@ -1,6 +1,6 @@
 /**
  * The Grafana dashboard of a gateway and its agents, made with Grafana's own builder, whose types are the schema. `npm
- * run dashboard:generate` writes otela.json beside this file; a test runs every expression against Prometheus.
+ * run dashboard:generate` writes otela.json in this folder; a test runs every expression against Prometheus.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -101,16 +101,16 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         legend: '{{outcome}}',
       }),
       graph(
-        'Broken answers',
+        'Broken responses',
         'ops',
         { expr: rateBy('reason', 'otela_streams_broken_total', GATEWAY), legend: 'broken: {{reason}}' },
         { expr: rateBy('outcome', 'otela_streams_continued_total', GATEWAY), legend: 'continued: {{outcome}}' },
       ),
       graph(
-        'Refused by limits, and clients that left',
+        'Refused by limits, and disconnected clients',
         'reqps',
         { expr: rateBy('error', 'otela_rate_limited_total', GATEWAY), legend: '{{error}}' },
-        { expr: `sum(rate(otela_clients_left_total{${GATEWAY}}[$__rate_interval]))`, legend: 'client left' },
+        { expr: `sum(rate(otela_clients_left_total{${GATEWAY}}[$__rate_interval]))`, legend: 'client disconnected' },
       ),
     ],
   ],
@@ -163,7 +163,7 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         legend: '{{state}}',
       }),
       graph(
-        'Silent nodes',
+        'Unreachable nodes',
         'none',
         { expr: `max(otela_registry_suspected_nodes{${GATEWAY}})`, legend: 'suspected' },
         { expr: `max(otela_frozen_clusters{${GATEWAY}})`, legend: 'frozen clusters' },
@@ -185,7 +185,7 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
     ],
   ],
   [
-    'Batches and books',
+    'Batches and usage',
     [
       graph('Lines with a result per second', 'ops', {
         expr: rateBy('outcome', 'otela_batch_lines_total', GATEWAY),
@@ -209,7 +209,7 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         { expr: `sum(otela_usage_records_held{${GATEWAY}})`, legend: 'held, storage fails' },
         { expr: `sum(otela_usage_outbox_waiting{${GATEWAY}})`, legend: 'at nodes' },
       ),
-      graph('Usage not taken as reported, per second', 'ops', {
+      graph('Refused usage reports per second', 'ops', {
         expr: rateBy('provider, reason', 'otela_usage_anomalies_total', GATEWAY),
         legend: '{{provider}} {{reason}}',
       }),

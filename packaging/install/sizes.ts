@@ -60,7 +60,9 @@ export function faults(all: readonly Installed[] = installed()): string[] {
     ...unreasoned.map(
       ({ name, bytes }) => `${name} has ${mib(bytes).trim()} MiB and no reason in packaging/install/reasons.json`,
     ),
-    ...stale.map((pattern) => `packaging/install/reasons.json has ${pattern}, and no package above 5 MiB is called so`),
+    ...stale.map(
+      (pattern) => `packaging/install/reasons.json has ${pattern}, but no package above 5 MiB has this name`,
+    ),
   ];
 }
 
@@ -85,7 +87,7 @@ function main(): number {
   const unknown = packed.filter((bytes) => bytes === undefined).length;
   const total = (of: (size: Size) => number) => mib(all.reduce((sum, one) => sum + of(one), 0)).trim();
   console.log(`${all.length} packages: ${packed.reduce<number>((sum, bytes) => sum + (bytes ?? 0), 0)} bytes packed\
-${unknown > 0 ? ` (without ${unknown} that npm's cache has not)` : ''}, ${total(({ bytes }) => bytes)} MiB unpacked, ${total(({ diskBytes }) => diskBytes)} MiB on disk\n`);
+${unknown > 0 ? ` (without ${unknown} that are not in npm's cache)` : ''}, ${total(({ bytes }) => bytes)} MiB unpacked, ${total(({ diskBytes }) => diskBytes)} MiB on disk\n`);
   for (const { name, bytes } of all.filter((one) => one.bytes > LARGE_BYTES).toSorted((a, b) => b.bytes - a.bytes)) {
     const [, reason = '(no reason)'] = Object.entries(REASONS).find(([pattern]) => matchesGlob(name, pattern)) ?? [];
     console.log(`${mib(bytes)} MiB  ${name}: ${reason}`);

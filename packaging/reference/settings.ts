@@ -183,5 +183,7 @@ function same(what: string, there: readonly string[], described: readonly string
   const missing = there.filter((name) => !described.includes(name));
   const gone = described.filter((name) => !there.includes(name));
   if (missing.length + gone.length > 0)
-    throw new Error(`${what}: no meaning for ${missing.join(', ') || 'none'}; gone: ${gone.join(', ') || 'none'}`);
+    throw new Error(
+      `${what}: settings without a meaning: ${missing.join(', ') || 'none'}; meanings of removed settings: ${gone.join(', ') || 'none'}`,
+    );
 }

@@ -158,11 +158,11 @@ it('no single file is made of what is no Node, holds a program already, or asks 
   expect(() => singleFile(Buffer.from('#!/bin/sh'.padEnd(100)), blob)).toThrow('not an ELF program');
   const node = await readFile(NODE);
   const made = singleFile(node, blob);
-  expect(() => singleFile(made, blob)).toThrow('takes no program');
+  expect(() => singleFile(made, blob)).toThrow('no place for an embedded program');
   const symbol = Buffer.from(`GLIBC_${FLOOR.GLIBC}\0`);
   for (let found = node.indexOf(symbol); found >= 0; found = node.indexOf(symbol, found + 1))
     node.write('9.99', found + 6);
-  expect(() => singleFile(node, blob)).toThrow('asks for GLIBC_9.99');
+  expect(() => singleFile(node, blob)).toThrow('requires GLIBC_9.99');
 });
 
 it('the single file runs without Node, and joins with the manifest beside it; a changed one and one alone are refused', async ({
