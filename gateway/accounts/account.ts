@@ -48,7 +48,7 @@ export interface Account {
    * Milliseconds for which requests wait for a model that is being started, unless the request's header says otherwise.
    */
   startWaitMs: number | undefined;
-  /** Routing settings of the key, and then of its project. */
+  /** Routing settings of the key and of its project, in this order. */
   routing: readonly OwnRouting[];
   /** True if the project's requests are in the trace export. */
   traced: boolean;

@@ -20,7 +20,7 @@ import { type GatewaySettings, settingsIndex } from './gateway-settings.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Lists of trusted providers of a request. Most requests have none; their result is cached. */
+/** Lists of trusted providers of a request. Most requests have no list, and their result is cached. */
 export type RequestedTrust = readonly (readonly string[])[];
 
 const NONE: RequestedTrust = [];
@@ -81,7 +81,7 @@ export function knowsAllProviders(view: ProvidersView, requested: RequestedTrust
 function knows({ settings, nodes, issuers }: ProvidersView, named: string): boolean {
   const id = canonicalProvider(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
-  // The providers of a peer institution are known only there.
+  // Only a peer institution knows its providers, so every name with its suffix counts as known.
   const peer = id.split('@')[1];
   if (peer !== undefined && [...issuers.values()].some(({ name }) => name === peer)) return true;
   for (const { provider, issuer } of nodes.entries()) {
@@ -106,6 +106,6 @@ export function requireTrust(view: ProvidersView, requested: RequestedTrust, tru
     throw new ApiError('unknown_provider', `This gateway does not know a provider "${id}".`, { param: TRUST_HEADER });
   }
   if (!trustsNobody(trust)) return;
-  const message = 'No provider is trusted by this key, its project and this request.';
+  const message = 'This key, its project and this request have no trusted provider in common.';
   throw new ApiError('no_trusted_provider', message);
 }

@@ -2,7 +2,6 @@ import type { Account } from '../accounts/account.ts';
 import { authenticateUncached } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
 
-/** The caller of an admin route. */
 export interface AdminCaller {
   account: Account;
   /**

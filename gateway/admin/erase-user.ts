@@ -20,11 +20,11 @@ import type { AdminCall } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
 
 /**
- * Days that one call handles. For each day, one object per hour is called; this number keeps a call below a Worker's
- * limit of subrequests.
+ * Maximum days that one call handles. For each day, one object per hour is called, and a Worker's request may make a
+ * limited number of calls.
  */
 const DAYS_PER_CALL = 4;
-/** Batches that one call handles, because each is an object that must be called. */
+/** Maximum batches that one call handles. Each is an object that must be called. */
 const BATCHES_PER_CALL = 25;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';

@@ -6,7 +6,6 @@ import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { AdminCall } from './admin-route.ts';
 
-/** The path parameter of routes about one session. */
 export const SESSION_PARAM = {
   session: z
     .string()

@@ -1,6 +1,6 @@
 import { isRecent } from '../../shared/collections/is-recent.ts';
 
-/** Rates are computed over this time. Only in memory: after a restart they are measured again. */
+/** Rates are computed over this time. The counts are only in memory, so rates are measured again after a restart. */
 const SPAN_MS = 60_000;
 const STEP_MS = 5_000;
 

@@ -16,7 +16,10 @@ import { FileQuotaError } from './step-failures.ts';
 
 /** Default lifetime of output files. */
 const OUTPUT_S = 30 * 86_400;
-/** Extra bytes for lines without a response: each needs its `custom_id`, which the input contains, and one sentence. */
+/**
+ * Maximum bytes of lines without a response, in addition to the results. Each has its `custom_id`, which is also in the
+ * input, and one sentence.
+ */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 
 /** Approximate bytes of the text around a result: ids and names. */

@@ -9,7 +9,6 @@ import { join } from 'node:path';
 const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
 
 interface Installation {
-  /** Name of the Worker. */
   name: string;
   database: { name: string; id: string };
   bucket: { name: string; jurisdiction: string | undefined };

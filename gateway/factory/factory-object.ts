@@ -149,7 +149,7 @@ export class FactoryObject extends GatewayObject {
     return startableModels(this.#reports.live(this.#now), this.#now);
   }
 
-  /** Stores what a planner that follows a forecast observed and did. */
+  /** Stores timelines: what a planner that follows a forecast observed and did. */
   tellTimelines(timelines: readonly ModelTimeline[]): void {
     for (const one of timelines) this.#timelines.put(one);
   }

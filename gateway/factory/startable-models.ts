@@ -1,7 +1,7 @@
 import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/factory-exchange.ts';
 import type { KnownReport } from './factory-reports.ts';
 
-/** A model that an autoscaler starts when a request needs it, and how far its start is. */
+/** A model that an autoscaler starts when a request needs it, and the progress of its start. */
 export interface StartableModel {
   id: string;
   provider: string;

@@ -159,7 +159,6 @@ export class LimitsObject extends GatewayObject {
     this.#save();
   }
 
-  /** Returns the current usage of each limit. */
   uses(asked: LimitSet): ReturnType<Limiter['uses']> {
     return this.#limiter.uses(asked, this.#now());
   }

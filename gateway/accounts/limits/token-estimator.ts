@@ -9,7 +9,7 @@ const TOKENS_PER_BYTE = 1 / 4;
 const UNKNOWN_PROMPT_TOKENS = 1_024;
 /**
  * Maximum estimated prompt tokens. Longer contexts are rare, and larger bodies contain images. Without this bound one
- * large request would reserve the minute of a whole project.
+ * large request would reserve a whole project's tokens of a minute.
  */
 const PROMPT_MAX_TOKENS = 131_072;
 

@@ -1,4 +1,4 @@
-/** Routes about single nodes: the last log of a failed node, and ending a session. */
+/** Routes about nodes: their list, one node, the last log of an ended node, and ending a session. */
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER } from '../../../shared/routing/trusted-providers.ts';

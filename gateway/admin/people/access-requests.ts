@@ -233,7 +233,8 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
   }
   const mine = eq(catalogue.model, model ?? '');
   const [entry] = await queryOrUnavailable(db.select({ access: catalogue.access }).from(catalogue).where(mine));
-  if (entry?.access == null) throw new ApiError('unprocessable_content', 'That model has no access list.');
+  if (entry?.access == null)
+    throw new ApiError('unprocessable_content', 'That model has no access list: every user may use it.');
   if (entry.access.length >= ACCESS_MAX)
     throw new ApiError(
       'unprocessable_content',

@@ -3,7 +3,6 @@ import { ACCOUNT_SCOPES, type apiKeys, ROLES } from '../../accounts/account-tabl
 import { isoTime, restrictionsView, restrictionView } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
 
-/** The key's row in D1. */
 export type KeyRow = typeof apiKeys.$inferSelect;
 
 export const keySchema = restrictionsView.extend({

@@ -21,7 +21,7 @@ export const regionPriceRoutes: readonly AdminRoute[] = [
     answer: pricesSchema,
     run: async (call) => {
       const table = await readPrices(call);
-      if (table === undefined) throw new ApiError('not_found', 'There are no prices.');
+      if (table === undefined) throw new ApiError('not_found', 'No electricity prices are set.');
       return { object: 'region_prices', ...table };
     },
   }),

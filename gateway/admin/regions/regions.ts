@@ -20,7 +20,7 @@ const PRICE_STATES = ['current', 'negative', 'stale', 'missing'] as const;
 type PriceState = (typeof PRICE_STATES)[number];
 
 const HOUR_MS = 3_600_000;
-/** Prices are published at most a day ahead. A later date comes from a wrong clock. */
+/** Prices are published at most a day ahead. A date that is further ahead comes from a wrong clock. */
 const AHEAD_MAX_MS = 36 * HOUR_MS;
 
 /**
