@@ -39,11 +39,11 @@ export interface EngineAttemptHost {
   /** Called when a stream begins, `ms` after the engine got the request. */
   onFirstToken(ms: number): void;
   /** Called when the attempt is over. `usage` must be reported until the gateway has stored it. */
-  onReport(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
+  onReport(attempt: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void;
   /** Called when the engine has answered, and the gateway asked for the first blocks of the prompt. */
-  onPrompt(request: EngineAttempt, body: Uint8Array): void;
+  onPrompt(attempt: EngineAttempt, body: Uint8Array): void;
   /** Called when the engine is done with the request, successfully or not. */
-  onIdle(request: EngineAttempt): void;
+  onIdle(attempt: EngineAttempt): void;
 }
 
 /** Endpoints with prompts that an engine's `/tokenize` accepts. */

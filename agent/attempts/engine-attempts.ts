@@ -110,7 +110,7 @@ export class EngineAttempts {
     this.#link = undefined;
     this.#loadReports?.disconnect();
     this.#streams.clear();
-    for (const request of this.#named.values()) request.unbind();
+    for (const attempt of this.#named.values()) attempt.unbind();
   }
 
   /**
@@ -156,18 +156,18 @@ export class EngineAttempts {
     // Checked before the body is read, so that another node, or the gateway's queue, can still take the request.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
-    const request = this.#create(frame, endpoint);
-    request.bind(link);
-    touched.add(request);
+    const attempt = this.#create(frame, endpoint);
+    attempt.bind(link);
+    touched.add(attempt);
   }
 
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof EngineAttempt.endpointOf>>): EngineAttempt {
-    const request = new EngineAttempt(frame, endpoint, this.#host);
-    this.#named.set(request.name, request);
-    this.#streams.set(frame.stream, request);
+    const attempt = new EngineAttempt(frame, endpoint, this.#host);
+    this.#named.set(attempt.name, attempt);
+    this.#streams.set(frame.stream, attempt);
     this.#running++;
     this.#load?.begin();
-    return request;
+    return attempt;
   }
 
   /** No request waits for the blocks, so they are dropped if no socket is open. */
@@ -187,46 +187,46 @@ export class EngineAttempts {
   }
 
   #body(link: Link, frame: Extract<Frame, { type: 'data' | 'end' }>): void {
-    const request = this.#streams.get(frame.stream);
-    if (request === undefined || request.finished) {
+    const attempt = this.#streams.get(frame.stream);
+    if (attempt === undefined || attempt.finished) {
       if (frame.type === 'data') link.consumed(frame.bytes.length);
       return;
     }
-    if (frame.type === 'data') request.body.data(frame.offset, frame.bytes);
-    else request.body.end(frame.offset);
+    if (frame.type === 'data') attempt.body.data(frame.offset, frame.bytes);
+    else attempt.body.end(frame.offset);
   }
 
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
-    const request = this.#streams.get(frame.stream);
-    if (request === undefined) return;
+    const attempt = this.#streams.get(frame.stream);
+    if (attempt === undefined) return;
     // The code `unknown` means that the gateway's object does not know the stream. Keep the attempt, because the
     // object's successor may claim it in a moment.
-    if (frame.code !== 'unknown') return this.#forget(request);
+    if (frame.code !== 'unknown') return this.#forget(attempt);
     this.#streams.delete(frame.stream);
-    request.unbind();
+    attempt.unbind();
   }
 
-  #report(request: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void {
-    const { requestId, attempt, receipt } = request.open;
-    const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
+  #report(attempt: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void {
+    const { requestId, attempt: number, receipt } = attempt.open;
+    const report = { stream: attempt.stream, usage, timings, name: { requestId, attempt: number, receipt } };
     this.reports.add(report);
     // An attempt without a link cannot send its usage with its ending. Send it now, because the next socket may be days
     // away.
-    if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
+    if (!attempt.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
   /** Call when the gateway has stored the usage and passed the response on. The attempt is not needed any more. */
   #settle(stream: number): void {
     this.reports.settled(stream);
-    const request = this.#streams.get(stream);
-    if (request?.finished) this.#forget(request);
+    const attempt = this.#streams.get(stream);
+    if (attempt?.finished) this.#forget(attempt);
   }
 
-  #forget(request: EngineAttempt): void {
-    request.release();
-    this.#named.delete(request.name);
-    this.#streams.delete(request.stream);
-    this.#finished.delete(request.name);
+  #forget(attempt: EngineAttempt): void {
+    attempt.release();
+    this.#named.delete(attempt.name);
+    this.#streams.delete(attempt.stream);
+    this.#finished.delete(attempt.name);
     if (this.#named.size === 0) this.#drained();
   }
 
@@ -234,53 +234,53 @@ export class EngineAttempts {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
-  #onIdle(request: EngineAttempt): void {
+  #onIdle(attempt: EngineAttempt): void {
     this.#running--;
     this.#load?.end();
     this.#loadReports?.onIdle();
-    this.#finished.set(request.name, request);
+    this.#finished.set(attempt.name, attempt);
   }
 
   /** Starts an attempt at the current engine. */
-  start(request: EngineAttempt): void {
+  start(attempt: EngineAttempt): void {
     const target = this.#engine();
-    if (target === undefined) return this.#forget(request);
+    if (target === undefined) return this.#forget(attempt);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
       inBackground('engine', this.#client?.close(), this.#log);
       this.#client = new EngineClient(target, this.#log, () => this.#load?.heard?.());
     }
-    request.start(this.#client);
+    attempt.start(this.#client);
   }
 
   /** @param now milliseconds of `waitClock` */
   tick(now: number): void {
-    for (const request of this.#named.values()) {
-      request.tick(now);
-      if (request.forgettable(now)) this.#forget(request);
+    for (const attempt of this.#named.values()) {
+      attempt.tick(now);
+      if (attempt.forgettable(now)) this.#forget(attempt);
     }
     this.#trim();
     this.#loadReports?.tick(performance.now(), this.#running);
     if (this.#onDrained.length === 0) return;
-    const allSaid = [...this.#named.values()].every((request) => request.said);
+    const allSaid = [...this.#named.values()].every((attempt) => attempt.said);
     this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;
     if (this.#allSaidAt !== undefined && now - this.#allSaidAt >= SETTLED_WAIT_MS) this.#drained();
   }
 
   #trim(): void {
     let bytes = 0;
-    for (const request of this.#finished.values()) bytes += request.kept;
+    for (const attempt of this.#finished.values()) bytes += attempt.kept;
     const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
     if (!isFull()) return;
     // First drop attempts with a response that was sent completely.
     const inOrder = [...this.#finished.values()];
-    for (const request of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
+    for (const attempt of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
       if (!isFull()) return;
-      bytes -= request.kept;
+      bytes -= attempt.kept;
       this.#log(
-        `dropped the response of ${request.name}: the gateway did not ${request.said ? 'acknowledge it' : 'read all of it'}`,
+        `dropped the response of ${attempt.name}: the gateway did not ${attempt.said ? 'acknowledge it' : 'read all of it'}`,
       );
-      request.dropAnswer();
-      this.#forget(request);
+      attempt.dropAnswer();
+      this.#forget(attempt);
     }
   }
 
@@ -295,7 +295,7 @@ export class EngineAttempts {
 
   /** Ends running attempts with a reset to the gateway, so that other nodes can continue them. */
   giveUp(): void {
-    for (const request of this.#named.values()) request.giveUp(); // not released before the end of the attempt is sent
+    for (const attempt of this.#named.values()) attempt.giveUp(); // not released before the end of the attempt is sent
   }
 
   /** The caller must `flush` the link afterwards. */

@@ -3,7 +3,7 @@ import { detectBatchJob } from '../../node/batch-systems/detect.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/deployment-labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node-record.ts';
-import { type ModelFact, parseFact } from '../engine/model-facts.ts';
+import { type ModelFact, parseFact } from '../engine/declared-model-facts.ts';
 import { listSetting, valueSetting } from './setting.ts';
 import { toUsageError } from './to-usage-error.ts';
 

@@ -6,8 +6,8 @@ import {
   type CoordinatorQuestion,
   FANOUT,
 } from '../../shared/weights/blob-coordinator.ts';
+import { chooseCoordinator } from '../../shared/weights/choose-coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
-import { coordinatorOf } from '../../shared/weights/rendezvous-hash.ts';
 import type { WeightsAccess } from './blob-access.ts';
 import type { WeightsClient } from './weights-client.ts';
 import { asWeightsError } from './weights-error.ts';
@@ -178,7 +178,7 @@ export class Coordination {
   #coordinatorOf(blob: string, self: string, own: boolean): string {
     const avoided = new Set(this.#coordinators.blocked(performance.now()));
     const sessions = [...(own ? this.#own() : this.#near())].filter((session) => !avoided.has(session));
-    return coordinatorOf(blob.slice(0, SHARD_DIGITS), [self, ...sessions]) ?? self;
+    return chooseCoordinator(blob.slice(0, SHARD_DIGITS), [self, ...sessions]) ?? self;
   }
 
   async #announceWhenDue(): Promise<void> {

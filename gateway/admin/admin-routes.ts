@@ -38,7 +38,7 @@ import { regionRoutes } from './regions/regions.ts';
 import { settingsRoutes } from './settings-routes.ts';
 import { batchUsageRoutes } from './usage/batch-usage.ts';
 import { requestRoutes } from './usage/request-timelines.ts';
-import { usageRoutes } from './usage/usage-totals.ts';
+import { usageRoutes } from './usage/usage-routes.ts';
 import { workloadRoutes } from './usage/workload-statistics.ts';
 
 /**

@@ -8,7 +8,7 @@ import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';

@@ -3,7 +3,7 @@ import { isAlwaysOn } from '../accounts/model-access.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
 import { type BacklogDemand, DemandSignals, type QueueDemand } from './demand-signals.ts';
 import { DrainOrders } from './drain-orders.ts';
 import {

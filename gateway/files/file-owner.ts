@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import { type Account, requireScope } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { readModels } from '../registry/authenticated-view.ts';
+import { authorizedModels } from '../registry/authorize-registry-read.ts';
 import type { FileLimits } from '../settings/file-limits.ts';
 
 /**
@@ -21,7 +21,7 @@ export interface FileCaller {
 
 /** Authenticates a caller of the files or batches API. @throws ApiError 401, 403 */
 export async function fileCaller(c: Context<{ Bindings: Env }>): Promise<FileCaller> {
-  const { account, view } = await readModels(c);
+  const { account, view } = await authorizedModels(c);
   requireScope(account, 'inference');
   return { account, owner: ownerOf(account), limits: view.settings.files };
 }

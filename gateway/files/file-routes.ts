@@ -8,7 +8,7 @@ import { database, queryOrUnavailable, requireWritable } from '../accounts/datab
 import type { Env } from '../env.ts';
 import { rangeOf } from './byte-range.ts';
 import { fileBytesInFlight, formByteRange } from './bytes-in-flight.ts';
-import { deleteRows, placeOf } from './deleted-files.ts';
+import { deleteFileRows, positionOf } from './deleted-file-positions.ts';
 import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { type FileCaller, fileCaller } from './file-owner.ts';
 import { listEnvelope, pageOrder, readFilePage } from './file-pages.ts';
@@ -66,7 +66,7 @@ fileRoutes.get('/', async (c) => {
   const { owner } = await fileCaller(c);
   const { limit, after, ascending } = readFilePage((name) => c.req.query(name), { limit: 10_000, most: 10_000 });
   const db = database(c.env);
-  const from = after === undefined ? undefined : await placeOf(c.env, owner, after);
+  const from = after === undefined ? undefined : await positionOf(c.env, owner, after);
   if (after !== undefined && from === undefined) throw noFile(after);
   const purpose = c.req.query('purpose');
   const { behind, order } = pageOrder(files, ascending, from);
@@ -111,7 +111,7 @@ fileRoutes.delete('/:id', async (c) => {
   // The bytes are deleted first: if the store is unavailable, the row remains, and the same request can delete the file
   // later.
   await withStoreErrors(() => storeOf(c.env).delete(id));
-  await deleteRows(c.env, [id], Date.now());
+  await deleteFileRows(c.env, [id], Date.now());
   return c.json({ id, object: 'file', deleted: true });
 });
 

@@ -6,7 +6,7 @@ import type { Env } from '../env.ts';
 import { FILES_BYTES, FILES_STORED } from '../observe/metric-families.ts';
 import { MetricsReporter } from '../observe/metrics-reporter.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
-import { deleteRows, forgetPlaces } from './deleted-files.ts';
+import { deleteFileRows, forgetPositions } from './deleted-file-positions.ts';
 import type { FileStore } from './file-store.ts';
 import { batches, files, uploadParts, uploads } from './file-tables.ts';
 
@@ -52,7 +52,7 @@ export class FileSweepObject extends GatewayObject {
     let more = true;
     const steps = [
       () => this.#expireFiles(store),
-      () => forgetPlaces(this.env, this.#now),
+      () => forgetPositions(this.env, this.#now),
       () => this.#dropUploads(store),
       () => this.#resumeBatches(),
       () => this.#dropUnknown(store),
@@ -86,7 +86,7 @@ export class FileSweepObject extends GatewayObject {
     // sweep.
     for (const some of together(expired.map(({ id }) => id))) {
       for (const id of some) await store.delete(id);
-      await deleteRows(this.env, some, this.#now);
+      await deleteFileRows(this.env, some, this.#now);
     }
   }
 

@@ -48,7 +48,7 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { localWaiters } from '../queue/local-waiters.ts';
 import { waitForTurn } from '../queue/wait-for-turn.ts';
-import { snapshotCache } from '../registry/snapshot.ts';
+import { snapshotCache } from '../registry/snapshot-cache.ts';
 import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
 import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } from './resolve-route.ts';

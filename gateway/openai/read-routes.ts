@@ -9,16 +9,16 @@ import { coldModels } from '../factory/cold-models.ts';
 import type { StartableModel } from '../factory/startable-models.ts';
 import { requestIdOf } from '../http/request-id.ts';
 import { modelParam } from '../http/route-description.ts';
-import { type ReadContext, readModels } from '../registry/authenticated-view.ts';
+import { authorizedModels, type ReadContext } from '../registry/authorize-registry-read.ts';
 import { registryRoutes } from '../registry/registry-routes.ts';
-import type { RegistrySnapshot } from '../registry/snapshot.ts';
+import type { RegistrySnapshot } from '../registry/snapshot-cache.ts';
 import { hostClock } from './gateway-host.ts';
 import { listModels, retrieveModel } from './list-models.ts';
 import { resolveModelRoute } from './resolve-route.ts';
 
 /** `GET /v1/otela/seal`: returns the nodes to which a client may seal a request. */
 async function answerSeal(c: ReadContext): Promise<Response> {
-  const { view, account } = await readModels(c);
+  const { view, account } = await authorizedModels(c);
   const parsed = sealCandidatesRequest(c.req.query('model'));
   const caller = { account, settings: view.settings, untracked: true };
   const route = await resolveModelRoute(c.req.raw, caller, parsed, { env: c.env, ctx: c.executionCtx });
@@ -38,11 +38,11 @@ readRoutes.use('*', async (c, next) => {
 });
 
 readRoutes.get('/models', async (c) => {
-  const { view, account } = await readModels(c);
+  const { view, account } = await authorizedModels(c);
   return c.json(listModels(view, account, wantsAll(c.req.query('state')) ? await startable(c, view) : undefined));
 });
 readRoutes.get(`/models/${modelParam('id')}`, async (c) => {
-  const { view, account } = await readModels(c);
+  const { view, account } = await authorizedModels(c);
   const id = c.req.param('id') ?? '';
   return c.json(
     retrieveModel(view, account, id, await startable(c, view, id)),

@@ -33,7 +33,7 @@ import { coldModelFor, coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
 import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/aliases-and-fallbacks.ts';
 import { Policies } from '../routing/policies.ts';
 import { kindAtArrival } from '../routing/predict-request-kind.ts';

@@ -20,7 +20,7 @@ import { requireRelease, requireVersion } from './attest-release.ts';
 import { otherGateways } from './gateways-for-agents.ts';
 import { versionMismatch } from './read-ticket.ts';
 import type { AdmittedNode } from './session-registry.ts';
-import { snapshotCache } from './snapshot.ts';
+import { snapshotCache } from './snapshot-cache.ts';
 
 /** The cluster if neither the agent nor its token names one. */
 const DEFAULT_CLUSTER = 'default';

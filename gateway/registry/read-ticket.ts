@@ -7,7 +7,7 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
-import type { RegistrySnapshot } from './snapshot.ts';
+import type { RegistrySnapshot } from './snapshot-cache.ts';
 
 export const TICKET_HEADER = 'x-otela-ticket';
 export const PROTOCOL_HEADER = 'x-otela-protocol';

@@ -12,7 +12,7 @@ import {
 } from '../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import type { Env } from '../env.ts';
-import { type ReadContext, readView } from './authenticated-view.ts';
+import { authorizedRegistry, type ReadContext } from './authorize-registry-read.ts';
 import { VisibleRegistry } from './views/visible-registry.ts';
 import { watchRegistry } from './views/watch-registry.ts';
 
@@ -29,7 +29,7 @@ registryRoutes.all('/*', (c) => {
 
 async function answer(c: ReadContext, name: RegistryViewName): Promise<Response> {
   const filter = filterOf(c);
-  const { view, account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  const { view, account } = await authorizedRegistry(c, c.env.REGISTRY_ACCESS === 'open');
   const { nodes } = new VisibleRegistry(account).of(view);
   // The ETag (RFC 9110 §8.8.3) is weak: it stands for the same registry, not the same bytes. A response that depends on
   // the clock has no tag.
@@ -41,7 +41,7 @@ async function answer(c: ReadContext, name: RegistryViewName): Promise<Response>
 
 async function stream(c: ReadContext, name: RegistryViewName): Promise<Response> {
   const { filter, withLoads } = streamAsked(c);
-  const { account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  const { account } = await authorizedRegistry(c, c.env.REGISTRY_ACCESS === 'open');
   const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
   if (c.req.method === 'HEAD') return c.body(null, 200, headers);
   return c.body(watchRegistry(c.env, name, filter, account, withLoads), 200, headers);

@@ -17,7 +17,7 @@ import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts'
 import { steadyNow } from '../platform/steady-clock.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
 import { closeSocket } from '../registry/proven-sockets.ts';
-import { RECORDS_PER_STATEMENT } from '../usage/node/usage-record-table.ts';
+import { RECORDS_PER_STATEMENT } from '../usage/outbox/usage-record-table.ts';
 import type { AgentSocket } from './agent-socket.ts';
 import type { AgentSockets } from './agent-sockets.ts';
 import { BatchStamps, type StampVerdict } from './batch-line-stamps.ts';

@@ -1,10 +1,10 @@
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { createIngressUsageTable } from '../usage/node/ingress-usage-table.ts';
-import { UsageOutbox } from '../usage/node/usage-outbox.ts';
-import { countPendingUsage, createUsageTable, newestUsage } from '../usage/node/usage-record-table.ts';
-import { type UsageBatch, UsageWriteBuffer } from '../usage/node/usage-write-buffer.ts';
+import { createIngressUsageTable } from '../usage/outbox/ingress-usage-table.ts';
+import { UsageOutbox } from '../usage/outbox/usage-outbox.ts';
+import { countPendingUsage, createUsageTable, newestUsage } from '../usage/outbox/usage-record-table.ts';
+import { type UsageBatch, UsageWriteBuffer } from '../usage/outbox/usage-write-buffer.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/usage-anomalies.ts';
 import type { TunnelAttempts } from './tunnel-attempts.ts';
 

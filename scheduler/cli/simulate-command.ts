@@ -9,7 +9,7 @@ import { demandSchema } from '../planner/read-input.ts';
 import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
 import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step-model.ts';
-import { contextProblem } from '../serving/context-fit.ts';
+import { contextLengthProblem } from '../serving/context-length-check.ts';
 import { seededRandom } from '../serving/random.ts';
 import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/request-arrivals.ts';
 import { simulate } from '../serving/simulate.ts';
@@ -183,7 +183,7 @@ function drawnRequests(flags: FlagValues, model: Model, seed: number): Requests 
     },
     'simulate',
   );
-  const problem = contextProblem(model, demand.input, demand.output);
+  const problem = contextLengthProblem(model, demand.input, demand.output);
   if (problem !== undefined) throw new SchedulerError('bad_input', problem);
   const arrivals: Arrivals = backlog ? { kind: 'backlog' } : { kind: 'gamma', rate, cv: Math.max(0.05, demand.cv) };
   const count = textFlag(flags, 'count');

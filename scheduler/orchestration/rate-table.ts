@@ -5,7 +5,7 @@ import { gpusOf, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step-model.ts';
 import type { SimulatedEngineLimits } from '../serving/engine-limits.ts';
 import { Fluid, type Moments } from '../serving/fluid-replica.ts';
-import { SimulatedEngine } from '../serving/replica.ts';
+import { SimulatedEngine } from '../serving/simulated-engine.ts';
 import type { FittedKind, KindLengths } from '../workload/kinds.ts';
 import type { Shape, ShapeRates, Site } from './types.ts';
 

@@ -4,7 +4,7 @@ import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { parallelismSchema } from '../roofline/parallelism-schema.ts';
-import { contextProblem } from '../serving/context-fit.ts';
+import { contextLengthProblem } from '../serving/context-length-check.ts';
 import { LENGTH_MAX, type LengthDistribution } from '../serving/length-distribution.ts';
 import {
   CLASSES,
@@ -137,7 +137,7 @@ function demandFrom(
   what: string,
 ): Demand {
   const model = findModel(catalogue, row.model);
-  const problem = contextProblem(model, row.input, row.output);
+  const problem = contextLengthProblem(model, row.input, row.output);
   if (problem !== undefined) throw new SchedulerError('bad_input', `${what}: ${problem}`);
   return {
     ...row,

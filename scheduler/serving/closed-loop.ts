@@ -2,7 +2,7 @@ import type { StepModel } from '../roofline/step-model.ts';
 import type { SimulatedEngineLimits } from './engine-limits.ts';
 import { drawLength, type LengthDistribution } from './length-distribution.ts';
 import { seededRandom } from './random.ts';
-import { SimulatedEngine } from './replica.ts';
+import { SimulatedEngine } from './simulated-engine.ts';
 
 /** A closed loop: each client has one request in progress, and sends its next request when the last one has ended. */
 interface ClosedLoop {

@@ -1,6 +1,6 @@
 import type { StepModel } from '../roofline/step-model.ts';
 import type { SimulatedEngineLimits } from './engine-limits.ts';
-import { type OnFinished, SimulatedEngine } from './replica.ts';
+import { type OnFinished, SimulatedEngine } from './simulated-engine.ts';
 
 /** The prefill engine of a disaggregated pair, and the bytes/s of the link to its decode engine. */
 export interface PrefillSide {

@@ -6,8 +6,8 @@ import { type Distribution, distribution } from './distribution.ts';
 import type { SimulatedEngineLimits } from './engine-limits.ts';
 import { openReplica, type PrefillSide, type ServingEngine } from './prefill-decode-pair.ts';
 import { seededRandom } from './random.ts';
-import type { SimulatedEngine } from './replica.ts';
 import type { Requests } from './request-arrivals.ts';
+import type { SimulatedEngine } from './simulated-engine.ts';
 import { policyNamed, type SimulatedReplica } from './simulated-policies.ts';
 
 export interface ReplicaGroup {

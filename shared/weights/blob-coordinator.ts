@@ -1,5 +1,5 @@
 /**
- * Assigns senders to the nodes that want a blob. The node named by `coordinatorOf` answers each node's question with
+ * Assigns senders to the nodes that want a blob. The node named by `chooseCoordinator` answers each node's question with
  * one of three instructions: read the source, take the blob from that node, or wait. The answers form a tree in which
  * each node sends to at most `fanout` others. The coordinator learns its state from the questions alone, which nodes
  * repeat every few seconds. So if a coordinator is lost, the next one learns the same state from the next questions.

@@ -6,7 +6,7 @@ import { NO_SETTINGS } from '../../gateway/accounts/gateway-settings.ts';
 import { installationSecret } from '../../gateway/accounts/installation-secret.ts';
 import type { Env } from '../../gateway/env.ts';
 import { StorageFailingError, StorageHealth } from '../../gateway/platform/storage/storage-health.ts';
-import { snapshotCache } from '../../gateway/registry/snapshot.ts';
+import { snapshotCache } from '../../gateway/registry/snapshot-cache.ts';
 import { LogTails } from '../../gateway/registry/views/engine-log-tails.ts';
 import { ReportedLoad } from '../../gateway/tunnel/reported-load.ts';
 import { seedKey, watchedDb, withKey } from './accounts/seed.ts';

@@ -5,9 +5,9 @@ import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
 import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
 import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/serving/length-distribution.ts';
 import { exponential, gamma, normal, seededRandom } from '../../scheduler/serving/random.ts';
-import { SimulatedEngine } from '../../scheduler/serving/replica.ts';
 import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/request-arrivals.ts';
 import { type SimulationResult, simulate } from '../../scheduler/serving/simulate.ts';
+import { SimulatedEngine } from '../../scheduler/serving/simulated-engine.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 

@@ -17,7 +17,7 @@ import type { Env } from '../../config/setting.ts';
 import { readSettingValues, type SettingValues } from '../../config/setting-sources.ts';
 import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
-import { relayProxyUrl } from '../../mesh/proxy-relay/pass.ts';
+import { relayProxyUrl } from '../../mesh/proxy-relay/relay-credentials.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/open-websocket.ts';
 import type { CommandContext } from '../command-context.ts';

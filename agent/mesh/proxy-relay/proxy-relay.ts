@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { proxyFor } from '../../host/proxy-variables.ts';
 import { authority, throughProxy } from '../../tunnel/open-websocket.ts';
-import { verifyRelayPass } from './pass.ts';
+import { verifyRelayCredentials } from './relay-credentials.ts';
 
 /** Maximum size of a request line and its headers. */
 const HEAD_MAX_BYTES = 4 * 1024;
@@ -102,7 +102,7 @@ export class ProxyRelay {
     const head = await readHead(socket);
     const target = /^CONNECT (\S{1,300}) HTTP\/1\.1\r\n/.exec(head)?.[1];
     const pass = /\r\nproxy-authorization:[ \t]*([^\r\n]+)\r\n/i.exec(head)?.[1]?.trim();
-    if (target === undefined || !verifyRelayPass(pass, target, this.#options.tokens)) return undefined;
+    if (target === undefined || !verifyRelayCredentials(pass, target, this.#options.tokens)) return undefined;
     return this.#options.gateways.find((url) => authority(url) === target);
   }
 

@@ -6,7 +6,7 @@ import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
 import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/metric-families.ts';
 import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
 import { metricsReporter } from '../../observe/request-log.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../registry/snapshot-cache.ts';
 import type { PriceTable } from '../../settings/region-settings.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';

@@ -31,7 +31,7 @@ import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/ed25519.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/read-ticket.ts';
-import type { RegistrySnapshot } from '../../registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../registry/snapshot-cache.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 

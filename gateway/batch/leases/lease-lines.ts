@@ -13,7 +13,7 @@ import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning-budg
 import { trustOf } from '../../accounts/trusted-providers.ts';
 import type { Env } from '../../env.ts';
 import { startTimer } from '../../platform/start-timer.ts';
-import type { RegistrySnapshot } from '../../registry/snapshot.ts';
+import type { RegistrySnapshot } from '../../registry/snapshot-cache.ts';
 import type { BatchAdmission } from './open-lease.ts';
 
 /** Maximum batches that are tried for one lease request. */

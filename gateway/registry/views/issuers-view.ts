@@ -1,7 +1,7 @@
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
-import { type RegistrySnapshot, snapshotCache } from '../snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../snapshot-cache.ts';
 
 /**
  * Returns the view with the list of issuers. If the view lacks `wanted`, it is read again first.

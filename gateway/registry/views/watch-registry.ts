@@ -4,7 +4,7 @@ import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/r
 import type { Account } from '../../accounts/account.ts';
 import { isAccountStale } from '../../accounts/gateway-settings.ts';
 import type { Env } from '../../env.ts';
-import { snapshotCache } from '../snapshot.ts';
+import { snapshotCache } from '../snapshot-cache.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
 /** Interval at which an open stream checks the isolate's view for changes. This causes no request to the registry. */

@@ -5,7 +5,7 @@ import { MetricsReporter } from '../../observe/metrics-reporter.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';
 import { telemetrySink } from '../../platform/telemetry-sink.ts';
-import type { PrefixAnnotation } from '../prefix-buckets.ts';
+import type { PrefixAnnotation } from '../prefix-block-ids.ts';
 import type { UsageRow } from '../usage-row.ts';
 import {
   addToTotals,

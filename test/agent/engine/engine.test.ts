@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/declared-model-facts.ts';
 import { parseEngineTarget } from '../../../agent/engine/engine-address.ts';
 import { shellWrapped } from '../../../agent/engine/engine-command.ts';
 import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/engine-health.ts';
@@ -8,7 +9,6 @@ import { EngineProbe, type EngineProbeResult } from '../../../agent/engine/engin
 import { EngineProcess } from '../../../agent/engine/engine-process.ts';
 import { EngineWatch } from '../../../agent/engine/engine-watch.ts';
 import { LogTailBuffer } from '../../../agent/engine/log-tail-buffer.ts';
-import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/model-facts.ts';
 import { engineSpan } from '../../../agent/engine/multi-machine-engine.ts';
 
 const words = (line: string) => line.split(' ');

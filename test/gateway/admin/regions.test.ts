@@ -5,7 +5,7 @@ import { auditLog, settings } from '../../../gateway/accounts/account-tables.ts'
 import { database } from '../../../gateway/accounts/database.ts';
 import { readGatewaySettings } from '../../../gateway/accounts/gateway-settings.ts';
 import { priceAt } from '../../../gateway/admin/regions/regions.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';

@@ -4,7 +4,7 @@ import type { Env } from '../../../gateway/env.ts';
 import { FactoryObject } from '../../../gateway/factory/factory-object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { storageHealth } from '../../../gateway/platform/storage/storage-health.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
 import { FACTORY_LABEL, type FactoryReport, NODES_MAX } from '../../../shared/factory/factory-exchange.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import type { NodeLoad } from '../../../shared/routing/node-load.ts';

@@ -7,7 +7,7 @@ import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { resolveModelRoute } from '../../../gateway/openai/resolve-route.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
 import { opaqueFields, type ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';

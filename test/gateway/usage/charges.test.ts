@@ -6,7 +6,7 @@ import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { OPENING_LIFE_MS, signOpeningProof, verifyOpeningProof } from '../../../gateway/accounts/opening-proof.ts';
-import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/node/usage-record-table.ts';
+import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/outbox/usage-record-table.ts';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { buildOpenFrame } from '../../../shared/attempts/open-frame.ts';
 import { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';

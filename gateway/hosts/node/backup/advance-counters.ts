@@ -23,7 +23,7 @@ const SKIPPED = 2 ** 24;
  *
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway. An agent's late report on a stream that was
  *   opened after the backup would be taken for a report on a new stream.
- * - Waiting records (gateway/usage/node/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts,
+ * - Waiting records (gateway/usage/outbox/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts,
  *   replication/usage-record-queue.ts): the limits objects, and the primary that this gateway follows, store the number
  *   up to which they received records. They would drop new records with numbers that were already used after the backup.
  * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts are copied after the objects. So they may already

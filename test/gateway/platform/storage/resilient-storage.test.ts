@@ -10,8 +10,8 @@ import {
   StorageHealth,
   storageHealth,
 } from '../../../../gateway/platform/storage/storage-health.ts';
-import { createUsageTable, newestUsage } from '../../../../gateway/usage/node/usage-record-table.ts';
-import { type UsageBatch, UsageWriteBuffer } from '../../../../gateway/usage/node/usage-write-buffer.ts';
+import { createUsageTable, newestUsage } from '../../../../gateway/usage/outbox/usage-record-table.ts';
+import { type UsageBatch, UsageWriteBuffer } from '../../../../gateway/usage/outbox/usage-write-buffer.ts';
 import type { UsageRecord } from '../../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../../shared/wire/reported-usage.ts';
 import { runInDurableObject } from '../../support/durable.ts';

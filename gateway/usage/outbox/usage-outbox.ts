@@ -14,7 +14,7 @@ import type { Env } from '../../env.ts';
 import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';
 import { learnAnswer } from '../../routing/predict-request-kind.ts';
-import { Prefixes } from '../prefix-buckets.ts';
+import { PendingPrefixBlocks } from '../prefix-block-ids.ts';
 import { type UsageRow, usageShardOf } from '../usage-row.ts';
 import { ingressRow, markIngressDelivered, pendingIngressUsage } from './ingress-usage-table.ts';
 import {
@@ -43,7 +43,7 @@ export class UsageOutbox {
   readonly #env: Env;
   readonly #session: string;
   readonly #identities = new Map<string, ReceiptIdentity>();
-  readonly prefixes = new Prefixes();
+  readonly prefixes = new PendingPrefixBlocks();
   #scheduled = false;
   /** True if the last attempt failed and was logged. */
   #late = false;

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
-import { snapshotCache } from '../../../gateway/registry/snapshot.ts';
+import { snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 

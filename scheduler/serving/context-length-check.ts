@@ -6,7 +6,7 @@ import { type LengthDistribution, meanLength } from './length-distribution.ts';
  * context, and ends a response when the context is full. If the mean request does not fit, the workload is a mistake;
  * single longer requests are refused or cut.
  */
-export function contextProblem(
+export function contextLengthProblem(
   model: Model,
   input: LengthDistribution,
   output: LengthDistribution,

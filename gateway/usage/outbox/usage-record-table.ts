@@ -3,7 +3,7 @@ import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
 import { OPENING_LIFE_MS } from '../../accounts/opening-proof.ts';
 import type { Sql } from '../../platform/object-context.ts';
-import { countLostRecords, WAITING_MAX } from './lost-records.ts';
+import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 
 /** Minimum number of records that a session's object keeps. When it has twice as many, the oldest are deleted. */
 const RECORDS_MIN = 20_000;

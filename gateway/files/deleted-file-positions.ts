@@ -11,7 +11,7 @@ import { deletedFiles, files } from './file-tables.ts';
 const RETENTION_MS = 86_400_000;
 
 /** @param ids at most 90, the maximum that a statement binds @throws ApiError 503 */
-export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
+export async function deleteFileRows(env: Pick<Env, 'DB'>, ids: readonly string[], now: number): Promise<void> {
   const db = database(env);
   const those = inArray(files.id, [...ids]);
   const { id, owner, createdAt } = files;
@@ -25,7 +25,7 @@ export async function deleteRows(env: Pick<Env, 'DB'>, ids: readonly string[], n
 }
 
 /** Deletes old positions. @throws ApiError 503 */
-export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<void> {
+export async function forgetPositions(env: Pick<Env, 'DB'>, now: number): Promise<void> {
   await queryOrUnavailable(
     database(env)
       .delete(deletedFiles)
@@ -38,7 +38,7 @@ export async function forgetPlaces(env: Pick<Env, 'DB'>, now: number): Promise<v
  * owner had no such file.
  * @throws ApiError 503
  */
-export async function placeOf(
+export async function positionOf(
   env: Pick<Env, 'DB'>,
   owner: string,
   id: string,

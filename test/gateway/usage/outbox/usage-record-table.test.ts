@@ -7,13 +7,13 @@ import {
   ingressRow,
   pendingIngressUsage,
   storeIngressUsage,
-} from '../../../../gateway/usage/node/ingress-usage-table.ts';
+} from '../../../../gateway/usage/outbox/ingress-usage-table.ts';
 import {
   createUsageTable,
   markDelivered,
   oldestPendingUsage,
   storeUsage,
-} from '../../../../gateway/usage/node/usage-record-table.ts';
+} from '../../../../gateway/usage/outbox/usage-record-table.ts';
 import type { UsageRecord } from '../../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../../shared/wire/reported-usage.ts';
 import { ingressUsage } from '../../../support/ingress-usage.ts';

@@ -1,7 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
-import { Prefixes } from '../../../gateway/usage/prefix-buckets.ts';
+import { PendingPrefixBlocks } from '../../../gateway/usage/prefix-block-ids.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 import { usageRow } from '../support/usage-row.ts';
@@ -33,7 +33,7 @@ test('blocks go only to records whose gateway requested them, whatever an agent 
     [2, not],
     [3, foreign],
   ]);
-  const prefixes = new Prefixes();
+  const prefixes = new PendingPrefixBlocks();
   for (const stream of [1, 2, 3, 4]) prefixes.add(stream, new Uint8Array([...block(7), ...block(8), 1, 2, 3]), AT);
   const known = (stream: number) => (receipts.has(stream) ? record(stream, receipts.get(stream) ?? '') : undefined);
   await prefixes.handOn(env, 's', SESSION, { record: known, now: AT });
@@ -53,7 +53,7 @@ test('the same block has the same id here, and another one at another installati
     [12, 's'],
     [13, 'other'],
   ] as const) {
-    const prefixes = new Prefixes();
+    const prefixes = new PendingPrefixBlocks();
     prefixes.add(stream, block(9), AT);
     const given = record(stream, await receipt(secret, true));
     await prefixes.handOn(env, secret, SESSION, { record: () => given, now: AT });
@@ -64,7 +64,7 @@ test('the same block has the same id here, and another one at another installati
 });
 
 test('a flood of blocks keeps a few megabytes of the newest', async () => {
-  const prefixes = new Prefixes();
+  const prefixes = new PendingPrefixBlocks();
   for (let stream = 0; stream < 2_000; stream++) prefixes.add(stream, new Uint8Array(32 * 1024), AT);
   const asked: number[] = [];
   const none = (stream: number) => {

@@ -43,7 +43,7 @@ function bucketsOf(secret: string, blocks: Uint8Array): string[] {
 }
 
 /** Digests that wait for their records. Only in memory: they are never stored, and are lost with the object. */
-export class Prefixes {
+export class PendingPrefixBlocks {
   readonly #waiting = new Map<number, { blocks: Uint8Array; until: number }>();
   #bytes = 0;
 

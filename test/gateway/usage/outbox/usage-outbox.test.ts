@@ -3,7 +3,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import type { Env } from '../../../../gateway/env.ts';
 import type { ObjectContext } from '../../../../gateway/platform/object-context.ts';
-import { UsageOutbox } from '../../../../gateway/usage/node/usage-outbox.ts';
+import { UsageOutbox } from '../../../../gateway/usage/outbox/usage-outbox.ts';
 
 test('an alarm that the storage did not take is set again, and what comes meanwhile sets no other', async () => {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});

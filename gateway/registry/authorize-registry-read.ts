@@ -3,7 +3,7 @@ import { type Account, requireScope } from '../accounts/account.ts';
 import { authenticate, presentedKey } from '../accounts/authenticate.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import type { Env } from '../env.ts';
-import { type RegistrySnapshot, snapshotCache } from './snapshot.ts';
+import { type RegistrySnapshot, snapshotCache } from './snapshot-cache.ts';
 
 export type ReadContext = Context<{ Bindings: Env }>;
 
@@ -12,7 +12,7 @@ export type ReadContext = Context<{ Bindings: Env }>;
  * their account is undefined. Rejects with ApiError 401 or 503, like `authenticate`, and 403 if the key lacks the
  * scope.
  */
-export async function readView(
+export async function authorizedRegistry(
   c: ReadContext,
   open: boolean,
 ): Promise<{ view: RegistrySnapshot; account: Account | undefined }> {
@@ -24,7 +24,7 @@ export async function readView(
 }
 
 /** The same for a client that reads the list of models, which always needs a key. */
-export async function readModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
+export async function authorizedModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);
   requireScope(account, 'inference');

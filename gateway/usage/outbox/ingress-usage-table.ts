@@ -12,7 +12,7 @@ import {
 import type { Sql } from '../../platform/object-context.ts';
 import type { UsageAnomaly } from '../usage-anomalies.ts';
 import type { UsageRow } from '../usage-row.ts';
-import { countLostRecords, WAITING_MAX } from './lost-records.ts';
+import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 
 /**
  * Maximum records that a session's object keeps in addition to records that wait to be forwarded. Beyond it the oldest

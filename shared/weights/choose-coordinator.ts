@@ -3,7 +3,7 @@
  * Ravishankar, 1998).
  */
 
-export function coordinatorOf(blob: string, sessions: Iterable<string>): string | undefined {
+export function chooseCoordinator(blob: string, sessions: Iterable<string>): string | undefined {
   let best: { session: string; weight: number } | undefined;
   for (const session of sessions) {
     const weight = weightOf(`${blob} ${session}`);

@@ -24,7 +24,7 @@ export function relayProxyUrl(relay: string, target: string, token: string): URL
 }
 
 /** Checks a `proxy-authorization` header. */
-export function verifyRelayPass(header: string | undefined, target: string, tokens: readonly string[]): boolean {
+export function verifyRelayCredentials(header: string | undefined, target: string, tokens: readonly string[]): boolean {
   const basic = /^Basic ([A-Za-z0-9+/=]{1,200})$/.exec(header ?? '')?.[1];
   const [nonce = '', given = ''] = Buffer.from(basic ?? '', 'base64')
     .toString('latin1')
