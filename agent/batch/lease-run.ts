@@ -26,8 +26,9 @@ const COMMIT_MAX_BYTES = 1024 * 1024;
 /** Wait before a failed commit is tried again. */
 const RETRY_MS = 1_000;
 /**
- * Maximum number of times that results are committed again after a page of a proxy, such as a login page: for about as
- * long as a lease lasts. A proxy that refuses the results themselves would otherwise keep the lease busy for ever.
+ * If a proxy answers a commit with a page, such as a login page, the results are committed again at most this often:
+ * for about as long as a lease lasts. Otherwise a proxy that refuses the results themselves would keep the lease busy
+ * forever.
  */
 const PROXY_PAGES_MAX = 60;
 /**
@@ -99,7 +100,7 @@ export class LeaseRun {
   /**
    * The open lines of the chunk, ordered so that lines with a common prefix are neighbors. An unreadable line gets a
    * failed result; without one it would be leased again and again.
-   * @param priority value of `priority` for the engine's requests; replaces the line's own
+   * @param priority value of `priority` for the engine's requests; replaces the line's own value
    */
   linesOf(chunk: Uint8Array, priority?: number): PendingLine[] {
     const open = new Set(this.lease.open);

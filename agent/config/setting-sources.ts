@@ -1,6 +1,6 @@
 /**
- * Reads values from the configuration file, the environment and flags. The later of these takes precedence. Each value
- * remembers its source.
+ * Reads values from the configuration file, the environment and flags. Flags override the environment, and the
+ * environment overrides the file. Each value remembers its source.
  */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,6 @@
 /**
- * Ends the engine's process group if the agent dies and cannot do so itself (SIGKILL, out of memory).
+ * Ends the engine's process group if the agent is killed (SIGKILL, out of memory) and can no longer end the engine
+ * itself.
  *
  * A small shell waits on a pipe that only the agent holds. `setpriv --pdeathsig` would end only the engine's first
  * process: vLLM's workers would live on and keep the GPUs. It would also hide the error that a command does not exist.

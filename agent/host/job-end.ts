@@ -27,7 +27,7 @@ const REREAD_MS = 300_000;
 
 /**
  * Timeout of a query. squeue answers within a second unless slurmctld is in trouble. A query that starts this long
- * before the drain is due can still move it.
+ * before the drain is due can still postpone the drain.
  */
 const ANSWER_MS = 2_000;
 

@@ -25,7 +25,8 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         timeout: TOOL_TIMEOUT_MS,
         killSignal: 'SIGKILL' as const,
         maxBuffer: TOOL_OUTPUT_MAX_BYTES,
-        // The C locale, because German or French ones, which some sites set, change numbers and dates.
+        // Use the C locale, because the locales that some sites set, such as German or French, change numbers and
+        // dates.
         env: { ...childEnvironment(env), LC_ALL: 'C', ...more },
       };
       const ended = (error: ExecFileException | null, stdout: string, stderr: string) => {

@@ -178,7 +178,7 @@ export class RequestService {
   }
 
   /**
-   * Sets the facts under which our ingress shows this node while no gateway has admitted it; undefined: the node is not
+   * Sets the facts with which our ingress shows this node while no gateway has admitted it; undefined: the node is not
    * shown.
    */
   unadmitted(facts: LocalNodeFacts | undefined): void {

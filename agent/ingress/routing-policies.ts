@@ -25,8 +25,8 @@ export function policyOf(
     const policy = made(name);
     return () => policy;
   }
-  // A request that names a conversation goes to the node that has its cache. All others go to the node with the least
-  // load.
+  // A request that names a conversation goes to the node that has cached the conversation. All other requests go to the
+  // node with the least load.
   const affinity = prefixAffinity();
   return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
 }

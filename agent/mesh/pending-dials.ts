@@ -4,8 +4,8 @@ import { ChannelError } from './channel/channel-error.ts';
 import { dialChannel } from './channel/dial-channel.ts';
 
 /**
- * Maximum number of connections that are being opened. The core asks for a few at a time, requests for as many as there
- * are nodes.
+ * Maximum number of connections that are being opened. The gossip core dials only a few sessions at a time, but
+ * requests may need a connection to each node.
  */
 const DIALS_MAX = 64;
 

@@ -6,7 +6,10 @@
 import { execFile } from 'node:child_process';
 import { EVIDENCE_MAX_BYTES } from '../../shared/seal/evidence.ts';
 
-/** Time limit of one report. A processor's report takes some ms, that of eight GPUs some seconds. */
+/**
+ * Time limit of one report. A report on a processor takes some milliseconds, and a report on eight GPUs takes some
+ * seconds.
+ */
 const HELPER_MS = 30_000;
 /** Maximum number of waiting requests. Each starts a process. */
 const WAITING_MAX = 16;

@@ -1,6 +1,6 @@
 /**
- * Opens the part of a stream that a client already has, after the stream broke off at another candidate. This node then
- * continues it.
+ * Opens the part of a stream that a client already has, after the stream broke off at another node. This node then
+ * continues the stream.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { removePadding } from '../../shared/seal/chunk-padding.ts';

@@ -13,7 +13,7 @@ import {
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({
-  /** True if the gateway belongs to another institution than the ticket. It then names no gateways. */
+  /** True if the gateway belongs to another institution than the ticket's issuer. It then names no gateways. */
   peer: z.boolean().default(false),
   data: z.array(otherGatewaySchema).max(64),
   membership: membershipHintSchema,

@@ -47,7 +47,7 @@ export interface TunnelOptions {
   onDisconnected?(): void;
   /** Answers an order, and then carries it out. Absent: this agent accepts no orders. */
   order?: (order: Uint8Array) => Promise<OrderOutcome>;
-  /** Called if an agent that cannot reach this one directly waits at this circuit of this gateway. */
+  /** Called if an agent that cannot reach this agent directly waits for it at the gateway's circuit `name`. */
   circuit?: (gateway: URL, name: string) => void;
   /** Sends the usage of our ingress to a gateway. This tunnel is one of its senders. */
   usage?: UsageSenderListener;

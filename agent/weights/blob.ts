@@ -149,7 +149,7 @@ export class Blob {
   /** Call when all pieces are on disk and the whole blob is verified. */
   async finish(): Promise<void> {
     await this.#file.sync();
-    // Synced: without the digests the blob could not be sent to other nodes after a power failure.
+    // Sync the digests: if a power failure loses them, the blob cannot be sent to other nodes.
     await this.#digestFile.sync();
     await rename(this.#place.partPath, this.#place.path);
     this.#complete = true;

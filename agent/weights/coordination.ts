@@ -112,7 +112,8 @@ export class Coordination {
 
   /**
    * Answers another node's questions.
-   * @param own true if they concern data for the provider's own nodes, and the asking node is one
+   * @param own true if the questions concern data for the provider's own nodes, and the asking node belongs to that
+   * provider
    */
   answer(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[] {
     const now = performance.now();

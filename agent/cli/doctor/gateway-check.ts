@@ -1,6 +1,6 @@
 /**
- * Checks the path to a gateway by a request that admits no agent: OpenTela refuses `POST /agent/admit` without a token
- * with its own message.
+ * Checks the path to a gateway by a `POST /agent/admit` without a token. The request admits no agent, and the refusal's
+ * text shows whether an OpenTela gateway sent it.
  */
 
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';

@@ -1,4 +1,4 @@
-/** Makes this agent a session: with a new key, a ticket for the key, and the session's connections. */
+/** Creates a session of this agent: a new key, a ticket for the key, and the session's connections. */
 
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Env } from '../../config/setting.ts';

@@ -39,10 +39,11 @@ export interface ProvenConnection {
 }
 
 /**
- * The acceptor's side after a valid ticket. In a TLS handshake the dialer proves that it holds the ticket's key. Then
- * the acceptor sends its own ticket, or an empty message if the dialer has the ticket already (`known`). The dialer
- * waits for that message, because otherwise it cannot see in TLS 1.3 that it was accepted. If the dialer `asks`, the
- * acceptor's release follows. If this agent requires releases, it then reads the dialer's release.
+ * The acceptor's side of a handshake, after the dialer has sent a valid ticket. In a TLS handshake the dialer proves
+ * that it holds the ticket's key. Then the acceptor sends its own ticket, or an empty message if the dialer has the
+ * ticket already (`known`). The dialer waits for that message, because otherwise it cannot see in TLS 1.3 that it was
+ * accepted. If the dialer `asks`, the acceptor's release follows. If this agent requires releases, it then reads the
+ * dialer's release.
  * @throws ChannelError
  */
 export async function acceptSecure(

@@ -43,18 +43,21 @@ export const CHANNEL_WINDOW_BYTES = 1024 * 1024;
 export const GOSSIP_MAX_BYTES = 64 * 1024;
 
 /**
- * If this many bytes wait in the socket, gossip is dropped. A newer message replaces it, and digests find the missing
- * updates.
+ * If this many bytes wait in the socket, a gossip message is dropped. A newer message replaces it, and digests find the
+ * missing updates.
  */
 export const GOSSIP_SKIP_BYTES = 256 * 1024;
 
 /** If this many bytes wait, the peer does not read, and the channel is closed. */
 export const BUFFERED_MAX_BYTES = 2 * 1024 * 1024;
 
-/** Gossip bytes that a peer may send. The full state of 1,000 nodes has about 470 KB. */
+/** Gossip bytes that a peer may send per second, on average. The full state of 1,000 nodes has about 470 KB. */
 export const GOSSIP_BYTES_PER_S = 1024 * 1024;
 export const GOSSIP_BURST_BYTES = 8 * 1024 * 1024;
 
-/** Gossip frames that a peer may send, because small frames cost time too. Four per update and peer are usual. */
+/**
+ * Gossip frames that a peer may send per second, on average. They are limited because small frames cost time, too. Four
+ * per update and peer are usual.
+ */
 export const GOSSIP_FRAMES_PER_S = 2_000;
 export const GOSSIP_BURST_FRAMES = 10_000;

@@ -47,7 +47,7 @@ export interface ChannelEvents {
   /** Called after a fault of this agent that a peer's message triggered. The channel is then closed. */
   onFault(channel: Channel, error: unknown): void;
   /**
-   * Called once. `clean`: one end closed the channel in order. Otherwise the path or the peer's process failed, or the
+   * Called once. `clean`: one end closed the channel properly. Otherwise the path or the peer's process failed, or the
    * peer broke a rule.
    */
   onClosed(channel: Channel, reason: string, clean: boolean): void;

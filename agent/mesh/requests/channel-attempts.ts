@@ -16,7 +16,10 @@ import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
 import { RecentRequests } from './recent-requests.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './request-channel.ts';
 
-/** Stray frames that one channel may bring. After a lost channel an honest peer sends a few for each of its streams. */
+/**
+ * Maximum number of frames on one channel that belong to no known stream. After a lost channel, an honest peer sends a
+ * few such frames for each of its streams.
+ */
 const UNKNOWN_MAX = 10_000;
 
 /** A lost channel is dialed again immediately, and then after this interval. */

@@ -73,7 +73,7 @@ export class MeshRequests implements RequestChannelEvents {
 
   /**
    * Compares the peer with peers that were asked for the same model. If there is none, compares it with a node that was
-   * not asked: such a node exists, because a request moves only if another node can take it.
+   * not asked: such a node exists, because a request is moved to another node only if there is one.
    */
   #compare(peer: ChannelAttempts): void {
     const others = [...this.#outbounds.values()].filter((other) => other !== peer && other.isLike(peer));

@@ -130,7 +130,8 @@ async function listed(source: string, path: string, place: string): Promise<Mani
   const { size, mtimeMs, ctimeMs } = await stat(place);
   // Blobs of a cache are named by their SHA-256.
   const blob = basename((await readlink(place).catch(() => '')) || place);
-  // A replaced file may keep its modification time (`cp -p`), but never its change time. So both identify it.
+  // A replaced file may keep its modification time (`cp -p`), but never its change time. So the two times together
+  // identify the file's version.
   const stamp = `${mtimeMs} ${ctimeMs}`;
   return manifestFile(source, { path, size, sha256: SHA256.test(blob) ? blob : undefined, stamp });
 }
