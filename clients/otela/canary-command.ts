@@ -48,7 +48,7 @@ interface Sum {
 
 type ListedNode = z.infer<typeof listSchema>['data'][number];
 
-/** What the nodes have reported so far. */
+/** The reports of the nodes so far. */
 interface Reports {
   sum: Sum;
   /** Token counts of each prompt, by session. */

@@ -193,7 +193,7 @@ function jsonFields(body: Uint8Array): Record<string, unknown> {
     const value: unknown = JSON.parse(new TextDecoder().decode(body));
     if (isRecord(value)) return value;
   } catch {
-    // the error below is thrown
+    // The error below is thrown.
   }
   throw new SealClientError('not_sealable', 'The request is not a JSON object. Nothing was sent.');
 }

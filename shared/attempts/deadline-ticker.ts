@@ -22,7 +22,7 @@ export class DeadlineTicker {
     return !this.#excused;
   }
 
-  /** The ticks pause, so the time until the next one does not count as late. */
+  /** Call this when ticks pause, so that the next tick does not count as late. */
   rest(): void {
     this.#lastAt = undefined;
     this.#excused = false;

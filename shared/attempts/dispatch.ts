@@ -53,8 +53,8 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
   /** Called when the attempt failed on the way to its engine. */
   onFailure(choice: C, code: AttemptFailure): void;
   /**
-   * Called once per attempt, when its node has finished with this request. If its answer is sent to the client, that is
-   * the end of the answer.
+   * Called once per attempt, when its node has finished with this request. For the attempt that answers the client,
+   * this is the end of its answer.
    */
   onEnd(choice: C, ending: RequestOutcome): void;
   /** Number of the first attempt, if attempts were made before; default 1. */

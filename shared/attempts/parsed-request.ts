@@ -37,7 +37,6 @@ export interface RequestFields {
   sealed?: SealRecipients;
 }
 
-/** The recipients of a sealed request. */
 export interface SealRecipients {
   /** Headers that every recipient needs to decrypt the request. */
   headers: HeaderList;

@@ -234,7 +234,10 @@ export class LeaseLedger {
     this.changed.add(chunk);
   }
 
-  /** Ends a lease that its node returns because it drains or was preempted. This uses no retry of its lines. */
+  /**
+   * Ends a lease that its node returns because it drains or was preempted. This does not count as a failure of its
+   * lines.
+   */
   release({ node, chunk: id, epoch }: LeaseRef): boolean {
     const chunk = this.#chunks[id];
     return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;

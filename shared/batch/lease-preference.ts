@@ -11,8 +11,8 @@ const WARMTH: Record<ContextWarmth, number> = { ready: 0, loading: 1, stored: 2,
  */
 const RANK_MS = 150;
 /**
- * Delay of a stable node's request if volatile nodes serve the model too, so that it gets only the lines that they
- * leave.
+ * Delay of a stable node's request if volatile nodes serve the model too, so that it gets only the lines that volatile
+ * nodes do not take.
  */
 const STABLE_MS = 500;
 

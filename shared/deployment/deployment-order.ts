@@ -36,7 +36,10 @@ const stopSchema = z.strictObject({
 });
 /** The agent accepts nothing new, finishes running requests, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
-/** The agent drains and restarts as the program that is installed in its place, which must have that version. */
+/**
+ * The agent drains and restarts as the program that was installed in its place. That program must have the given
+ * version.
+ */
 const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
 /** The agent reports its engine's output and its GPUs' utilization. It changes nothing. */
 const inspectSchema = z.strictObject({ action: z.literal('inspect') });
@@ -88,7 +91,7 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
     .done();
 }
 
-/** What the receiver of an order knows. */
+/** Facts that the receiver of an order knows. */
 interface OrderContext {
   /** The receiver's session. */
   session: string;

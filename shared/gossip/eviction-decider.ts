@@ -77,7 +77,7 @@ export class EvictionDecider {
     }
   }
 
-  /** Computes the ends of the running timers again, from the same starts, with the new settings. */
+  /** Sets the running timers again with the new settings. Their starts do not change. */
   tuned(): void {
     for (const session of this.#charges.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)
@@ -121,7 +121,8 @@ export class EvictionDecider {
   }
 
   /**
-   * Examines a session that did not answer, or has no tunnel any more: asks its own tunnel, and members of its cluster.
+   * Examines a session that did not answer, or has no tunnel any more: asks the session's own tunnel, and members of
+   * its cluster.
    */
   doubt(session: string): void {
     this.#try(session, (trial) => {

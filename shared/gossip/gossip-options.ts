@@ -21,7 +21,8 @@ export interface GossipOptions {
   /** A cluster of at most this size is fully connected. */
   fullMesh: number;
   /**
-   * How long a channel stays open after it is no longer needed. A ring that is still growing needs many of them again.
+   * How long a channel stays open after it is no longer needed. A ring that is still growing needs many such channels
+   * again.
    */
   spareMs: number;
   /**
@@ -30,8 +31,8 @@ export interface GossipOptions {
    */
   fanout: number;
   /**
-   * After this time the next ring neighbor is asked whether it has an update, after twice this time the previous one.
-   * Longer than a broadcast takes.
+   * After this time the next ring neighbor is asked whether it has an update, and after twice this time the previous
+   * neighbor is asked. Longer than a broadcast takes.
    */
   lazyMs: number;
   /**
@@ -138,7 +139,7 @@ export interface GossipOptions {
   redialMaxMs: number;
   /** Maximum number of concurrent dials. */
   dialsMax: number;
-  /** One of two neighbors dials. If it could not, the other one dials after this time. */
+  /** One of two neighbors dials. If it could not, the other neighbor dials after this time. */
   yieldMs: number;
   /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
   peersMax: number;

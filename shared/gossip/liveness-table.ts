@@ -22,12 +22,10 @@ export class LivenessTable {
    * replica's entries.
    */
   readonly #rows = new Map<string, LivenessRow>();
-  /** Sessions that are currently suspected. */
   readonly suspects = new Set<string>();
   /** Sessions that are currently unreachable. */
   readonly missed = new Set<string>();
   readonly #onChange: (session: string) => void;
-  /** This agent's own incarnation. */
   #incarnation = 0;
   #sum: number | undefined;
   #changedAt = Number.NEGATIVE_INFINITY;

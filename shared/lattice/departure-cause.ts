@@ -1,7 +1,7 @@
 /** Why a node left: a small set of causes, so that lists, metrics and logs can count departures by cause. */
 
 export const DEPARTURE_CAUSES = [
-  /** A person, an order, a new session or a new version made it leave. */
+  /** A person, an order, a new session or a new version made the node leave. */
   'drained',
   /** The session's batch job was cancelled. */
   'cancelled',
@@ -13,7 +13,7 @@ export const DEPARTURE_CAUSES = [
   'crashed',
   /** A signal ended the agent, and no batch system reported the cause. */
   'stopped',
-  /** An operator ended it, or revoked its admission. */
+  /** An operator ended the session, or revoked its admission. */
   'evicted',
   /** The session became silent: the network or the machine failed, or the agent was killed without notice. */
   'unknown',

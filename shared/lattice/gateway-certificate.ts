@@ -16,7 +16,7 @@ export interface Certificate {
   readonly keyName: string;
   /** First second of validity, in seconds since 1970. */
   readonly notBefore: number;
-  /** First second in which it is no longer valid, in seconds since 1970. */
+  /** First second in which the certificate is no longer valid, in seconds since 1970. */
   readonly notAfter: number;
 }
 

@@ -19,7 +19,7 @@ import {
 } from './replica-digest.ts';
 import { Entry, type EntryParts } from './replica-entry.ts';
 
-/** Anything that a digest names. */
+/** An item that a digest names: an entry, a watermark or a revocation. */
 interface StoredItem {
   readonly item: DigestItem;
   readonly kind: 'keys' | DigestPart;
@@ -37,8 +37,8 @@ export class IssuerStore {
   #sum: FingerprintSum;
   readonly #root: Uint8Array;
   /**
-   * Items by their id in digests, bounded by what the replica accepts into the maps above. Sent in this order.
-   * Otherwise a peer that lacks a watermark would repeatedly receive sessions that the watermark drops.
+   * The content of the three maps above by id in digests. Keys are sent first. Otherwise a peer that lacks a watermark
+   * would repeatedly receive sessions that the watermark drops.
    */
   readonly #held = {
     keys: new Map<string, StoredItem>(),

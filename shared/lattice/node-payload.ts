@@ -45,17 +45,17 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   }),
   /** Name of the machine. Two observers on one machine count as one. */
   host: text(255).optional(),
-  /** Addresses at which its mesh listens, `HOST:PORT`. Empty: the node is not reachable directly. */
+  /** Addresses at which the node's mesh listens, `HOST:PORT`. Empty: the node is not reachable directly. */
   addresses: z.array(text(255)).max(8),
-  /** True if it is a circuit relay for agents that cannot reach each other (`--offer-relay`). Absent: false. */
+  /** True if the node is a circuit relay for agents that cannot reach each other (`--offer-relay`). Absent: false. */
   relay: z.boolean().optional(),
   /** A raw X25519 key in base64url, to which clients seal requests. */
   encryption_key: text(64).optional(),
   /** Belongs to `encryption_key`. If this version cannot decode it, the node is kept without sealed requests. */
   seal: sealSchema.optional().catch(undefined),
   /**
-   * Models of which it stores weights for its neighbors. Absent: it stores none. What this version cannot decode counts
-   * as absent.
+   * Models of which the node stores weights for its neighbors. Absent if it stores none. A value that this version
+   * cannot decode counts as absent.
    */
   weights: z.array(keptWeightsSchema).max(WEIGHTS_SHOWN_MAX).optional().catch(undefined),
 });

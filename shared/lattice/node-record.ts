@@ -71,7 +71,7 @@ export const nodeRecordSchema = z.object({
     })
     .optional(),
   agent_version: text(32),
-  /** Why it accepts nothing new and is about to leave: `drain`, `time-limit`, a signal's name, … */
+  /** Why the node accepts no new requests and is about to leave: `drain`, `time-limit`, a signal's name, … */
   leaving: text(64).optional(),
 });
 
@@ -92,25 +92,29 @@ interface NodeSealing {
   evidence?: string[] | undefined;
 }
 
-/** A registry entry as a gateway knows it: the owner's record, and what admission and the tunnel add. */
+/**
+ * A registry entry as a gateway knows it: the owner's record, and facts that the gateway learned from admission and
+ * from the tunnel.
+ */
 export interface RegistryEntry extends NodeRecord {
   session: string;
   issuer: string;
   provider: string;
   cluster: string;
-  /** True if its tunnel to this gateway is open. */
+  /** True if the node's tunnel to this gateway is open. */
   connected: boolean;
   /**
-   * True if requests are not routed to it although its record says SERVING: its tunnel is gone, or it did not answer.
+   * True if requests are not routed to the node although its record says SERVING: its tunnel is gone, or it did not
+   * answer.
    */
   suspected: boolean;
-  /** The key to which clients seal requests to this node. Absent: it opens none. */
+  /** The key to which clients seal requests to this node. Absent if the node opens no sealed requests. */
   seal?: NodeSealing;
   /** Weights that the node stores, and how much of each, for operators and its provider. */
   weights?: { name: string; percent: number }[];
   /** RFC 3339 in UTC. */
   joined_at: string;
-  /** When its engine first answered. Absent if this gateway did not observe that. */
+  /** When the node's engine first answered. Absent if this gateway did not observe that. */
   serving_since?: string;
   updated_at: string;
 }

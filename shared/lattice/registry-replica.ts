@@ -19,8 +19,8 @@ export interface ReplicaLimits {
   /** Maximum number of sessions per issuer, including those that have left. Default: 65,536. */
   entriesPerIssuer?: number;
   /**
-   * Maximum number of sessions per issuer that have not left. Default: half, so that the departures of a whole registry
-   * still fit.
+   * Maximum number of sessions per issuer that have not left. Default: half of `entriesPerIssuer`, so that all entries
+   * still fit if all live sessions leave and new ones join.
    */
   livePerIssuer?: number;
   /** Maximum number of gateway keys per issuer with a watermark, and of revoked keys. Default: 1,024. */
@@ -108,7 +108,7 @@ export class RegistryReplica {
     return this.#stores.issuers();
   }
 
-  /** Shows if the holder of this (verified) ticket may connect: only if the state is `good`. */
+  /** The state of a verified ticket. Its holder may connect only if the state is `good`. */
   ticketState(ticket: Ticket): TicketState {
     if (!this.#stores.accepts(ticket.issuer)) return 'unknown_issuer';
     const store = this.#stores.get(ticket.issuer);
@@ -135,8 +135,8 @@ export class RegistryReplica {
   }
 
   /**
-   * What the sender of `digest` lacks, up to `maxBytes` (at least one update): keys first, then live sessions, then
-   * those that have left. If it is not `complete`, the next digest finds the rest.
+   * Updates that the sender of `digest` lacks, up to `maxBytes` (at least one update): keys first, then live sessions,
+   * then LEFT sessions. If the result is not `complete`, the next digest finds the rest.
    */
   delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
     const store = this.#stores.get(digest.issuer);

@@ -1,6 +1,6 @@
 /**
- * A summary of a replica in about 26 bytes per entry, which suffices to find the replica that is behind. A session has
- * one owner with one record, so (state, version, hash) replaces a vector of versions.
+ * A summary of a replica in about 26 bytes per entry. Two digests show which entries are older in one of two replicas.
+ * A session has one owner with one record, so (state, version, hash) replaces a vector of versions.
  */
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';

@@ -13,7 +13,7 @@ export interface EntryParts {
   ticket: Ticket;
   /** The owner's record. There is a record, an eviction, or both. */
   record?: OwnerRecord | undefined;
-  /** Absent with LEFT, because no reader needs it any more. */
+  /** Absent if the state is LEFT, because no reader needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
 }
@@ -25,7 +25,8 @@ export class Entry {
   readonly session: string;
   readonly issuer: string;
   /**
-   * Name of the key that admitted it, and the end of its ticket in seconds. Watermarks and revocations need only these.
+   * Name of the key that admitted the session, and the end of its ticket in seconds. Watermarks and revocations need
+   * only these two.
    */
   readonly keyName: string;
   readonly expires: number;

@@ -7,7 +7,7 @@ import { LatticeError } from './lattice-error.ts';
 import { SESSION_PATTERN } from './node-record.ts';
 
 const SESSION_CHARS = 26;
-/** 130 bits, and six zero bits. */
+/** Length of a session id in bytes: 130 bits, and six zero bits. */
 export const SESSION_BYTES = 17;
 
 /** The first 130 bits of a SHA-256 in lower-case base32 (RFC 4648 §6). */

@@ -39,8 +39,8 @@ export type MergeResult =
   /** This replica has a newer state. */
   | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
   /**
-   * A watermark of its key has passed it, or the key is revoked: it is gone for good. Its owner needs a new session,
-   * and its sender needs our watermarks.
+   * The session is dropped for good, because a watermark of its key has passed it, or because the key is revoked. The
+   * owner needs a new session, and the sender of the update needs our watermarks.
    */
   | { outcome: 'collected'; issuer: string; session: string }
   /** The update can be merged when it arrives with the missing part, which must be requested. */
@@ -112,7 +112,7 @@ export class Merger {
     const { issuer } = store;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
-    // The same rank with different content is worth a signature check, because it proves a lie.
+    // A record of the same rank with different content proves that its owner lies, so its signature is checked, too.
     const conflict = contradiction(read.record, known?.record);
     if (order <= 0 && evicts <= 0 && conflict === undefined)
       return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
@@ -136,7 +136,7 @@ export class Merger {
       throw new LatticeError('full', `there are already ${this.#liveMax} sessions of this issuer that have not left`);
   }
 
-  /** Does everything that needs no signature check. */
+  /** Decodes an update and finds its store and known entry. Checks no signature. */
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
     const eviction =
@@ -179,7 +179,7 @@ export class Merger {
     return given;
   }
 
-  /** A thousand tickets share one certificate. So checking it costs nothing, and they share it in memory too. */
+  /** Verifies the ticket. A thousand tickets share one certificate, so the cache checks it once and stores it once. */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
     if (ticket === undefined) {
       if (known === undefined) throw new LatticeError('incomplete', 'the ticket is missing');

@@ -35,7 +35,7 @@ export class SseSplitter {
   #lineEmpty = true;
   /** True if the last byte was a CR. An LF that follows belongs to the same line end. */
   #afterCr = false;
-  /** True if that CR ended an event. */
+  /** True if the CR of `#afterCr` ended an event. */
   #crEndedEvent = false;
   #first = true;
 

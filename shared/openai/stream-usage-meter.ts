@@ -28,7 +28,7 @@ const INDEX = new ByteSearch('"index"');
 const OPEN_OBJECT = 0x7b;
 const ONE = 0x31;
 const NINE = 0x39;
-/** Maximum number of choices of one response that are tracked. Beyond that, an early end goes unnoticed. */
+/** Maximum number of choices of one response that are tracked. An early end of further choices is not noticed. */
 const CHOICES_MAX = 1024;
 const QUOTE = 0x22;
 
@@ -279,7 +279,7 @@ export class StreamMeter implements UsageMeter {
     return this.#finish === undefined || (this.#lastChoice > 0 && this.#finished.size <= this.#lastChoice);
   }
 
-  /** Reads an event without a blank line, because some engines end without the last one. */
+  /** Reads an event without a blank line, because some engines omit the last blank line. */
   #readRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];

@@ -39,7 +39,7 @@ type Counts = { readonly [K in keyof UsageReport]: number | undefined };
 
 function report(counts: Counts): UsageReport | undefined {
   const { prompt, completion, cached, reasoning } = counts;
-  // These are not token counts, for example `{"type":"duration","seconds":3}`.
+  // The object has no token counts, for example `{"type":"duration","seconds":3}`.
   if (prompt === undefined && completion === undefined) return undefined;
   return {
     ...(prompt !== undefined && { prompt }),
@@ -168,8 +168,8 @@ export interface MeterResult {
   /** True if the response ended properly for this endpoint. */
   complete: boolean;
   /**
-   * True if it ended early although its framing is complete: inside a JSON value, or without the last event of a
-   * stream.
+   * True if the response ended early although its framing is complete: inside a JSON value, or without the last event
+   * of a stream.
    */
   cut?: boolean;
   /** True if the engine gave the response up, and sent an end that looks like any other. */

@@ -1,4 +1,4 @@
-/** https://www.w3.org/TR/trace-context/#traceparent-header */
+/** The header's format: https://www.w3.org/TR/trace-context/#traceparent-header */
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$/;
 
 /** The trace id of a valid header. Undefined for an invalid one, which must not be passed on. */

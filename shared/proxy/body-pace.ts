@@ -1,4 +1,4 @@
-/** Drops a body that stalls or nearly stalls, because it holds memory for which others wait, and a connection. */
+/** Drops a body that stalls or nearly stalls, because it holds a connection, and memory for which other bodies wait. */
 import { timesOut } from '../collections/start-timer.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import type { HostClock } from './proxy-host.ts';

@@ -25,7 +25,6 @@ export class ClientDisconnect {
     signal?.addEventListener('abort', this.leave);
   }
 
-  /** True if the client has disconnected. */
   get left(): boolean {
     return this.#disconnected || this.#signal?.aborted === true;
   }

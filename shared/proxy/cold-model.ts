@@ -8,13 +8,13 @@ export interface ColdModel {
   model: string;
   /** `cold`: a request starts it. `resting`: it failed too often, and is not started until an operator has looked. */
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** Milliseconds until it serves; undefined if unknown. */
+  /** Milliseconds until the model serves; undefined if unknown. */
   readyInMs?: number | undefined;
-  /** Percent of its weights that are loaded, from 0 to 100. */
+  /** Percent of the model's weights that are loaded, from 0 to 100. */
   percent?: number | undefined;
-  /** Name of the scheduler in whose queue its job waits, such as `Slurm`. */
+  /** Name of the scheduler that has the model's job in its queue, such as `Slurm`. */
   where?: string | undefined;
-  /** True if this request may start it. */
+  /** True if this request may start the model. */
   mayStart: boolean;
 }
 

@@ -66,7 +66,7 @@ async function forward<C>(
   const timing = new StageTimer(info.startedAt);
   const { name } = info;
 
-  // Identify.
+  // Identify the caller.
   const endpoint = requireEndpoint(request);
   info.endpoint = endpoint.id;
   const identified = host.identify(request, endpoint);
@@ -75,7 +75,7 @@ async function forward<C>(
   host.authorize(request, caller, endpoint);
   const priority = readPriority(request.header(PRIORITY_HEADER));
 
-  // Read body.
+  // Read the body.
   const read = readBody(request, endpoint, host);
   const parsed = read instanceof Promise ? await read : read;
   held.parsed = parsed;
@@ -84,16 +84,16 @@ async function forward<C>(
   const admittedAt = clock.steadyNow();
   timing.ingressDone(clock.now());
 
-  // Resolve model.
+  // Resolve the model.
   const resolved = host.resolve(request, caller, parsed);
   const wide = resolved instanceof Promise ? await resolved : resolved;
   const route = parsed.sealed === undefined ? wide : sealedRoute(wide, parsed.model, parsed.sealed);
   info.model = route.request.model;
 
-  // Filter.
+  // Filter the nodes.
   const waitMs = filter(route, info, host);
 
-  // Reserve.
+  // Reserve the request's share of its limits.
   const entry = newQueueEntry(route, parsed, waitMs, host);
   const engineAttempts = { count: 0 };
   const attempts = () => engineAttempts.count;
@@ -130,7 +130,7 @@ async function forward<C>(
   };
   const pending = continues ? dispatchResumable(context) : dispatchQueued(context);
 
-  // Respond.
+  // Send the response.
   if (parsed.streaming && (await timesOut(pending, host.pingMs, clock.timer)))
     return respondWhenReady(pending, context);
   return respond(await pending, context);

@@ -2,7 +2,6 @@ import type { RequestRecorder } from './proxy-host.ts';
 
 function ignore(): void {}
 
-/** Discards all records. */
 export const NULL_RECORDER: RequestRecorder = {
   queueEntered: () => ignore,
   attempt: ignore,

@@ -129,7 +129,7 @@ export interface RequestInfo<C = unknown> {
 /** An attempt that got an engine's response head. */
 export interface AttemptTimings {
   region: string | undefined;
-  /** The model that was requested there. */
+  /** The model that was requested at the node. */
   model: string;
   /** Milliseconds from the opening of the attempt to its acknowledgment: a round trip. */
   forwardMs: number;
@@ -210,7 +210,7 @@ export interface ReserveRequest<C> {
   /** The requested model, with aliases resolved. */
   model: string;
   name: string;
-  /** The number of its attempts that may have reached an engine. Their nodes then report usage. */
+  /** Number of the request's attempts that may have reached an engine. The nodes of these attempts report usage. */
   attempts(): number;
 }
 

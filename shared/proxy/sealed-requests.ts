@@ -22,12 +22,12 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     throw badSeal(
       'A sealed request must have the content-type application/otela-sealed and the headers x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
-  // Otherwise every node would accept it, give up and report an overload, and SDKs would retry it.
+  // Otherwise every node would accept the request, give up and report an overload, and SDKs would retry the request.
   if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
     throw new ApiError('request_too_large', `A sealed request may have at most ${SEALED_BODY_MAX_BYTES} bytes.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
-    // Otherwise every node would refuse it without a reason. The client should learn that its clock is wrong.
+    // Otherwise every node would refuse the request without a reason. The client should learn that its clock is wrong.
     const untimely = timingProblem(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The sealed request is not valid at this time: ${untimely}.`);
     const envelopes = readEnvelopes(to);

@@ -220,13 +220,13 @@ async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void>
   try {
     await host.refresh([route.request.model, ...route.fallbacks]);
   } catch {
-    // The wait continues.
+    // The wait continues with the old state.
   }
 }
 
 /**
- * The comment that says why nothing has arrived yet. It is the endpoint's ping if that is unknown, or if the endpoint's
- * clients do not skip comments.
+ * The comment that says why nothing has arrived yet. If the reason is unknown, or if the endpoint's clients do not skip
+ * comments, it is the endpoint's ping.
  */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;

@@ -9,7 +9,7 @@ import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
  * long search.
  */
 const TRIES_IN_TURN = 3;
-/** Maximum number of busy nodes at which the request waits for others to end. */
+/** Maximum number of busy nodes at which the request waits for other requests to end. */
 const BUSY_MAX = 16;
 
 /** Failures without an engine's involvement: the node or its engine was already gone. */

@@ -15,7 +15,7 @@ export interface QueuedWork<D> {
   entry: QueueEntry;
   /** The error after the wait is over. If undefined or absent, the error says that no node became free. */
   late?(): ApiError | undefined;
-  /** True if another request already waits for the same nodes, so that this one does not try first. */
+  /** True if another request already waits for the same nodes, so that this request does not try first. */
   behind(): boolean;
   /** Waits once, at the latest until `until`. @param back true if the previous turn found no free node */
   wait(until: number, back: boolean): Promise<TurnResult>;

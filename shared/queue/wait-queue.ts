@@ -18,13 +18,13 @@ export interface TurnRequest extends QueueItem {
   busy: string[];
   /** How long the request may wait from now on, in milliseconds. */
   waitMs: number;
-  /** True if its previous turn found no free node. */
+  /** True if the request's previous turn found no free node. */
   back: boolean;
   /** Maximum number of requests that wait for this model. */
   places: number;
   /**
-   * Maximum number of these places for requests with the same key. If absent, one key may take all places until other
-   * keys need them.
+   * Maximum number of requests of the same key that wait for this model. If absent, one key may use all places until
+   * other keys need them.
    */
   placesOfKey?: number;
   /**
@@ -34,7 +34,6 @@ export interface TurnRequest extends QueueItem {
   begun?: boolean;
 }
 
-/** The result of waiting. */
 export type TurnResult =
   /** Try now. `session`: the node that has a free place. */
   | { kind: 'turn'; session?: string }
@@ -131,7 +130,7 @@ export class WaitQueue {
     });
   }
 
-  /** Call when requests ended at a node for which others wait. */
+  /** Call this when requests ended at a node for which other requests wait. */
   freed(session: string, count: number): void {
     this.#turns?.freed(session, count);
     this.#grantTurns();

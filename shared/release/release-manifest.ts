@@ -78,7 +78,7 @@ export function attestationMessage(challenge: string, manifest: string, digest: 
   );
 }
 
-/** The manifest if one of `keys` signed it. Otherwise why not, as a clause. */
+/** The manifest if one of `keys` signed it. Otherwise the reason for refusing it, as a clause. */
 export function openRelease(
   { manifest, signature }: Release,
   keys: readonly Uint8Array[],
@@ -140,7 +140,7 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** True for the value of an environment variable that is set, except for the words that mean "no". */
+/** True if an environment variable has any value except the words that mean "no". */
 export function isSwitchOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }

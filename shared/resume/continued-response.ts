@@ -18,8 +18,8 @@ import { UnsealedStream } from './unsealed-stream.ts';
 const CONTINUED_MAX = 3;
 
 /**
- * What a sender needs of a started response. It is the same if one node sends all of it and if another node continues
- * it.
+ * The members of a response that its sender uses. They are the same if one node sends the whole response and if another
+ * node continues it.
  */
 export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
@@ -198,7 +198,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     if (stream.obstacle !== undefined) return this.#giveUp(broke, stream.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
-    // The reader has stopped.
+    // The reader stopped during the search, so the next node's response is not needed.
     if (this.#finished) return 'why' in next ? undefined : void (await next.response.cancel());
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next.response);

@@ -47,7 +47,6 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
   timer: StartTimer;
 }
 
-/** A stream that broke. */
 interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;

@@ -186,8 +186,8 @@ class PriorityClass<P extends QueueItem> {
   }
 
   /**
-   * Counts the requests of the same scope that go before this one. It assumes that each other key of the project gets
-   * as many turns as this request's key, and that projects get turns by weight.
+   * Counts the requests of the same scope that go before this request. It assumes that each other key of the project
+   * gets as many turns as this request's key, and that projects get turns by weight.
    */
   ahead(place: P): number {
     const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;

@@ -29,7 +29,7 @@ export interface BreakerState {
   since: number;
   /** True if the engine hangs. Only the node's tunnel object decides when that is over. */
   hangs?: boolean;
-  /** From this time on single requests probe the node (half-open). Meaningless once closed. */
+  /** From this time on single requests probe the node (half-open). Not used if the breaker is closed. */
   until: number;
 }
 

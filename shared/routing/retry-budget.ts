@@ -9,7 +9,7 @@ export const RETRY_SHARE = 0.2;
 /** Retries per second that are always allowed, because an isolate with little traffic would otherwise get none. */
 const FLOOR_PER_S = 10;
 
-/** After Finagle's retry budgets: https://finagle.github.io/blog/2016/02/08/retry-budgets/ */
+/** Limits retries like Finagle's retry budgets: https://finagle.github.io/blog/2016/02/08/retry-budgets/ */
 export class RetryBudget {
   readonly #requests = new EventRate();
   readonly #retries = new EventRate();

@@ -219,7 +219,7 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   #give(place: P, session: string | undefined, now: number): QueueTurn<P> {
-    // The request may wait again under another role before its previous try has ended.
+    // The request may wait again before its previous try has ended.
     this.#tried(place.scope, place.name);
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });

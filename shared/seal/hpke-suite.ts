@@ -12,7 +12,7 @@ export const SEAL_KEY_BYTES = 32;
 export const AEAD_KEY_BYTES = 32;
 export const AEAD_NONCE_BYTES = 12;
 export const TAG_BYTES = 16;
-/** An encapsulated X25519 key. */
+/** Length of an encapsulated X25519 key in bytes. */
 export const ENC_BYTES = 32;
 export const KID_BYTES = 8;
 /** Length of a request's nonce in bytes. The nonce identifies the request and serves as salt. */
@@ -20,7 +20,7 @@ export const NONCE_BYTES = 16;
 /** Length of the content-encryption key in bytes. */
 export const CEK_BYTES = 32;
 export const SHA256_BYTES = 32;
-/** max(Nn, Nk), as in RFC 9458 §4.4. */
+/** Length of a response's nonce in bytes: max(Nn, Nk), as in RFC 9458 §4.4. */
 export const RESPONSE_NONCE_BYTES = 32;
 
 export const LABEL_KID = encodeAscii('otela seal 1');

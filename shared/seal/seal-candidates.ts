@@ -8,7 +8,7 @@ interface NodeSeal {
   kid: string;
   /** Seconds since 1970, UTC. Until then the node decrypts requests that are sealed to the key. */
   until: number;
-  /** See key-vouch.ts. */
+  /** The provider's signature for the key; see key-vouch.ts. */
   vouch?: string | undefined;
   /** Kinds of attestation evidence that the node can provide; absent if it has none. See evidence.ts. */
   evidence?: string[] | undefined;

@@ -26,8 +26,8 @@ export interface ContinuationPoint {
 }
 
 /**
- * Engine headers that are sealed into an answer. A client takes no other header from it. `location` is left out: SDKs
- * follow it, and a provider could make them send their key to any address.
+ * Engine headers that are sealed into an answer. A client takes no other header from the answer. `location` is left
+ * out: SDKs follow it, and a provider could make them send their key to any address.
  */
 export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition']);
 

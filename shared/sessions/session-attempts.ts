@@ -55,7 +55,7 @@ export class SessionAttempts implements OutboundAttemptHost {
   readonly #hangs: HangWatch;
   #link: Link | undefined;
 
-  /** `suspicion`: the suspicion that the session's previous object had. */
+  /** `suspicion`: the suspicion of the session's previous object, if that object had one. */
   constructor(settlement: UsageSettlement, host: SessionAttemptsHost, suspicion?: HangSuspicion) {
     this.settlement = settlement;
     this.#host = host;
@@ -75,7 +75,6 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#attempts.size === 0 && this.settlement.idle;
   }
 
-  /** Number of open attempts. */
   get size(): number {
     return this.#attempts.size;
   }

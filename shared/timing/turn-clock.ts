@@ -44,7 +44,7 @@ export class TurnClock {
     if (late) this.#lateAt = at;
   }
 
-  /** A turn has just come late: the expected data may be unread in this process. */
+  /** True if a turn has just come late, so that the expected data may be unread in this process. */
   isLate(at: number): boolean {
     return at - this.#lateAt < TURN_MS;
   }
@@ -55,7 +55,7 @@ export class TurnClock {
     this.#lastAt = at;
   }
 
-  /** The time between turns. */
+  /** The time on this clock at `at`, which may be between two turns. */
   now(at: number): number {
     const took = at - this.#lastAt;
     return this.#now + Math.max(Math.min(took, TURN_MS), took / SLOWDOWN_MAX);

@@ -2,7 +2,10 @@ import type { StartTimer } from '../collections/start-timer.ts';
 import type { AdaptiveTimeout } from './adaptive-timeout.ts';
 import { TURN_MS, TurnClock } from './turn-clock.ts';
 
-/** Turns are counted until the clock has not been read for this many of them, so that an idle process is not woken. */
+/**
+ * When the clock has not been read for this many turns, turns are no longer counted, so that an idle process is not
+ * woken.
+ */
 const IDLE_TURNS = 40;
 
 export interface WaitClockHost {

@@ -30,7 +30,7 @@ const HOLDER_MS = 120_000;
  */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
-/** Greater than the depth of any valid tree of this many members. */
+/** Greater than the depth of any valid tree of MEMBERSHIPS_MAX members. */
 const DEPTH_MAX = 64;
 const AVOID_MAX = 64;
 

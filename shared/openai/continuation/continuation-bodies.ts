@@ -1,6 +1,6 @@
 /**
- * Requests to the engine that continues a stream: first how it tokenizes the text so far, then to continue after that
- * text.
+ * The requests to the engine that continues a stream. The first asks how the engine tokenizes the text so far, and the
+ * second asks it to continue after that text.
  */
 import { encodeUtf8 } from '../byte-search.ts';
 import type { ContinuationPlan } from './continuation-plan.ts';

@@ -21,7 +21,7 @@ import { type FirstByteCounts, quantileMs, type RequestShape } from './first-byt
  * few seconds.
  */
 const SILENCE_MS = 20_000;
-/** Minimum silence if no peer was asked meanwhile. The request is then tried at a peer. */
+/** Minimum silence if no peer was asked during it. The request is then tried at a peer. */
 const SILENCE_UNCOMPARED_MS = 25_000;
 
 /**

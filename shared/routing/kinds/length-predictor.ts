@@ -55,7 +55,7 @@ export class LengthPredictor {
 /** Assumed number of tokens if nothing is known. The planner assumes the same number for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** The first this many keys that `keysOf` returns contain the sender. */
+/** This many of the first keys that `keysOf` returns contain the sender. */
 const OF_SENDER = 2;
 
 /** Keys from the finest class to the coarsest. */

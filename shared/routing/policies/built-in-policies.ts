@@ -1,4 +1,3 @@
-/** Names of the built-in policies. */
 export const BUILT_IN_POLICIES = ['random', 'round-robin', 'weighted', 'least-load', 'prefix-affinity'] as const;
 
 export type BuiltInPolicy = (typeof BUILT_IN_POLICIES)[number];

@@ -18,7 +18,7 @@ const REMEMBERED_MAX = 10_000;
 interface Conversation {
   /** Session of the conversation's node. */
   home: string;
-  /** Index of that node in the list in which it was found. */
+  /** Index of the conversation's node in the list of candidates in which it was last found. */
   at: number;
   /**
    * Number of the conversation's open requests. A conversation with several open requests is treated as several
