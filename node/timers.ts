@@ -1,6 +1,6 @@
 import type { StartTimer } from '../shared/collections/start-timer.ts';
 
-/** Node's timer, for decisions in `shared`. */
+/** Node's timer, for the logic in `shared`, which starts no timers itself. */
 export const startTimer: StartTimer = (ms, ring) => {
   const timer = setTimeout(ring, ms);
   return () => clearTimeout(timer);

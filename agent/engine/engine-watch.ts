@@ -13,8 +13,8 @@ interface WatchOptions {
 }
 
 /**
- * The first report comes after 10 s, then they become rarer: a 405B model loads for half an hour, and people read the
- * log.
+ * Time until the first report. Later reports become rarer, because a 405B model loads for half an hour, and people read
+ * the log.
  */
 const FIRST_REPORT_MS = 10_000;
 const REPORT_MAX_MS = 60_000;

@@ -36,7 +36,7 @@ const KILL_AFTER_MS = 30_000;
 /** The part of the time from SIGTERM to SIGKILL that is reserved to publish LEFT and to end the engine. */
 const LEAVE_MS = 3000;
 
-/** Maximum drain if nothing else limits it. Long generations take minutes. */
+/** Maximum duration of a drain, if nothing else limits it. Long generations take minutes. */
 const DRAIN_DEFAULT_MAX_MS = 600_000;
 
 /** Reserved before the job's end: slurmctld's clock may be ahead of ours by this much. */

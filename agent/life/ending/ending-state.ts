@@ -14,7 +14,7 @@ export type EndReason =
   | { kind: 'fault'; what: string }
   | { kind: 'refused'; refusal: TunnelRefusal };
 
-/** What a signal that is only a warning means. */
+/** The meaning of a signal that is only a warning. */
 export interface SignalWarning {
   plan: DrainPlan;
   reason: string;
@@ -38,9 +38,9 @@ export type EndingEvent =
   | { kind: 'signal'; signal: TerminationSignal; at: number }
   /** The first admission was granted, refused, or given up because of the end. The phases begin after this event. */
   | { kind: 'joined' }
-  /** What a phase waits for has completed. `engine`: its process has exited. */
+  /** One of the current phase's waits is over. `engine`: the engine's process has exited. */
   | { kind: 'done'; wait: Wait }
-  /** Why the batch system ends the job; undefined if it does not end it. */
+  /** Why the batch system ends the job; undefined if the job continues. */
   | { kind: 'fate'; fate: JobFate | undefined }
   /** The batch system lets the job continue after a SIGTERM. */
   | { kind: 'warning'; warning: SignalWarning }
