@@ -12,7 +12,7 @@ import { fetchOrExplain } from './fetch-or-explain.ts';
 interface CanaryOptions {
   gateway: string;
   pins: Pins | undefined;
-  /** A user's API key that nothing else uses meanwhile, because its usage totals are compared. */
+  /** A user's API key. No other program may use it during the run, because its usage totals are compared. */
   key: string;
   model: string;
   /** Number of prompts per node. */

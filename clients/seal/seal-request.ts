@@ -31,7 +31,7 @@ import type { SealNode } from './pinned-candidates.ts';
 const { subtle } = globalThis.crypto;
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
 
-/** The secret that opens a response of one of the nodes. */
+/** The secret that opens one node's response. */
 export interface AnswerSecret {
   node: SealNode;
   /** Salt of the derived keys: `enc`, or the `kid` if each of the nodes may continue another node's stream. */

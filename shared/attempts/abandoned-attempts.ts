@@ -4,8 +4,8 @@ import type { AttemptFailure } from './attempt-request.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
 /**
- * Maximum number of remembered attempts; the oldest are forgotten first. Their nodes end unclaimed work within 10 s
- * anyway.
+ * Maximum number of remembered attempts; the oldest are forgotten first. Even for a forgotten attempt its node ends the
+ * unclaimed work within 10 s.
  */
 const ABANDONED_MAX = 1_000;
 

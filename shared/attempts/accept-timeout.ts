@@ -8,7 +8,8 @@ import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 export const ACCEPT_MS = 1_000;
 
 /**
- * The time limit of one node. Longer than ACCEPT_MS if the node has acknowledged more slowly, or exceeded the limit.
+ * The time limit of one node. It grows above ACCEPT_MS if the node has acknowledged more slowly, or has exceeded the
+ * limit.
  */
 export function newAcceptTimeout(): AdaptiveTimeout {
   return new AdaptiveTimeout({ leastMs: ACCEPT_MS, mostMs: RESUME_WINDOW_MS });

@@ -13,7 +13,9 @@ const STALLED_MS = 500;
 
 /** How long one attempt waits for its agent and its reader. All times are milliseconds. */
 export class AttemptDeadlines {
-  /** When the attempt fails unless a message arrives; infinite while it is accepted and connected. */
+  /**
+   * The attempt fails at this time if no message arrives before. Infinite while the attempt is accepted and connected.
+   */
   #deadline: number;
   /** When the agent was last heard, or last owed no data. */
   #receivedAt: number;

@@ -65,8 +65,9 @@ export function tokenBound(
 }
 
 /**
- * The most tokens that a request allows for its answer, all choices together; undefined if the request has no limit.
- * The result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no limit.
+ * Maximum number of tokens that a request allows for its answer, all choices together. Undefined if the request has no
+ * limit. The result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no
+ * limit.
  */
 export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;

@@ -167,7 +167,7 @@ export class InputCheck {
       // The map is bounded: the batch has already failed, and a file may have a model per line.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
       if (allowed && this.#models.size === 1) return;
-      // A file may name only one model, as at OpenAI.
+      // A file may name only one model, as OpenAI requires.
       if (allowed) {
         const message = 'All lines of a batch must name the same model.';
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });

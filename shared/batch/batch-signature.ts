@@ -44,7 +44,7 @@ export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8A
   return `${at}.${nonce}.${toBase64url(signature)}`;
 }
 
-/** Undefined if the header is malformed. `former`: an older agent signed neither time nor nonce. */
+/** Undefined if the header is malformed, and `former` if an older agent signed neither time nor nonce. */
 export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
   const [at = '', nonce = '', rest = ''] = text.split('.');
   if (!text.includes('.'))

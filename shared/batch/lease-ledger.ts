@@ -69,8 +69,8 @@ const EXCUSED_MS = 15_000;
 /** Minimum number of finished chunks for a median. */
 const MEDIAN_OF = 5;
 /**
- * A lease without results for this long ends even if it is renewed. It is twice the time limit of one line at an engine
- * without counters.
+ * A lease without results for this long ends even if it is renewed. This time is twice the time limit of one line at an
+ * engine without counters.
  */
 const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
 /** Maximum number of durations from which the median is computed. */
@@ -79,7 +79,7 @@ const DURATIONS_MAX = 64;
 /**
  * Leases and results of one batch. Each line runs at least once, and its first result counts: a lease says which lines
  * are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because its
- * results are just as good. Pure: times are arguments. Changed chunks stay in `changed` until the caller has stored
+ * results are as valid as any. Pure: times are arguments. Changed chunks stay in `changed` until the caller has stored
  * them.
  */
 export class LeaseLedger {
@@ -188,8 +188,8 @@ export class LeaseLedger {
 
   /**
    * Accepts results.
-   * @returns the lines whose result this is; other results are dropped and not billed, because the line already had
-   * one, or the node never held this lease
+   * @returns the lines that now have these results. Other results are dropped and not billed, because the line already
+   * had one, or because the node never held this lease.
    */
   commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
     const chunk = this.#chunks[id];

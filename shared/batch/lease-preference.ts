@@ -1,6 +1,6 @@
 /**
- * Decides which of several nodes gets a waiting line: the one whose context is closest to ready, and among equals a
- * volatile one.
+ * Decides which of several nodes gets a waiting line: the node with the context that is closest to ready, and among
+ * equal nodes a volatile one.
  */
 import type { ContextWarmth } from './function-context.ts';
 

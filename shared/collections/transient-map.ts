@@ -44,7 +44,7 @@ export class TransientMap<K, V> {
     this.#boxes.clear();
   }
 
-  /** Oldest first, as in a `Map`. Entries may be set and deleted meanwhile. */
+  /** Oldest first, as in a `Map`. Entries may be set and deleted during the iteration. */
   keys(): MapIterator<K> {
     return this.#boxes.keys();
   }

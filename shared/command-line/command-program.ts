@@ -67,7 +67,7 @@ export function commandErrorMessage<C>(
   return `${message}${hint}\nTry: ${program.name} ${about}--help`;
 }
 
-/** The verb of the command that is nearest to the word that was written in its place. */
+/** The command's verb that is most similar to the word on the command line. */
 function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];

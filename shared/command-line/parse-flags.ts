@@ -33,7 +33,7 @@ export interface CommandDescription {
    * flags.
    */
   examples: string;
-  /** Words; one of them may follow the command's name. */
+  /** Verbs. One of them may follow the command's name. */
   verbs?: readonly string[];
   /** The kind of further words that may follow the command's name. */
   takes?: AcceptedValues;

@@ -150,7 +150,10 @@ export class Broadcast {
     }
   }
 
-  /** A gateway informs delegates of every cluster except the sender's, because the members there inform each other. */
+  /**
+   * A gateway informs delegates of every cluster except the sender's, because the members of that cluster inform each
+   * other.
+   */
   #relay(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);

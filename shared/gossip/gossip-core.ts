@@ -59,8 +59,8 @@ export class GossipCore {
 
   #onTurn(peer: PeerId): void {
     if (memberEntry(this.context, peer) !== undefined) return this.#probes.probe(peer);
-    // A newcomer does not know yet that its first peer is a member. It pings the peer to learn that, and judges
-    // nothing.
+    // A newcomer does not know yet that its first peer is a member. It pings the peer to learn that, without judging
+    // the peer.
     this.#pinger.ping(peer);
   }
 
@@ -160,7 +160,7 @@ export class GossipCore {
     if (peer === undefined) return;
     this.#livenessTable.reach(id, true);
     this.#probes.opened(id);
-    // The side that dialed speaks first. Otherwise both would ask.
+    // Only the side that dialed sends a greeting. Otherwise both sides would ask for the same differences.
     if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }

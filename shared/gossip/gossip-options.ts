@@ -42,7 +42,7 @@ export interface GossipOptions {
   tellAll: number;
   /**
    * Interval between probes. Every other probe goes to the next member on the ring, so each member is probed at least
-   * every 2 probeMs.
+   * once in twice this time.
    */
   probeMs: number;
   /** The random part of an interval, as a fraction, so that nodes that started together do not stay synchronous. */

@@ -67,7 +67,7 @@ export class ReceivedUpdates {
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
-        // Before the charge: the update is already in the replica, even if its sender is over its limit.
+        // Handled before the charge, because the update is already in the replica even if its sender is over its limit.
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
         if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);

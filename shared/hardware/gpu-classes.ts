@@ -1,6 +1,6 @@
 /**
- * GPU classes: one short name per kind of silicon, whatever drivers, clouds and people call it. Memory is nominal (GiB
- * per device, as in data sheets); the actual size comes from the driver.
+ * GPU classes: one short name per kind of silicon, although drivers, clouds and people use different names for it.
+ * Memory is nominal (GiB per device, as in data sheets); the actual size comes from the driver.
  */
 
 interface GpuClass {

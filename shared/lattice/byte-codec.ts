@@ -142,7 +142,7 @@ export class ByteReader {
   }
 }
 
-/** A copy with its own memory, whatever kind of view is given. */
+/** A copy with its own memory, for any kind of view. */
 export function copyBytes(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes);
 }

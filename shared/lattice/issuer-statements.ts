@@ -27,8 +27,8 @@ export interface GcWatermark {
 }
 
 /**
- * Signed by the root: drops every session that `key` admitted, whatever birth its ticket states, because a thief can
- * date tickets freely. A root that names itself revokes the whole issuer.
+ * Signed by the root: drops every session that `key` admitted, even if its ticket is older than the theft, because a
+ * thief can date tickets freely. A root that names itself revokes the whole issuer.
  */
 export interface Revocation {
   readonly bytes: Uint8Array;

@@ -36,7 +36,7 @@ export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | unde
   return compareText(a.hash, b.hash);
 }
 
-/** Any eviction is final. The hash decides between two. */
+/** Any eviction is final. The hash decides between two evictions of one session. */
 export function compareEvictions(a: Eviction | undefined, b: Eviction | undefined): number {
   return compareText(a?.hash ?? '', b?.hash ?? '');
 }

@@ -25,8 +25,8 @@ const FIRST_KEY = encodeUtf8(`"stream_options":{${MEMBER}}`);
 const NEXT_KEY = encodeUtf8(`,"stream_options":{${MEMBER}}`);
 
 /**
- * Makes the engine report usage in the stream if the client did not ask for it. Returns no edits if the client did. If
- * there are edits, the usage event that they cause must be dropped from the response (`usage-meter.ts`).
+ * Makes the engine report usage in the stream if the client did not ask for it. Returns no edits if the client asked
+ * for it. If there are edits, the usage event that they cause must be dropped from the response (`usage-meter.ts`).
  * `stream_options` of a wrong type is kept, because the engine's 4xx explains it better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {

@@ -33,7 +33,7 @@ function invalid(reason: string): ApiError {
 /** One parameter of a header value: token or quoted-string with backslash escapes. */
 const PARAMETER = /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]*))/y;
 
-/** Parameters after the first word of a header value, with names in lower case. Undefined if any of it is invalid. */
+/** Parameters after the first word of a header value, with names in lower case. Undefined if a parameter is invalid. */
 function parameters(value: string): Map<string, string> | undefined {
   const start = value.indexOf(';');
   const found = new Map<string, string>();

@@ -214,7 +214,7 @@ export interface ReserveRequest<C> {
   attempts(): number;
 }
 
-/** How a request ended, for its limits. */
+/** The end of a request, as its limits need it. */
 export interface RequestResult {
   /** Number of attempts that may have reached an engine. */
   attempts: number;

@@ -4,7 +4,7 @@ import type { StartTimer } from '../collections/start-timer.ts';
 import type { QueueItem } from '../routing/fair-queue.ts';
 import { type QueueTurn, TurnScheduler } from '../routing/turn-scheduler.ts';
 
-/** Upper bound of the setting for places. Each entry is an open request. */
+/** Upper bound of `places`, which operators set. Each entry is an open request. */
 const PLACES_MAX = 10_000;
 
 /** Turns are counted over this time to compute `retry-after` for refused requests. */

@@ -5,7 +5,7 @@ import type { Requirement, RequirementKey } from './requirements.ts';
 /** Maximum number of listed kinds of nodes, because an error message is not a list of all nodes. */
 const OFFERS_MAX = 8;
 
-/** How a provider publishes what its agent cannot find out. */
+/** How a provider publishes a fact that its agent cannot find out. */
 const PUBLISHED_BY: Partial<Record<RequirementKey, string>> = {
   quantization: '--fact quantization=bf16',
   context: '--fact context=32768',

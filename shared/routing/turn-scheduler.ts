@@ -123,7 +123,7 @@ export class TurnScheduler<P extends QueueItem> {
     scope.probeAt = now + TURN_PROBE_MS;
   }
 
-  /** Ends the try, whatever its result. */
+  /** Ends the try, with any result. */
   #tried(id: string, name: string): void {
     const scope = this.#scopes.get(id);
     if (scope?.trying.get(name)?.told === false) scope.untold--;

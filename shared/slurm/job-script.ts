@@ -16,7 +16,7 @@ export interface JobRequest {
   container: (typeof JOB_CONTAINERS)[number];
   /** Image of the container; empty: `defaultImage`. */
   image: string;
-  /** Path of the join token on the job's node; `~/` is the home directory there. Absent: `~/.otela-token`. */
+  /** Path of the join token on the job's node; `~/` is the home directory on that node. Absent: `~/.otela-token`. */
   tokenFile?: string;
   /**
    * The Slurm account that is charged; absent or empty: the user's default. The same rule applies to the four options
@@ -106,7 +106,10 @@ const ENGINE_KEY = {
   sglang: [],
 } as const satisfies Record<JobRequest['engine'], readonly string[]>;
 
-/** Containers see neither scratch nor, with enroot, the home: without a mount each job would read the weights from the hub again. */
+/**
+ * Containers do not see the scratch directory, and with enroot they do not see the home directory. Without a mount each
+ * job would read the weights from the hub again.
+ */
 const HUB_CACHE = [`export HF_HOME="\${HF_HOME:-$HOME/.cache/huggingface}"`, 'mkdir -p "$HF_HOME"'];
 
 /**

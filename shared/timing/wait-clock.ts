@@ -14,7 +14,7 @@ export interface WaitClockHost {
   after: StartTimer;
   /**
    * Calls back every `ms` until the returned function is called, and keeps no process alive. Undefined on a host that
-   * runs this code only while a request is handled: there all time counts, because turns cannot be counted.
+   * runs this code only while a request is handled. On such a host all time counts, because turns cannot be counted.
    */
   every: StartTimer | undefined;
 }
@@ -26,7 +26,7 @@ export class NoAnswerError extends Error {
 
 /**
  * Controls how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are set with
- * `after`. Nothing else in a process may time its waits.
+ * `after`. No other code in a process may time its waits.
  */
 export class WaitClock {
   readonly #host: WaitClockHost;

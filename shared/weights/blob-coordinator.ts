@@ -150,8 +150,8 @@ export class Coordinator {
   }
 
   /**
-   * Removes memberships of nodes that have left, then those of the node with the most, so that a node that asks for
-   * everything removes its own.
+   * Removes memberships of nodes that have left, and then memberships of the node that has the most of them. So a node
+   * that asks for everything loses its own.
    */
   #makeRoom(): void {
     for (const [session, asked] of this.#asked)
@@ -177,7 +177,9 @@ export class Coordinator {
     return depthOf(members, parent, session) === undefined ? undefined : parent;
   }
 
-  /** Chooses the member nearest to a root, and among equals the one that sends to the fewest. */
+  /**
+   * Chooses the member nearest to a root. Of equally near members, it chooses the one that sends to the fewest others.
+   */
   #choose(
     members: ReadonlyMap<string, Member>,
     session: string,

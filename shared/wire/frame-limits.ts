@@ -30,7 +30,8 @@ const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
 /**
- * Limits for frames of which each request has a few. After a lost socket all streams of a node resend them together.
+ * Limits for types of frames that each request sends a few times. After a lost socket all streams of a node resend them
+ * together.
  */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
 /** Limits for frames of the handshake, which are sent once. */

@@ -55,7 +55,7 @@ export interface OpenFrame {
   /** Time limits of the engine in milliseconds; 0: no limit. */
   firstByteMs: number;
   stallMs: number;
-  /** Opaque to the agent, which returns it in a REPORT if the stream's object has gone. */
+  /** Opaque to the agent, which returns the receipt in a REPORT if the stream's object no longer exists. */
   receipt: string;
   /** True if the gateway wants a PREFIXES frame for the prompt. */
   prefixes?: boolean;
@@ -79,8 +79,8 @@ export type Frame =
    */
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
-   * The engine's token counts. `name` is sent only if the stream's object may be gone: an existing object saw the
-   * attempt itself. `timings` are sent only together with a name, and only to a peer that reads TIMED_REPORT.
+   * The engine's token counts. `name` is sent only if the stream's object may no longer exist, because an existing
+   * object knows the attempt. `timings` are sent only together with a name, and only to a peer that reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored, so the agent can forget them. */

@@ -82,7 +82,7 @@ export class Link {
   #sendWindow: number;
   readonly #window: SocketWindow;
 
-  /** `restored`: continues a link of which all streams had ended when its state was saved. */
+  /** `restored`: the saved state of a link. All of its streams had ended when it was saved. */
   constructor(port: LinkPort, windows: { send: number; receive: number }, meter: FrameMeter, restored?: LinkState) {
     this.#port = port;
     this.#meter = meter;

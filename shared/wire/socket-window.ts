@@ -16,7 +16,7 @@ export class SocketWindow {
   #limit: number;
   #window: number;
 
-  /** `received` and `limit` continue a window of which all streams had ended when it was saved. */
+  /** `received` and `limit`: the saved state of a window. All streams had ended when it was saved. */
   constructor(window: number, received = 0, limit = window) {
     this.#window = window;
     this.#received = received;

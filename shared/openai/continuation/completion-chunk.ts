@@ -1,4 +1,4 @@
-/** One chunk of a chat's or a completion's stream, as far as joining two streams needs it. */
+/** One chunk of a chat's or a completion's stream: the parts that are needed to join two streams. */
 import { isObject, readFinish } from '../token-usage.ts';
 import type { ContinuableKind } from './continuation-plan.ts';
 import { parseJsonObject } from './parse-json-object.ts';

@@ -100,7 +100,7 @@ export class SplicedStream {
     return this.#withheld;
   }
 
-  /** Forbids that any node continues. */
+  /** Forbids that another node continues the stream. */
   forbid(why: string): void {
     this.#obstacle ??= why;
     if (this.#first) this.#pieces = [];
@@ -237,7 +237,7 @@ export class SplicedStream {
   }
 
   /**
-   * The missing end of a broken stream with a complete text.
+   * The events that are missing at the end of a broken stream if its text is complete.
    * @param prompt estimated tokens of the prompt
    * @param completion estimated tokens of the response
    */

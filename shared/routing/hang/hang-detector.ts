@@ -46,7 +46,7 @@ const PER_BYTE_MS = 1000 / 2048;
  */
 const UNKNOWN_MAX_MS = 300_000;
 
-/** Probability that a healthy node leaves requests waiting this long by chance. */
+/** Accepted probability that a healthy node seems to hang by chance. */
 const CHANCE = 0.01;
 
 /** A request that the node has not answered. */
