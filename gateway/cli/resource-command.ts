@@ -1,4 +1,7 @@
-/** Runs the commands `keys`, `users`, `projects`, `providers` and `tokens`, which call the admin REST API. */
+/**
+ * Runs the commands of the resources in resources.ts, such as `keys`, `users` and `tokens`. They call the admin REST
+ * API.
+ */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, type ListRow, printAnswer, printList, targetAt } from './api-client.ts';

@@ -92,7 +92,7 @@ function transactions(writes: readonly (readonly BatchItem<'sqlite'>[])[]): Batc
 async function existing(env: Store, members: MappedProjects['members']): Promise<Map<string, { lead: boolean }>> {
   const ids = [...members.keys()];
   const there = new Map<string, { lead: boolean }>();
-  // D1 accepts a hundred values in one statement, so projects are read in groups.
+  // D1 accepts at most a hundred values in one statement, so projects are read in groups.
   for (let from = 0; from < ids.length; from += 90) {
     const some = and(inArray(projects.id, ids.slice(from, from + 90)), isNull(projects.disabledAt));
     for (const { id } of await queryOrUnavailable(database(env).select({ id: projects.id }).from(projects).where(some)))

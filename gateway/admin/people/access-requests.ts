@@ -85,7 +85,7 @@ async function listRequests(call: AdminCall<undefined, z.infer<typeof pageSchema
   const { data, has_more } = await readPage(call.env, accessRequests, call.query, seen(call), view);
   const names = new Map<string, string>();
   const ids = [...new Set(data.map(({ user_id }) => user_id))];
-  // D1 accepts a hundred values in one statement.
+  // D1 accepts at most a hundred values in one statement, so names are read in groups.
   for (let from = 0; from < ids.length; from += 90) {
     const some = inArray(users.id, ids.slice(from, from + 90));
     const query = database(call.env).select({ id: users.id, name: users.name }).from(users).where(some);
