@@ -259,7 +259,8 @@ export class AntiEntropy {
 
   /** Call when a repair brought a new update. */
   brought(peer: PeerState): void {
-    // Only counts updates of the running pull. An update that arrived after a neighbor's `have` was passed on already.
+    // Counts only updates of this node's own pull. Other repairs come from a neighbor's comparison, and cause no
+    // cascade.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.brought++;
     this.#cascade();

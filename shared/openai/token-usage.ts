@@ -104,9 +104,9 @@ export function readFinish(value: unknown): string | undefined {
 }
 
 /**
- * The finish reason if the engine, and not the model, ended the response: it shuts down, sleeps or was asked to
- * (https://github.com/vllm-project/vllm/issues/57082). No client knows this reason, so the response would count as
- * complete.
+ * The finish reason if the engine, and not the model, ended the response, because the engine shuts down, sleeps or was
+ * asked to end it (https://github.com/vllm-project/vllm/issues/57082). No client knows this reason, so the response
+ * would count as complete.
  */
 export const ABORTED = 'abort';
 

@@ -117,8 +117,8 @@ export class CircuitBreakers {
   }
 
   /**
-   * Call this if the node reports that its engine hangs or is being probed. The node is avoided until the registry's
-   * state for it arrives.
+   * Call this if the node reports that its engine hangs or is being probed. The node is avoided for
+   * REPORT_DELAY_MAX_MS. Until then the registry's state for it arrives.
    */
   hangs(session: string, now: number): void {
     // Backdated, so that the registry's newer state replaces it.

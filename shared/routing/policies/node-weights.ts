@@ -33,8 +33,9 @@ export interface NodeWeightTable {
 }
 
 /**
- * The most specific matching rule counts: a rule that names a session before a rule that names a place, and that before
- * a rule that names neither. If two rules are equally specific, the later one counts.
+ * The most specific matching rule counts. A rule with a session is more specific than any rule without one. After that,
+ * a rule is more specific if it has a cluster, a GPU class, a region, a kind or a class, in this order. If two rules
+ * are equally specific, the later one counts.
  */
 export function nodeWeightTable(rules: readonly WeightRule[]): NodeWeightTable {
   const sorted = rules

@@ -50,8 +50,8 @@ const EQUAL = 1e-9;
 
 /**
  * The next node of the sequence with the same weight, if it is less busy. Shares between unequal nodes are kept, and a
- * queue at one of several equal nodes drains. It is compared with one other node only. If the best of all were chosen,
- * isolates with the same stale view would choose the same node.
+ * queue at one of several equal nodes drains. Only one other node is compared. If the best of all were chosen, isolates
+ * with the same stale view would choose the same node.
  */
 function lessBusy(candidates: readonly Candidate[], sums: Float64Array, first: number, at: number): number {
   const total = sums.at(-1) ?? 0;
