@@ -9,8 +9,8 @@ import { STEP_FAILED } from './error-messages.ts';
 /** After the file store failed for a node, no lease is granted for this time. Then one lease is tried. */
 const PAUSE_MS = 5_000;
 /**
- * A step that fails this many times in the same way is given up, because each try may occupy the gateway's thread until
- * its time limit.
+ * A step that fails this many times in the same way is given up, because further tries would fail too, and each may
+ * occupy the gateway's thread for long.
  */
 const FAULTS_MAX = 3;
 /** A message is shown for longer than a pause, so that it does not flicker between two tries. */
