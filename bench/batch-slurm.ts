@@ -1,8 +1,9 @@
 /**
  * `npm run bench:batch -- --slurm`: how much of a batch survives jobs that are killed one after another, in a real
  * Slurm with mock engines of two speeds. Reloading: each job takes a chunk, loads its model, runs the chunk and returns
- * all of it at its end, as one `vllm run_batch` per chunk does. Keeping: agents load once, and commit line by line.
- * Time is COMPRESSION times as fast as in the paper's runs pv5, and a line stands for INFERENCES of its inferences.
+ * all of it at its end, as one `vllm run_batch` per chunk does. Keeping: agents load once, and commit line by line. It
+ * repeats the run pv5 of the paper (arXiv 2509.13201, see research/papers/context). The clock runs
+ * COMPRESSION times faster, and one line stands for INFERENCES inferences of the paper.
  */
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -19,15 +20,15 @@ const COMPRESSION = 20;
 const INFERENCES = 10;
 const JOBS = 20;
 /**
- * One for each half of the jobs. The paper's seconds for an inference on an A10 and on a TITAN X (Pascal), and for
- * loading a model.
+ * Seconds per line, for each half of the jobs: the paper measured one inference on an A10 and on a TITAN X (Pascal).
+ * `LOAD_S`: the paper's time for loading a model.
  */
 const SPEEDS = [0.2727, 0.387].map((s) => (s * INFERENCES) / COMPRESSION);
 const LOAD_S = 14.8 / COMPRESSION;
 /** After ten minutes one job is killed per minute, the fast ones first. */
 const EVICTION_MS = 60_000 / COMPRESSION;
 const FIRST_EVICTION_MS = 10 * EVICTION_MS;
-/** 100 inferences, the paper's best chunk size. */
+/** Lines of 100 inferences, the best chunk size in the paper. */
 const CHUNK_LINES = 100 / INFERENCES;
 const LINES = 15_000;
 const MODEL = 'stand-in/model-1';

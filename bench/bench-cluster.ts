@@ -30,7 +30,7 @@ export async function startEngine(
   return { process: engine, url };
 }
 
-/** `tunnel`: where the agent dials instead of the gateway. */
+/** `tunnel`: the address to which the agent connects instead of the gateway's. */
 export async function openBenchCluster(
   tunnel?: (gatewayPort: number) => Promise<string>,
   options: GatewayOptions = {},
@@ -77,7 +77,7 @@ export interface Memory {
   agent: number;
 }
 
-/** Resident MiB. */
+/** Resident memory of gateway and agent, in MiB. */
 export function resident(cluster: BenchCluster): Memory {
   return {
     gateway: memoryOf(cluster.gateway.process.pid).rssMib,
@@ -85,7 +85,7 @@ export function resident(cluster: BenchCluster): Memory {
   };
 }
 
-/** The maximum of each while `act` runs. */
+/** Maximum resident memory of gateway and agent while `act` runs, in MiB. */
 export async function peak(cluster: BenchCluster, act: () => Promise<void>): Promise<Memory> {
   const most = resident(cluster);
   const look = () => {

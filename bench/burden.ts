@@ -16,8 +16,8 @@ const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
 
 /**
- * Streams whose starts are spread over a second, with `perSecond` tokens each, 0: unpaced. Returns the total number of
- * tokens.
+ * Runs streams whose starts are spread over a second. Each has `perSecond` tokens per second; 0: as fast as possible.
+ * Returns the total number of tokens.
  */
 async function streams(target: Target, count: number, tokens: number, perSecond: number): Promise<number> {
   const bytes = request(target, `stream ${tokens} ${perSecond}`, { stream: true });

@@ -1,8 +1,8 @@
 /**
  * `node bench/by-turns.ts BEFORE AFTER [CONNECTIONS] [ROUNDS]`: compares two checkouts, each with its `node_modules`.
- * Small unary requests go to them alternately, a second each. Prints requests per second, and processor time per
- * request of each process. Other work on the machine affects both, so their ratio is reliable even if neither figure
- * is.
+ * Small non-streaming requests go to them alternately, for a second each. Prints requests per second, and processor
+ * time per request of each process. Other work on the machine affects both, so their ratio is reliable even if neither
+ * figure is.
  */
 import { join, resolve } from 'node:path';
 import { ranFor } from './ran-for.ts';
@@ -42,7 +42,7 @@ async function openSide(directory: string) {
 }
 
 const [before, after, connections = '64', rounds = '15'] = process.argv.slice(2);
-if (before === undefined || after === undefined) throw new Error('two checkouts, please: BEFORE AFTER');
+if (before === undefined || after === undefined) throw new Error('usage: node bench/by-turns.ts BEFORE AFTER');
 const sides = [await openSide(before), await openSide(after)];
 for (const { turn } of sides) await turn(Number(connections), WARM_S);
 for (let n = 0; n < Number(rounds); n++) {

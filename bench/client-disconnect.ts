@@ -1,7 +1,7 @@
 /**
- * `npm run bench:client-disconnect`: how long an engine continues for a client that left, from the client's FIN to the
- * end that the engine sees, in each phase of an engine's work. A self-hosted gateway, one agent and one mock engine on
- * this machine.
+ * `npm run bench:client-disconnect`: how long an engine continues after its client disconnected, from the client's FIN
+ * until the engine's connection ends, in each phase of an engine's work. A self-hosted gateway, one agent and one mock
+ * engine on this machine.
  */
 import type { EngineRequest } from '../test/support/engine.ts';
 import { endAll } from '../test/support/processes.ts';
@@ -10,7 +10,10 @@ import { chatBody, openTestCluster, type TestCluster } from '../test/support/tes
 import { median } from './stats.ts';
 
 const ROUNDS = 30;
-/** After this time a small answer is fetched instead of called for; see gateway/tunnel/call/pending-calls.ts. */
+/**
+ * A non-streaming response that takes longer than this is no longer the answer to a call: it must be fetched. See
+ * gateway/tunnel/call/pending-calls.ts.
+ */
 const LATER_MS = 500;
 
 const SLOW = { tokens: 10_000, tokensPerSecond: 20 };

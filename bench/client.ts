@@ -3,12 +3,12 @@ import { connect, type Socket } from 'node:net';
 
 export interface Timing {
   status: number;
-  /** ms from the request to the head, to the first byte of the body, to the last. */
+  /** Milliseconds from the request to the response's headers, to the first byte of its body, and to the last byte. */
   headMs: number;
   firstMs: number;
   endMs: number;
   bodyBytes: number;
-  /** The response ended as its head announced, and had a body. */
+  /** True if the response had a body and ended as its headers announced. */
   complete: boolean;
 }
 
@@ -21,7 +21,7 @@ export interface Target {
   /** Origin, with the prefix of all paths, if any. */
   url: string;
   key?: string;
-  /** Headers that it needs besides the key. */
+  /** Headers that the target needs in addition to the key. */
   headers?: Record<string, string>;
 }
 

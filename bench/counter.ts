@@ -13,7 +13,7 @@ interface Count {
 
 export interface Counter {
   url: string;
-  /** Since the last call. */
+  /** Returns the bytes since the last call. */
   take(): Count;
   close(): void;
 }

@@ -1,6 +1,7 @@
 /**
  * `node bench/cpu.ts [ROUNDS]`: the gateway's processor time per request, alternately with and without its log line.
- * Small unary requests on 16 connections; the gateway's processor seconds divided by the responses of each round.
+ * Sends small non-streaming requests on 16 connections, and divides the gateway's processor seconds by the responses of
+ * each round.
  */
 import { endAll } from '../test/support/processes.ts';
 import { type BenchCluster, openBenchCluster, warm } from './bench-cluster.ts';

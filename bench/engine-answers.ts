@@ -1,4 +1,7 @@
-/** The unary answer of the bench engine, shared so that its length can be subtracted from the tunnel's bytes. */
+/**
+ * The non-streaming response of the bench engine. The tunnel's section subtracts its length from the bytes of the
+ * tunnel.
+ */
 export const MODEL = 'bench';
 
 export const UNARY_BODY = {

@@ -8,7 +8,7 @@ export interface Machine {
   memory_mib: number;
   kernel: string;
   node: string;
-  /** Of the last minute, before the run: well above 0 means other work on the machine. */
+  /** Load average of the minute before the run. Well above 0, the machine has other work. */
   load: number;
   /**
    * Fraction of the demanded processor time during the run that the virtual machine's host gave to others; 0 on
@@ -19,7 +19,10 @@ export interface Machine {
   date: string;
 }
 
-/** Watches from now on. The returned function gives the machine at the start, and the time stolen since. */
+/**
+ * Begins to watch the machine. The returned function gives its description at that time, and the processor time stolen
+ * since.
+ */
 export function watchMachine(): () => Machine {
   const start = {
     cpu: `${cpus()[0]?.model ?? 'unknown'} (${arch()})`,
@@ -39,12 +42,15 @@ export function watchMachine(): () => Machine {
   };
 }
 
-/** For a reader of the run's table. */
+/** Describes the machine for the readers of a table. */
 export function aboutMachine({ cpu, cores, kernel, node, load, stolen }: Machine): string {
   return `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, stolen by the host ${(stolen * 100).toFixed(0)} %`;
 }
 
-/** Of all cores since boot, in ticks; proc(5): user nice system idle iowait irq softirq steal. */
+/**
+ * Processor time of all cores since boot, in ticks. Columns of /proc/stat, see proc(5): user nice system idle iowait
+ * irq softirq steal.
+ */
 function processorTime(): { ran: number; stolen: number } {
   const [all = ''] = readFileSync('/proc/stat', 'utf8').split('\n');
   const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, stolen = 0] = all.split(/\s+/).slice(1).map(Number);

@@ -10,10 +10,10 @@ export interface Row {
   at: string;
   direct?: number | undefined;
   gateway?: number | undefined;
-  /** The number that the requirement is about: a difference, a ratio, or the gateway's own figure. */
+  /** The number that is compared with the requirement: a difference, a ratio, or the gateway's figure. */
   value: number;
   unit: string;
-  /** The requirement in words, and whether `value` meets it. Absent: only reported. */
+  /** The requirement in words, and whether `value` meets it. Absent if there is no requirement. */
   required?: string | undefined;
   met?: boolean | undefined;
   /** Minimum and maximum of the repeats. */
@@ -61,7 +61,7 @@ export function markdown([head = [], ...rows]: readonly (readonly string[])[]): 
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)].join('\n');
 }
 
-/** In characters, not in UTF-16 units. */
+/** Length of a text in characters, not in UTF-16 units. */
 function lengthOf(text: string): number {
   return [...text].length;
 }

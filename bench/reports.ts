@@ -92,7 +92,7 @@ async function read({ gateway }: BenchCluster, paths: readonly string[], signal:
   return whole;
 }
 
-/** A finished hour with all the records. */
+/** Writes all records into an hour that has ended. */
 async function fill({ gateway }: BenchCluster): Promise<string> {
   const at = Math.floor(Date.now() / HOUR_MS) * HOUR_MS - HOUR_MS;
   const hour = new Date(at).toISOString().slice(0, 13);

@@ -17,7 +17,7 @@ const roundSchema = z.object({
   streams: z.number(),
   events: z.number(),
   perWrite: z.number(),
-  /** 0: unpaced. */
+  /** Interval of the events; 0: as fast as possible. */
   everyMs: z.number(),
 });
 export type Round = z.infer<typeof roundSchema>;
@@ -30,7 +30,7 @@ const SETTLED_MS = 1_000;
 const SAMPLED_EVERY = 16;
 const UNOPENED = 418;
 
-/** Of the current round. */
+/** State of the current round. */
 let measured = begin(0);
 
 function begin(streams: number) {

@@ -1,4 +1,4 @@
-/** The cost of sealing and opening by themselves: `work` of `bench/seal.ts`. */
+/** The cost of only sealing and opening: `work` of `bench/seal.ts`. */
 import { KeyRing } from '../agent/seal/seal-key-ring.ts';
 import { SealOpener } from '../agent/seal/seal-opener.ts';
 import { type SealedRequest, seal } from '../clients/seal/seal-request.ts';
@@ -29,7 +29,9 @@ async function cpuOfChunk(work: () => unknown): Promise<number> {
   return (user + system) / CHUNKS;
 }
 
-/** Milliseconds: seal to three nodes, open at one, seal one token's event. */
+/**
+ * Prints the milliseconds to seal a request to three nodes, to open it at a node, and to seal the event of one token.
+ */
 export async function sealWork(requests: number): Promise<void> {
   const now = Date.now() / 1000;
   const chat = endpointById(1);

@@ -40,15 +40,15 @@ const PROCESSES = ['engine', 'agent', 'gateway', 'client'] as const;
 type ProcessName = (typeof PROCESSES)[number];
 
 interface Took {
-  /** Seconds. */
+  /** Wall time, seconds. */
   wall: number;
   /** CPU seconds of each process. */
   cpu: Record<ProcessName, number>;
-  /** Milliseconds, for paced streams. */
+  /** 99th percentile of the delays of paced streams, milliseconds. */
   p99: number;
 }
 
-/** Gateway and agent. */
+/** CPU seconds of gateway and agent together. */
 const between = ({ cpu }: Took) => cpu.gateway + cpu.agent;
 const doneSchema = z.object({ seconds: z.number(), p99: z.number() });
 
@@ -88,7 +88,7 @@ function each(value: (name: ProcessName) => number): Record<ProcessName, number>
 
 type RunRound = Awaited<ReturnType<typeof openHouse>>;
 
-/** The median of each figure. */
+/** Runs the variants alternately. Returns the median of each figure. */
 async function byTurns<How extends Round['how']>(
   round: RunRound,
   shape: Omit<Round, 'how'>,
@@ -133,7 +133,7 @@ async function unpaced(round: RunRound): Promise<void> {
   }
 }
 
-/** Ten seconds. `sampled` shows the delays without the one client that opens every stream. */
+/** Runs streams for ten seconds. `sampled` shows the delays if the client does not open every stream. */
 async function pacedStreams(round: RunRound): Promise<void> {
   const hows = ['clear', 'sealed', 'sampled'] as const;
   const took = await byTurns(round, { streams: paced, events: 500, perWrite: 1, everyMs: 20 }, hows, 3);

@@ -38,7 +38,7 @@ function fill(data: string): string[] {
     if (n % 500 === 0) some.push(plaintext);
   }
   const total = store.prepare(`INSERT INTO usage_totals VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, 0, 0, ?, ?)`);
-  // Each day two thirds of the people, each with one or two models.
+  // Each day, two thirds of the users send requests, each to one or two models.
   const rows = Math.floor((DAYS * PEOPLE * 2) / 3);
   const requests = Math.ceil(REQUESTS / rows);
   for (let n = 0; n < rows; n++) {

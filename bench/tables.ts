@@ -44,7 +44,7 @@ function read<T>(name: string): T {
 const latest = read<Latest>('latest.json');
 const peers = read<Peers>('peers.json');
 
-/** From the run in the repository, or a note that there is none. */
+/** Makes the table of requirements from the results in the repository, or a note that there are none. */
 function required(): string {
   if (!existsSync(join(ROOT, 'bench/results/required.json'))) return 'Not taken yet: `npm run bench:required`.';
   const { machine, rows, notes } = read<RequiredRun>('required.json');
@@ -79,7 +79,7 @@ for (const name of ['bench/README.md', 'docs/comparison.md']) {
   const made = filled(page);
   if (made === page) continue;
   if (values.check) {
-    console.error(`${name} has not what bench/results/ says: npm run bench:tables`);
+    console.error(`${name} differs from bench/results/: npm run bench:tables`);
     process.exitCode = 1;
   } else writeFileSync(path, made);
 }

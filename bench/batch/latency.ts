@@ -6,11 +6,11 @@ import { type BatchCluster, begin, linesOf, openBatchCluster, upload, watch } fr
 
 const SLOTS = 16;
 const BENCH = `paced ${SLOTS} 50`;
-/** A tenth of the engine's capacity: requests beside a batch that would take all of it. */
+/** Interactive requests per second: a tenth of the engine's capacity. The batch would use all of that capacity. */
 const PER_SECOND = 30;
 const REQUESTS = 300;
 
-/** Requests at an engine that a batch keeps full: their time to the first byte, compared with no batch. */
+/** Measures the time to the first byte of requests to an engine that a batch keeps full, compared with no batch. */
 export async function latency({ lines, rounds }: Options): Promise<Row[]> {
   const cluster = await openBatchCluster(1, ['--max-running', String(SLOTS)]);
   const file = await upload(cluster.client, linesOf(lines, BENCH));

@@ -5,7 +5,10 @@ const AGENTS = 4;
 const SLOTS = 16;
 const BENCH = `paced ${SLOTS} 50`;
 
-/** One of four agents is killed in the middle: how much longer the batch takes, and how many lines run twice. */
+/**
+ * Kills one of four agents in the middle of a batch. Measures how much longer the batch takes, and how many lines run
+ * twice.
+ */
 export async function lost({ lines }: Options): Promise<Row[]> {
   const cluster = await openBatchCluster(AGENTS, ['--max-running', String(SLOTS)]);
   const file = await upload(cluster.client, linesOf(lines, BENCH));

@@ -1,6 +1,6 @@
 /**
  * `npm run bench:batch [-- upload instant paced lost latency] [--lines N] [--rounds N]`: the cost of batches, each
- * figure beside its reference, alternating in one run. Mock engines without a model. Exit code 1 if a figure is outside
+ * figure next to its reference, measured alternately in one run with mock engines. Exit code 1 if a figure is outside
  * its band. `--slurm` runs ../batch-slurm.ts instead.
  */
 import { parseArgs } from 'node:util';
@@ -12,7 +12,7 @@ import { lost } from './lost.ts';
 import { paced } from './paced.ts';
 import { uploads } from './uploads.ts';
 
-/** One line of the table. `holds` undefined: a figure without a band. */
+/** One line of the table. `holds` is undefined if the figure has no required band. */
 export interface Row {
   what: string;
   value: string;

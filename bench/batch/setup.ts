@@ -84,7 +84,7 @@ export async function through(client: OpenAI, file: string, lines: number): Prom
   return lines / ((performance.now() - startedAt) / 1_000);
 }
 
-/** Lines per second directly at the engines, with this many in flight at each. */
+/** Lines per second if a client sends them directly to the engines. `inFlight`: concurrent lines at each engine. */
 export async function direct(
   urls: readonly string[],
   lines: number,

@@ -16,7 +16,10 @@ const BOUNDARY = 'otela-bench';
 const HEAD = `--${BOUNDARY}\r\ncontent-disposition: form-data; name="file"; filename="in.jsonl"\r\n\r\n`;
 const TAIL = `\r\n--${BOUNDARY}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--${BOUNDARY}--\r\n`;
 
-/** 199 MB whose `purpose` comes last, and its validation, compared with the minimum that a server must do. */
+/**
+ * Measures the upload and validation of 199 MB, whose form has `purpose` after the file. Compares them with the minimum
+ * work of a server.
+ */
 export async function uploads({ lines, rounds }: Options): Promise<Row[]> {
   const directory = await temporaryDirectory('otela-upload');
   const file = join(directory, 'in.jsonl');
@@ -53,7 +56,7 @@ export async function uploads({ lines, rounds }: Options): Promise<Row[]> {
   ];
 }
 
-/** From the first byte to `in_progress`. Then the batch is cancelled, before a node runs it. */
+/** Measures from the first byte to the state `in_progress`. Then cancels the batch, before a node runs it. */
 async function uploadAndCheck(gateway: Gateway, key: string, file: string): Promise<void> {
   const { status, text } = await send(`${gateway.url}/v1/files`, file, formHeaders(key), [HEAD, TAIL]);
   if (status !== 200) throw new Error(`${status} ${text}`);
@@ -84,7 +87,7 @@ const formHeaders = (key: string) => ({
   'content-type': `multipart/form-data; boundary=${BOUNDARY}`,
 });
 
-/** Chunked and without a length, as OpenAI's Node client sends a stream. */
+/** Sends the file chunked and without a length, as OpenAI's Node client sends a stream. */
 function send(url: string, file: string, headers: Record<string, string>, [head, tail]: [string, string]) {
   return new Promise<{ status: number; text: string }>((resolve, reject) => {
     const asked = request(
@@ -98,7 +101,7 @@ function send(url: string, file: string, headers: Record<string, string>, [head,
         answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }));
       },
     );
-    // A server that refuses answers before it has read everything.
+    // If the server refuses the upload, it answers before it has read the whole body, which may break the connection.
     asked.on('error', reject);
     if (head !== '') asked.write(head);
     createReadStream(file, { highWaterMark: 256 * 1024 })
@@ -113,7 +116,10 @@ async function timed(run: () => Promise<unknown>): Promise<number> {
   return performance.now() - startedAt;
 }
 
-/** The minimum: a separate process that writes the body to a file, hashes it, and parses each line. */
+/**
+ * Starts the server with the minimum work: a separate process that writes the body to a file, hashes it, and parses
+ * each line.
+ */
 async function startPlain(): Promise<{ url: string; stop(): void }> {
   const child = spawn(NODE, [join(ROOT, 'bench/batch/plain-upload.ts'), tmpdir()], {
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -9,7 +9,7 @@ import { TestIssuer } from '../../test/support/mesh/issuer.ts';
 import type { MemberSpec, Sighting } from '../../test/support/mesh/protocol.ts';
 import { eventually } from '../../test/support/processes.ts';
 
-/** Mass starts take long on a small machine; the measurement comes later. */
+/** Maximum time until all agents know each other. On a small machine, starting them takes long; it is not measured. */
 const TOGETHER_MS = 180_000;
 
 /** How long a gateway waits for a tunnel's answer. */
@@ -77,7 +77,7 @@ export class GossipCluster {
     return Promise.race([asked, sleep(RELAY_MS, 'silent' as const)]);
   }
 
-  /** One agent leaves and returns as another session. */
+  /** Ends the session of one agent, which returns with a new session. */
   async again(at: number): Promise<void> {
     const process = this.processes[at];
     if (process === undefined) return;

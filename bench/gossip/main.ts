@@ -1,7 +1,7 @@
 /**
- * `npm run bench:gossip`: how news spreads among agents, what idle agents send, the cost of churn, and how soon a
- * killed agent is noticed. Method: bench/README.md. `--only 8,32,128,10` runs some sizes; `--quick` only tests that it
- * runs.
+ * `npm run bench:gossip`: how fast updates spread among agents, what idle agents send, the cost of churn, and how soon
+ * a killed agent is noticed. Method: bench/README.md. `--only 8,32,128,10` runs some sizes; `--quick` only tests that
+ * it runs.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

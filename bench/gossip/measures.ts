@@ -7,20 +7,20 @@ import { processorMs } from './processor.ts';
 
 /** Interval between updates, long enough that the previous one has reached every agent. */
 const BETWEEN_MS = 200;
-/** Wait after the last update. Whatever has not arrived by then counts as this late. */
+/** Wait after the last update. An update that has not arrived by then counts with this delay. */
 const AFTER_MS = 3_000;
 
 /** Duration of the measurement without updates, whose costs are subtracted. */
 const REST_MS = 5_000;
 
-/** The total costs of a village so far. */
+/** The total costs of a cluster so far. */
 interface Spent {
   at: number;
   processorMs: number;
   messages: number;
-  /** Including AROUND_BYTES. */
+  /** Bytes of gossip, with AROUND_BYTES for each message. */
   bytes: number;
-  /** Since the last call. */
+  /** What the agents observed since the last call of `spent`. */
   seen: Seen[];
 }
 
@@ -38,7 +38,7 @@ async function spent(village: GossipCluster): Promise<Spent> {
 }
 
 /**
- * The cost of `updates` updates per agent, from `begin` to `end`, minus what an idle village spends in the same time.
+ * The cost of `updates` updates per agent, from `begin` to `end`, minus the cost of an idle cluster in the same time.
  */
 function costs(village: GossipCluster, updates: number, rest: [Spent, Spent], wave: [Spent, Spent]): Row[] {
   const share = (wave[1].at - wave[0].at) / (rest[1].at - rest[0].at);
@@ -135,7 +135,7 @@ function wireRow(sent: Sent, at: string, skipped: string[]): Row[] {
   return [{ what, at, value: sent.wire.bytes, unit: 'B/s' }];
 }
 
-/** What a settled agent sends. */
+/** Measures what an agent sends while nothing changes. */
 export async function idle(village: GossipCluster, ms: number, skipped: string[]): Promise<Row[]> {
   const sent = await sentPerAgent(village, () => sleep(ms));
   const at = `${village.size} agents, ${ms / 1_000} s`;
@@ -143,7 +143,7 @@ export async function idle(village: GossipCluster, ms: number, skipped: string[]
   return [judged(row, { most: 500 }), ...wireRow(sent, at, skipped)];
 }
 
-/** All agents leave and return as new sessions, each every `everyMs`. */
+/** Each agent ends its session and returns with a new one every `everyMs`. */
 export async function churn(
   village: GossipCluster,
   everyMs: number,

@@ -1,6 +1,6 @@
 /**
- * What a speed figure does not show: whether an engine is released when its client leaves, and what a client sees when
- * its engine dies.
+ * What a speed figure does not show: whether the engine's request is cancelled when its client disconnects, and what a
+ * client gets if the engine dies.
  */
 import type { Engine, EngineRequest } from '../../test/support/engine.ts';
 import { dial } from '../../test/support/raw.ts';
@@ -8,15 +8,18 @@ import { PATH } from '../bench-cluster.ts';
 import { post, type Target } from '../client.ts';
 import { MODEL } from './peer.ts';
 
-/** A peer that keeps the engine's request for this long after the client left counts as never ending it. */
+/** A peer that keeps the engine's request for this long after the client disconnected counts as never cancelling it. */
 const LET_GO_MS = 10_000;
-/** A small answer has not ended by then, whatever is in between. */
+/**
+ * The client of a non-streaming request disconnects after this time. Through no peer can the response have ended by
+ * then.
+ */
 const UNARY_LEAVES_MS = 700;
 const SOME_TOKENS = 5;
 const SLOW = { tokens: 2_000, tokensPerSecond: 20 };
 
 export interface Behaviour {
-  /** ms from the client's FIN to the end that the engine sees; undefined: it continued for 10 s. */
+  /** Milliseconds from the client's FIN until the engine's request ends; undefined: it continued for 10 s. */
   leavesStream: number | undefined;
   leavesUnary: number | undefined;
   /**
@@ -77,7 +80,7 @@ async function engineDies(engine: Engine, target: Target): Promise<Behaviour['en
   return whole() ? 'whole' : 'broken';
 }
 
-/** Only `target` uses `engine`. */
+/** Measures `target`. No other client may use `engine` meanwhile. */
 export async function behaviourOf(engine: Engine, target: Target): Promise<Behaviour> {
   engine.control(SLOW);
   return {

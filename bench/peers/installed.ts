@@ -5,9 +5,9 @@ import { dirname, join } from 'node:path';
 import { eventually, Managed } from '../../test/support/processes.ts';
 
 const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'otela-bench-peers');
-/** LiteLLM has hundreds of dependencies. */
+/** Maximum time of an installation: LiteLLM has hundreds of dependencies. */
 const INSTALL_MS = 600_000;
-/** LiteLLM's imports take 15 to 30 s on a small machine. */
+/** Maximum time of a start: LiteLLM's imports take 15 to 30 s on a small machine. */
 const READY_MS = 120_000;
 
 async function finish(label: string, command: string[], cwd?: string): Promise<string> {

@@ -107,7 +107,10 @@ async function measured(peer: Peer): Promise<Result> {
   };
 }
 
-/** Our requirements relative to the original: alternating, with one engine. Empty without its program. */
+/**
+ * Measures our requirements relative to the original, alternating, with one engine. Empty if the original's program is
+ * missing.
+ */
 async function besideOriginal(): Promise<Required[]> {
   const cluster = await openComparisonCluster([]);
   const { sides } = cluster;

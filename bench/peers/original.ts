@@ -1,6 +1,6 @@
 /**
- * OpenTela's first implementation, in Go: a head for clients and a worker beside the engine, started as its
- * documentation says. Its program is neither fetched nor built here: `OTELA_GO` gives its path.
+ * OpenTela's first implementation, in Go: a head to which clients connect and a worker next to the engine, started as
+ * its documentation says. Its program is neither fetched nor built here: `OTELA_GO` gives its path.
  */
 import { accessSync, constants } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
@@ -42,7 +42,7 @@ async function start(label: string, flags: (ports: { tcp: number; udp: number })
   const home = await temporaryDirectory(`otela-peer-${label}`);
   await mkdir(join(home, 'config'));
   const [port, tcp, udp] = [await freePort(), await freePort(), await freePort()];
-  // It considers its own builds unsigned, and a head drops unsigned workers.
+  // A build from source is unsigned, and a head removes unsigned workers.
   const env = { HOME: home, OF_PORT: String(port), OF_SECURITY_REQUIRE_SIGNED_BINARY: 'false', OF_LOGLEVEL: 'warn' };
   const places = ['--config-dir', join(home, 'config'), '--tcpport', String(tcp), '--udpport', String(udp)];
   const process = new Managed([program(), 'start', ...places, ...flags({ tcp, udp })], { label, env, cwd: home });

@@ -5,7 +5,7 @@ import { answering, npm } from './installed.ts';
 import type { Peer } from './peer.ts';
 
 const VERSION = '1.15.2';
-/** By default it installs a later server version with which each of its streams is a 500. */
+/** By default it installs later versions of these packages, with which each stream returns a 500. */
 const OVERRIDES = { hono: '4.9.7', '@hono/node-server': '1.13.5' };
 const MANIFEST = { private: true, dependencies: { '@portkey-ai/gateway': VERSION }, overrides: OVERRIDES };
 

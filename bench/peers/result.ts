@@ -7,13 +7,13 @@ export interface Result {
   name: string;
   version: string;
   does: Peer['does'];
-  /** ms added to the engine's own median at 16 requests/s. */
+  /** Milliseconds added to the median of the direct path, at 16 requests/s. */
   unaryMs: number;
   firstTokenMs: number;
-  /** At 64 connections. */
+  /** Requests per second at 64 connections. */
   perSecond: number;
   directPerSecond: number;
-  /** Tokens per second of 64 unpaced streams, as a fraction of the engine's own. */
+  /** Tokens per second of 64 unpaced streams, as a fraction of the direct path. */
   tokens: number;
   behaviour: Behaviour;
 }

@@ -11,7 +11,7 @@ import type { Required } from './row.ts';
 import type { Sides } from './side-by-side.ts';
 
 const READY_MS = 30_000;
-/** Memory allocated for the start is freed by then. */
+/** Wait after the start, until memory that only the start needed is freed. */
 const REST_MS = 5_000;
 /** Keys are counted against limits that no run reaches. */
 const LIMITS = { requests_per_minute: 10_000_000, tokens_per_minute: 100_000_000_000 };
@@ -23,7 +23,9 @@ export interface ComparisonCluster {
   original: Original | undefined;
 }
 
-/** Gateway and agent, and the original beside them; `notes` says why if it is missing. */
+/**
+ * Starts a gateway and an agent, and the original next to them. If the original is missing, `notes` gets the reason.
+ */
 export async function openComparisonCluster(notes: string[]): Promise<ComparisonCluster> {
   const { url } = await startEngine();
   const gateway = await Gateway.start();

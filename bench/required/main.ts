@@ -72,7 +72,7 @@ async function throughNat(): Promise<Required> {
   return typeof found === 'string' ? { ...row, note: `not measured: ${found}` } : { ...row, ours: found[0]?.value };
 }
 
-/** Time to the line with the URL. The page is built already, as after a first start. */
+/** Time until `npm start` prints its URL. The page is already built, as after a first start. */
 async function timeOfStart(): Promise<Required> {
   const seconds: number[] = [];
   for (let n = 0; n < (quick ? 1 : 3); n++) {

@@ -3,11 +3,11 @@ import { markdown, show } from '../report.ts';
 
 export interface Required {
   figure: string;
-  /** Absent: it could not be measured, and `note` says why. */
+  /** Absent if it could not be measured; `note` then has the reason. */
   ours?: number | undefined;
   original?: number | undefined;
   unit: string;
-  /** What the requirement is about: `ratio` ours ÷ original, `ours` the figure itself. */
+  /** The value that the requirement limits. `ratio`: ours divided by the original's. `ours`: our figure. */
   of: 'ratio' | 'ours';
   /**
    * Median of the rounds' ratios, not the ratio of the medians: other work on the machine affects both sides of a
@@ -16,7 +16,7 @@ export interface Required {
   ratio?: number | undefined;
   most?: number;
   least?: number;
-  /** In words, if it is not a number. */
+  /** The requirement in words, if it is not a number. */
   required?: string;
   note?: string;
 }

@@ -12,7 +12,7 @@ const OF_DIRECT_LEAST = 0.8;
 const PACED = { streams: 256, most: 12 };
 const CROWD = { streams: 1_000, rate: 10, most: 15 };
 
-/** The result of `measure`. A side whose streams break has no figure, and the row says so. */
+/** Returns the result of `measure`. If streams break, there is no figure, and the row's note says so. */
 async function unlessBroken(note: Pick<Required, 'note'>, measure: () => Promise<number>): Promise<number | undefined> {
   try {
     return await measure();
@@ -27,7 +27,7 @@ const medianOf = (values: readonly number[]) => (values.length === 0 ? undefined
 const ratioOf = (ours: number, original: number | undefined) =>
   original === undefined ? {} : { original, ratio: ours / original };
 
-/** Tokens per second of 64 unpaced streams, as a fraction of the engine's own in the same round. */
+/** Tokens per second of 64 unpaced streams, as a fraction of the direct path in the same round. */
 export async function unpacedStreams(
   { direct, ours, original }: Sides,
   plan: { rounds: number; tokens: number },

@@ -15,8 +15,8 @@ function now(): number {
 
 export interface Seen {
   /**
-   * Growth of the time between two tokens on the path in ms, for each pair of neighbors; punctual tokens after late
-   * ones count negative.
+   * For each two consecutive tokens: the milliseconds by which the path lengthened the time between them. Negative if a
+   * punctual token follows a late one.
    */
   added: number[];
   /** ms from the engine's write to the client's read. */

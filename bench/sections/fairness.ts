@@ -21,7 +21,7 @@ const FLOOD = 256;
 const UNREAD = 16;
 const UNREAD_BYTES = 64 * 1024 * 1024;
 const SLOTTED = 'stand-in/slots';
-/** The time of one request: all slots are full, so one running request must end first. */
+/** Maximum added latency: the time of one request, because one running request must end before a slot is free. */
 const FLOOD_ADDED_MS = SERVICE_MS;
 const UNREAD_ADDED_MS = 5;
 

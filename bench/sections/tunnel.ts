@@ -13,7 +13,7 @@ import { judged, type Row } from '../report.ts';
 const OUT_BYTES = 200;
 const BACK_BYTES = 40;
 const BEFORE = 20;
-/** After the last response, for what follows it: credits, the usage report. */
+/** Wait after the last response for the frames that follow it: credits and the usage report. */
 const SETTLE_MS = 1_500;
 
 async function settled(counter: Counter) {

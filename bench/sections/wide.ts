@@ -28,7 +28,7 @@ const HOST = 'c1h1';
 export interface Plan {
   repeats: number;
   requests: number;
-  /** 0: no bodies are transferred, and there are no rows for them. */
+  /** Size of the transferred bodies; 0: none is transferred, and there are no rows for them. */
   bodyBytes?: number;
 }
 
@@ -148,7 +148,7 @@ async function ttft(target: Target, count: number): Promise<number> {
   return median(times);
 }
 
-/** Rows, or the reason why there are none. */
+/** Returns the rows, or the reason why nothing was measured. */
 export async function wide(plan: Plan): Promise<Row[] | string> {
   const reason = cannotRun('netns');
   if (reason !== undefined) return reason;

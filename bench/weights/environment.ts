@@ -2,8 +2,8 @@
  * What a start in a Python environment requests from the shared file system: with a venv stored there, and with one
  * that is distributed. Measured: a real venv of this machine's Python with its pip, one start of pip's installer from
  * it (operations as Python's importer makes them), and the agent's own code for this many nodes in one process.
- * Extrapolated from that: `--nodes 64` together, also with the sizes of the paper's context (3.7 GB of weights, 3.7 GB
- * of packed environment, a file system with 84 Gb/s, links with 10 Gb/s). Exit code 1: more than one read of the
+ * Extrapolated from that: `--nodes 64` together, also with the sizes in the paper arXiv 2509.13201 (3.7 GB of weights,
+ * 3.7 GB of packed environment, a file system with 84 Gb/s, links with 10 Gb/s). Exit code 1: more than one read of the
  * source.
  */
 import { execFile } from 'node:child_process';

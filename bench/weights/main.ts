@@ -1,6 +1,6 @@
 /**
  * `npm run bench:weights -- [swarm|relay|carrier|environment|tokens] [flags]`: runs one part, or all of them in order.
- * Exit code 1: one missed its figure.
+ * Exit code 1: a part missed its required figure.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -55,7 +55,7 @@ function linkOf(node: Node) {
 /** Capacity of a link's queue, so that its sender need not be awake at the moment it is free. */
 const QUEUE_BYTES = 256 * 1024;
 
-/** What `from` sends to `to` uses both of their links. */
+/** Transfers bytes from `from` to `to`, limited by the links of both. */
 function carry(from: Node, to: Node, source: Socket, target: Socket): void {
   let queued = 0;
   let turn = Promise.resolve();

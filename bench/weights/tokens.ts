@@ -87,7 +87,7 @@ function threadTimes(pid: number) {
 const port = await freePort();
 const limit = values.rate === undefined ? [] : ['--weights-rate', values.rate];
 const sender = await agent(limit, engineCommand(port, '--tokens', '1000000', '--rate', String(PER_S)));
-// It represents another machine, so it runs on what the others leave.
+// This process represents another machine, so it may use only the processor time that the others do not need.
 const reader = await agent([], undefined, ['nice', '-n', '19']);
 const [node] = await gateway.serving(1, SERVING_MS);
 const model = node?.models[0]?.id ?? '';
@@ -129,7 +129,7 @@ const rows = { quiet: [] as Turn[], sending: [] as Turn[] };
 interface Turn {
   gaps: number[];
   loop: z.infer<typeof loopSchema>;
-  /** Per second: ms that the sender's main thread ran, and waited for a processor. */
+  /** Milliseconds per second in which the sender's main thread ran, and in which it waited for a processor. */
   ran: number;
   waited: number;
 }
