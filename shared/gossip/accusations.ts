@@ -72,8 +72,8 @@ export class Accusations {
     if (this.#parts.evictionDecider !== undefined)
       return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
-    // Neighbors probe the target themselves. If they suspect it too, its grace period is shorter. If it answers, they
-    // inform it about the suspicion.
+    // The target's neighbors probe it, too. If the target does not answer them, its grace period is shorter. If it
+    // answers, they inform it about the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 

@@ -1,6 +1,6 @@
 import type { StartTimer } from '../collections/start-timer.ts';
 
-/** A command reports its waiting after each of these times, then after each further interval of the last one. */
+/** A command reports that it waits after each of these times. Further reports follow at the last of these intervals. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**

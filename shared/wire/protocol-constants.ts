@@ -41,7 +41,7 @@ export const WINDOW_POOL_BYTES = 3 * 1024 * 1024;
 /** Credit of all streams of one socket together. It limits how much we buffer for a reader that stops. */
 export const SOCKET_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Minimum credit of a socket. A new socket is slowed down by a full memory budget, but not stopped. */
+/** Minimum credit of a socket. If the memory budget is full, a new socket is slow, but it does not stop. */
 export const WINDOW_FLOOR_BYTES = 64 * 1024;
 
 /** Largest payload of a DATA frame; small enough that streams of one socket alternate. */
