@@ -1,6 +1,6 @@
 import type { StartTimer } from '../collections/start-timer.ts';
 
-/** A command reports that it waits after each of these times. Further reports follow at the last of these intervals. */
+/** Intervals between the reports of a command that waits. The last interval repeats. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**
