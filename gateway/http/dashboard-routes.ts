@@ -19,8 +19,8 @@ const TYPES: Readonly<Record<string, string>> = {
 const COMPRESSED: ReadonlySet<string> = new Set(['js', 'mjs', 'css', 'svg']);
 
 /**
- * Content security policy: nothing from other origins, nothing inline. Images in a chat are the user's own, held by the
- * page; the only worker reads PDFs.
+ * Content security policy: nothing from other origins, nothing inline. Images in a chat come from the user's files and
+ * are in the page's memory. The only worker reads PDFs.
  */
 const POLICY = [
   "default-src 'none'",

@@ -53,7 +53,7 @@ const TICKET_LIFE_S = 7 * 86_400;
  * disagree.
  */
 const AFTER_JOB_S = 3600;
-/** How long a replica may be disconnected and still receive every end of a session that happened meanwhile. */
+/** Maximum time for which a replica may be disconnected and still learn of every session that ended meanwhile. */
 export const PARTITION_WINDOW_S = 86_400;
 
 interface Newcomer {
@@ -115,7 +115,9 @@ export class GatewayIssuer {
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
     if (this.#revoked)
-      throw new IssuerError('The key of this issuer was revoked by its root key: its tickets are not valid.');
+      throw new IssuerError(
+        "This gateway's key was revoked, so its tickets would not be valid: give the gateway a new key.",
+      );
     const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
     const wanted = jobEndsAt === undefined ? nowS + TICKET_LIFE_S : Math.max(jobEndsAt, nowS) + AFTER_JOB_S;
     const expires = Math.min(Math.max(wanted, watermark + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
@@ -139,7 +141,9 @@ export class GatewayIssuer {
    */
   order(session: string, request: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked)
-      throw new IssuerError('The key of this issuer was revoked by its root key: its orders are not valid.');
+      throw new IssuerError(
+        "This gateway's key was revoked, so agents would refuse its orders: give the gateway a new key.",
+      );
     const nonce = newSeed().subarray(0, ORDER_NONCE_BYTES);
     const fields = {
       certificate: this.certificate.bytes,

@@ -20,7 +20,7 @@ export const metricsRoutes = new Hono<{ Bindings: Env }>();
 metricsRoutes.get('/metrics', async (c) => {
   await permit(c.env, c.req.raw);
   await metricsReporter.flush(c.env);
-  // One source suffices for a page. Metrics of a source that does not answer are missing, which an alert can detect.
+  // If only one of the two objects answers, the page lacks the metrics of the other, which an alert can detect.
   const [counted, census] = await Promise.all([
     answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
     answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),

@@ -8,8 +8,8 @@ import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
 import { OffloadedResponse } from '../tunnel/offload/offloaded-response.ts';
 
 /**
- * How long the rest of a cut response is claimed from the session's next object instance. The agent keeps the rest for
- * 10 s after a lost socket.
+ * Maximum time for claiming the rest of a cut response from the session's next object instance. The agent keeps the
+ * rest for 10 s after a lost socket.
  */
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;

@@ -1,6 +1,6 @@
 /**
- * The interface through which a host exports data about requests, if its operator enables that. Without a sink nothing
- * is computed for it.
+ * The interface through which a host exports data about requests, if its operator enables that. Without a sink, no data
+ * is computed for the export.
  */
 
 /** A finished request, without text, a key's secret or an address. */

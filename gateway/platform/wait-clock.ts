@@ -11,8 +11,9 @@ const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow
 export const waitClock = new WaitClock(host);
 
 /**
- * Called by a host whose process lives on between requests: from now on, time in which the event loop was late counts
- * as one turn. Not called on Cloudflare, where timers belong to a request and isolates are not starved.
+ * Called by a host whose process lives on between requests: from now on, a late turn of the event loop counts as one
+ * turn, not as the time that it took. Not called on Cloudflare, where timers belong to a request and isolates are not
+ * starved.
  */
 export function enableTurnClock(every: StartTimer): void {
   host.every = every;

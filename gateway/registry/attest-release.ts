@@ -62,7 +62,7 @@ export async function requireRelease(
   if (!isVersion(rules.oldest))
     throw refused('its OLDEST_AGENT is not a version such as 0.2.0: its operator must set it');
   if (release === undefined)
-    throw refused('this agent has no manifest: it runs from a clone, or from files that were moved');
+    throw refused('this agent has no manifest: it runs from a clone of the repository, or its files were moved');
   // Checked before the challenge, so that a release that cannot pass needs no second request.
   const manifest = openRelease(release, rules.keys, workerdCrypto);
   if (typeof manifest === 'string') throw refused(manifest);

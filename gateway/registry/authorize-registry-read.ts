@@ -23,7 +23,7 @@ export async function authorizedRegistry(
   return { view, account };
 }
 
-/** The same for a client that reads the list of models, which always needs a key. */
+/** Like `authorizedRegistry`, for the list of models: a key with the scope inference is always required. */
 export async function authorizedModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);

@@ -51,7 +51,10 @@ export class ChangeLog {
     return known ? version : undefined;
   }
 
-  /** Returns the sessions that changed after `version`, each once. Takes time for the changes, not for all sessions. */
+  /**
+   * Returns the sessions that changed after `version`, each once. The cost grows with the changes, not with all
+   * sessions.
+   */
   since(version: number): Set<string> {
     const changed = new Set<string>();
     for (let at = this.#changes.length - 1; at >= 0; at--) {

@@ -30,8 +30,8 @@ export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssu
 }
 
 /**
- * `POST /agent/gateways`: the same list for an existing session, so that gateways can be added and removed without
- * restarting agents.
+ * `POST /agent/gateways`: returns `otherGateways` to an existing session, so that gateways can be added and removed
+ * without restarting agents.
  */
 export const agentGatewayRoutes = new Hono<{ Bindings: Env }>();
 

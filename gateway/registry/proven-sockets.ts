@@ -45,7 +45,7 @@ interface Peer {
 interface Limits {
   /** Maximum sockets that have not answered the challenge. Beyond it the oldest is closed. */
   challenged: number;
-  /** The same for one session. */
+  /** Maximum such sockets of one session. */
   challengedPerSession: number;
 }
 

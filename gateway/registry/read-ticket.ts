@@ -40,7 +40,7 @@ export async function readTicket(
   const view = await viewFor(ticket.issuer);
   const issuer = view.issuers.get(ticket.issuer);
   if (issuer === undefined)
-    throw new ApiError('permission_denied', 'The issuer of this ticket is not listed at this gateway.');
+    throw new ApiError('permission_denied', 'The issuer of this ticket is not a peer institution of this gateway.');
   if (ticket.expires * 1000 <= now) throw over('its ticket has expired');
   if (view.nodes.get(ticket.session)?.state === 'LEFT') throw over('it has left');
   return { ticket, issuer, view };

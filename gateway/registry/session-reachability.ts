@@ -2,8 +2,8 @@ import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { SessionRegistry } from './session-registry.ts';
 
 /**
- * Whether sessions can be reached, from tunnels and gossip. Decides how the session table shows sessions and whether
- * requests are routed to them. Also reports to gossip what this gateway's tunnels observed.
+ * Tracks which sessions can be reached, according to tunnels and gossip. Decides how the session table shows sessions
+ * and whether requests are routed to them. Also reports to gossip what this gateway's tunnels observed.
  */
 export class SessionReachability {
   readonly #members: SessionRegistry;

@@ -45,7 +45,7 @@ export interface RegistrySnapshot {
   model(id: string): ModelNodes | undefined;
 }
 
-/** Returns what providers may publish as a text, which is compared to detect a change. */
+/** Returns a text that lists what providers may publish. Two such texts are compared to detect a change. */
 function publishLists({ providers }: GatewaySettings): string {
   return JSON.stringify(
     Object.entries(providers).flatMap(([id, { models }]) => (models === undefined ? [] : [id, models])),
@@ -83,7 +83,7 @@ class IsolateView implements RegistrySnapshot {
     return this.nodes.model(id);
   }
 
-  /** Applies a delta. Takes time for the changes, not for all sessions. */
+  /** Applies a delta. The cost grows with the changes, not with all sessions. */
   apply(delta: SnapshotDelta): void {
     if (delta.whole) {
       this.nodes.clear();

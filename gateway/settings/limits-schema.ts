@@ -14,7 +14,7 @@ const counted = {
 
 /** Maximum models with a limit, because each needs a meter in the limits object. */
 const MODELS_MAX = 20;
-/** Stands for each model that is not named; each of them is counted separately. */
+/** Stands for every model without its own entry; each such model is counted separately. */
 export const EVERY_OTHER_MODEL = '*';
 
 export const limitsSchema = z.strictObject({

@@ -15,7 +15,10 @@ const shares = boundedRecord(region, share, PLAN_REGIONS_MAX);
 
 const modelSharesSchema = z.strictObject({
   shares,
-  /** By region: which regions get its share if it has no nodes; absent: all others in proportion. */
+  /**
+   * By region: the regions that get its share if it has no nodes. Absent: all other regions, in proportion to their
+   * shares.
+   */
   spill: boundedRecord(region, shares, PLAN_REGIONS_MAX).optional(),
 });
 

@@ -126,7 +126,7 @@ export class ControlFrames {
     });
   }
 
-  /** Handles a request of the agent, which cannot reach another agent, to check whether this gateway reaches it. */
+  /** Handles the agent's request to probe a session that the agent cannot reach. */
   #askElsewhere(peer: AgentSocket, nonce: number, session: string): void {
     if (!this.#probes.mayAsk(Date.now())) return peer.link.put({ type: 'probed', nonce, verdict: 'unknown' });
     const { registry, waitUntil } = this.#options;

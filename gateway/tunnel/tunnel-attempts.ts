@@ -67,13 +67,16 @@ interface TunnelAttemptsEvents {
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
-/** All attempts of one tunnel. Workers request them in three ways; the active socket carries them. */
+/**
+ * All attempts of one tunnel. Workers request them with `fetch`, `call` or `callLocally`. The active socket carries
+ * them.
+ */
 export class TunnelAttempts {
   readonly errors = new RecentErrors();
   readonly completions = new CompletionCounter();
   readonly #attempts: SessionAttempts;
   readonly #calls = new PendingCalls();
-  /** The client disconnections that end an attempt which a Worker fetches. Kept until the attempt ends. */
+  /** For each attempt that a Worker fetches: the client's disconnection, which cancels the attempt. */
   readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
   readonly #broken = new BrokenResponses();
   readonly #on: TunnelAttemptsEvents;

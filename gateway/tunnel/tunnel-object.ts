@@ -35,8 +35,8 @@ import type { TunnelUsage } from './tunnel-usage.ts';
 /** An agent with open streams that has sent nothing for this time gets a probe. */
 const QUIET_MS = 5_000;
 /**
- * Maximum time for the answer to the probe. The sum with `QUIET_MS` is above the 15 s between heartbeats, because on a
- * slow line a heartbeat may arrive when the probe's answer does not.
+ * Maximum time for the answer to the probe. Together with `QUIET_MS` it is longer than the 15 s between heartbeats,
+ * because on a slow line a heartbeat may arrive although the answer does not.
  */
 const SIGN_OF_LIFE_MS = 12_000;
 
@@ -317,8 +317,8 @@ export class TunnelObject extends GatewayObject {
   }
 
   /**
-   * Checks whether the agent still sends. A lost connection closes no socket, so without this check its streams would
-   * wait until their own timeouts.
+   * Checks whether the agent still sends. If the network fails, no close event arrives, so without this check the
+   * streams would wait until their own timeouts.
    */
   #watch(now: number): void {
     const { active } = this.#sockets;

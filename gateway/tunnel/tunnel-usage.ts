@@ -52,8 +52,8 @@ export class TunnelUsage {
   }
 
   /**
-   * Stores records. Called at each tick, or when a statement is full: records that wait longer outlive the garbage
-   * collector's young generation, here and at the agent.
+   * Stores records. Called at each tick, or when a statement is full: records that wait longer leave the garbage
+   * collector's young generation, here and at the agent, and then cost more to free.
    */
   store(now: number): void {
     const { attempts, ctx } = this.#options;

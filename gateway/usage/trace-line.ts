@@ -82,8 +82,8 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
 }
 
 /**
- * Computes the pseudonym of an id. As safe as an HMAC: the secret is 256 random bits of fixed length, and the id cannot
- * be extended past its end.
+ * Computes the pseudonym of an id. This is as safe as an HMAC: the secret is 256 random bits of fixed length, and the
+ * second hash prevents length extension of the first.
  */
 function pseudonym(secret: string, kind: string, id: string): string {
   if (id === '') return '';

@@ -27,7 +27,7 @@ export const usageTotals = sqliteTable(
     firstTokens: integer('first_tokens').notNull().default(0),
     /** Sum of milliseconds to the first token as the client saw it, including waits in queues. */
     firstTokenMs: integer('first_token_ms').notNull(),
-    /** The same sum, measured from the moment when the node received the request. */
+    /** Sum of milliseconds from the moment when the node received the request to the first token. */
     engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
     /** Sum of milliseconds in queues over all requests. */
     queueMs: integer('queue_ms').notNull().default(0),

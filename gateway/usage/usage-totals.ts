@@ -130,7 +130,7 @@ export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string):
   const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
     SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
     GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
-  // Not with drizzle, whose batches accept only statements that it built.
+  // drizzle is not used here, because its batches accept only statements that drizzle built.
   const said = [fold, 'DELETE FROM usage_totals WHERE user = ?1 AND day = ?2'];
   await env.DB.batch(said.map((text) => env.DB.prepare(text).bind(user, day)));
 }

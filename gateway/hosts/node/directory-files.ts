@@ -66,7 +66,7 @@ export class DirectoryFiles implements FileStore {
     if (range.length === 0) return nothing();
     const end = range.offset + range.length;
     if (found.size < end)
-      throw new FileStoreError('damaged', `the file store has ${found.size} bytes of a file, not ${end}`);
+      throw new FileStoreError('damaged', `the file store has ${found.size} bytes of a file that should have ${end}`);
     return createReadStream(path, { start: range.offset, end: end - 1, highWaterMark: READ_BYTES });
   }
 

@@ -119,7 +119,8 @@ export class HttpServer {
     return getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proofCallback(incoming.socket);
-        // The body is not destroyed when only part of it is read, because the client must still receive the reason.
+        // If only part of the body is read, its socket is not destroyed, because the client must still receive the
+        // response.
         const pieces = () => incoming.iterator({ destroyOnReturn: false });
         return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
       },

@@ -61,7 +61,7 @@ interface ContextOptions {
 export class NodeContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** All objects are on one disk, so they share its state. */
+  /** All objects are on one disk, so they share one health. */
   readonly health = storageHealth;
   readonly sockets: NodeSockets;
   readonly clock: NodeClock;

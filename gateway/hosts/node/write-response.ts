@@ -12,7 +12,7 @@ const WINDOW_BYTES = 256 * 1024;
  */
 const LOW_BYTES = WINDOW_BYTES / 2;
 
-/** Writes a response of the pipeline to its client. Resolves when this is over, whatever the result. */
+/** Writes a response of the pipeline to its client. An offloaded response may continue after this has resolved. */
 export async function writeAnswer(
   client: ClientDisconnect,
   response: ResponseWriter,

@@ -49,7 +49,7 @@ export class R2Files implements FileStore {
     const end = range === undefined ? 0 : range.offset + range.length;
     if (object.size < end) {
       await object.body.cancel();
-      throw new FileStoreError('damaged', `the file store has ${object.size} bytes of a file, not ${end}`);
+      throw new FileStoreError('damaged', `the file store has ${object.size} bytes of a file that should have ${end}`);
     }
     return iterated(object.body);
   }

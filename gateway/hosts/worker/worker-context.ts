@@ -17,7 +17,7 @@ const clock: Clock = {
 export class WorkerContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** Each Durable Object has its own storage, so each has its own state of it. */
+  /** Each Durable Object has its own storage, so each has a separate health. */
   readonly health: StorageHealth;
   readonly clock = clock;
   readonly #state: DurableObjectState;

@@ -16,8 +16,8 @@ const SOCKETS_MAX = 1024;
 /** Maximum sockets of agents that have not proved their session yet. Beyond it the oldest is closed. */
 const CHALLENGED_MAX = 128;
 /**
- * The same for one session. Tickets are public: without this bound, connection attempts with one copied ticket would
- * displace all agents that are about to answer.
+ * Maximum such sockets of one session. Tickets are public: without this bound, connection attempts with one copied
+ * ticket would displace all agents that are about to answer.
  */
 const CHALLENGED_PER_SESSION = 4;
 /**

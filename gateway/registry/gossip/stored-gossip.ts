@@ -20,9 +20,8 @@ export class StoredGossip {
   }
 
   /**
-   * Reads the memory from before the object slept. `slept`: sockets survived. If no socket survived, the object did not
-   * sleep but was restarted, so the sockets of delegates and tunnels are closed even if no close event arrived. `open`:
-   * sessions that had a tunnel.
+   * Reads the stored memory. `slept`: true if sockets survived. If none survived, the object was restarted, so the
+   * sockets of delegates and tunnels are closed even if no close event arrived. `open`: sessions that had a tunnel.
    */
   read(slept: boolean, open: Iterable<string>, now: number): GossipMemory | undefined {
     const memory = this.#storage.kv.get<GossipMemory>(MEMORY);

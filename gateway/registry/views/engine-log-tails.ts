@@ -4,12 +4,13 @@ import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
 const RETENTION_MS = 7 * 24 * 60 * 60_000;
 /**
- * Maximum logs, 250 MiB in total. Logs of normal ends are dropped first, then the oldest of the provider with the most.
+ * Maximum logs, 250 MiB in total. Logs of normal ends are dropped first, then the oldest log of the provider with the
+ * most logs.
  */
 const TAILS_MAX = 1_000;
 /**
- * Causes of ends that a job or a person intended. A cluster has thousands of them a day, while people look for logs of
- * failures.
+ * Causes of ends that a job or a person intended. A cluster has thousands of such ends a day, but people look for logs
+ * of failures.
  */
 const NORMAL: ReadonlySet<DepartureCause> = new Set<DepartureCause>([
   'drained',

@@ -68,7 +68,7 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
-/** Returns the reason of an event. The entry of a node that is DOWN or LEFT contains it. */
+/** Returns the reason of an event. For a node that is DOWN or LEFT, its entry contains the reason. */
 function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
   switch (event) {
     case 'down':

@@ -10,8 +10,8 @@ export type CallResult = ResultOf<'whole' | 'fetch' | 'failure'>;
 
 /**
  * A CallResult as the object sends it to the Worker: a line of JSON without the body, followed by the body if it is
- * text. If it were an object, workerd would send it with a function that disposes of it, which costs more than the rest
- * of the call.
+ * text. Only a body that is not text needs an object. A string is cheaper: workerd sends an object with a function that
+ * disposes of it, which costs more than the rest of the call.
  */
 export type EncodedCallResult = string | { said: string; whole: Uint8Array };
 

@@ -38,7 +38,8 @@ export async function callTunnel(
     const result = await askSoon(scope, session, open, body, localTunnelOf(session));
     if (result.kind !== 'fetch') return result;
   }
-  // Also after a call that took too long: the object recognizes the attempt by its name and does not open it twice.
+  // If a call took too long, its attempt is fetched here too. The object recognizes the attempt by its name and does
+  // not open it twice.
   return fetchAttempt(scope, session, open, body);
 }
 
@@ -86,7 +87,8 @@ async function callAttempt(
 ): Promise<CallResult> {
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
-  // When the client disconnects, only this part of the request continues. Calls of one stub arrive in order.
+  // When the client disconnects, the runtime may end the request, except for `waitUntil`. `leave` arrives after
+  // `attempt`, because calls of one stub arrive in order.
   client.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
   return decodeCallResult((await stub.attempt(JSON.stringify(open), body)) as EncodedCallResult);
 }

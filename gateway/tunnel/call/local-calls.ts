@@ -8,8 +8,8 @@ import type { AttemptRequest, ResultOf } from '../../../shared/attempts/attempt-
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 
 /**
- * Interval at which calls without an answer are checked. An object answers within half of this, even if only with
- * `fetch`; an object that was reset never answers.
+ * Interval at which calls without an answer are checked. An object answers within half of this time, if necessary with
+ * the result `fetch`. An object that was reset never answers.
  */
 const POLL_MS = 1_000;
 /**

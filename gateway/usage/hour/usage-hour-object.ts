@@ -191,7 +191,10 @@ export class UsageObject extends GatewayObject {
     return this.#sent;
   }
 
-  /** A batch that was started is finished first, under its own number: only D1 knows whether it already has it. */
+  /**
+   * A batch that was started is finished first, under its own number: only D1 knows whether the batch was already
+   * added.
+   */
   async #sendNext(): Promise<void> {
     const { sql, kv } = this.ctx.storage;
     let sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();

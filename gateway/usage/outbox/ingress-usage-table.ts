@@ -49,7 +49,10 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
   return refused;
 }
 
-/** The agent has the acknowledgment of these records, so waiting records are only deleted above a maximum. */
+/**
+ * Deletes old records. Agents no longer have records that were acknowledged, so waiting records are only deleted above
+ * WAITING_MAX.
+ */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
   sql.exec(`DELETE FROM ingress_usage WHERE ${behind} AND waiting = 0`, RECORDS_MAX);

@@ -61,7 +61,7 @@ export class UsageOutbox {
     this.#ctx.waitUntil(this.#ring(ms));
   }
 
-  /** If setting the alarm fails, it never fires. It is then set again later, while the object is in memory. */
+  /** If the alarm cannot be set, setting it is tried again later, while the object is in memory. */
   async #ring(ms: number): Promise<void> {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);

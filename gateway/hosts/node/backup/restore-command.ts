@@ -40,9 +40,9 @@ import {
 } from './manifest.ts';
 
 /**
- * Gives every object without an alarm one that fires immediately. Alarms are in a separate file, so a backup may miss
- * both an alarm that fired while the backup was made, and the work that it did in its object's file. Objects tolerate
- * additional alarms. `objects`: a directory that no gateway uses.
+ * Sets an alarm that fires immediately for every object without an alarm. Alarms are in a separate file, so a backup
+ * may miss both an alarm that fired while the backup was made, and the work that it did in its object's file. Objects
+ * tolerate additional alarms. `objects`: a directory that no gateway uses.
  */
 export function scheduleAllAlarms(objects: string): void {
   if (!existsSync(objects)) return;

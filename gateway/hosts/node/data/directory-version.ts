@@ -16,15 +16,15 @@ type LayoutMigration = (data: string) => Promise<void>;
 
 /**
  * Migrations: the first one migrates version 1 to version 2, and so on. A change of stored objects, of alarms or of a
- * file name needs an entry here, unless the object itself reads the old form. In both cases it needs a directory of the
- * previous version in test/fixtures/data-directory.
+ * file name needs an entry here, unless the object itself reads the old form. Every such change needs a directory of
+ * the previous version in test/fixtures/data-directory.
  */
 const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
-  // Version 2 adds monthly usage of other gateways (limits) and request timelines (observe). Their objects create the
-  // tables.
+  // Version 2: limits objects also store the monthly usage of other gateways, and the observe object stores request
+  // timelines. The objects create these tables themselves.
   async () => {},
-  // Version 3 adds running requests (limits) and what a record replaces (tunnels' usage). Their objects create the
-  // tables and columns.
+  // Version 3: limits objects also store running requests, and tunnel objects store the estimate that an exact usage
+  // record replaces. The objects create these tables and columns themselves.
   async () => {},
 ];
 

@@ -11,7 +11,7 @@ import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
  * there may be thousands.
  */
 const NEEDED = [ACCOUNTS_FILE, 'objects/alarms.sqlite', 'objects/REGISTRY'];
-/** The same files in a data directory of workerd. */
+/** NEEDED in a data directory of version 0.1, which ran on workerd. */
 const NEEDED_ON_WORKERD = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
 
 /**

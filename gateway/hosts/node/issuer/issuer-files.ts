@@ -106,8 +106,8 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 }
 
 /**
- * Revokes a key, and with it every session that it admitted. If it is the current key, `openIssuer` replaces it. If `name` is the root's, the
- * whole issuer is revoked.
+ * Revokes a key, and with it every session that the key admitted. If it is the current key, `openIssuer` replaces it.
+ * If `name` is the root's, the whole issuer is revoked.
  * @throws IssuerError if `name` is not a key's
  */
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
@@ -153,7 +153,10 @@ function decode({ certificate }: GatewayKey): Certificate {
   try {
     return decodeCertificate(bytes ?? new Uint8Array());
   } catch (cause) {
-    throw new IssuerError('A certificate is damaged.', { cause });
+    throw new IssuerError(
+      'The certificate in gateway.cert, or one in retired, is damaged: restore the file from a backup.',
+      { cause },
+    );
   }
 }
 
@@ -164,7 +167,8 @@ export function requireRoot({ root, dir }: IssuerFiles): string {
 
 function seed(text: string): Uint8Array {
   const bytes = fromBase64url(text, KEY_BYTES);
-  if (bytes?.length !== KEY_BYTES) throw new IssuerError('A key file must hold 32 bytes in base64url.');
+  if (bytes?.length !== KEY_BYTES)
+    throw new IssuerError('Each key in root.key, gateway.key and retired must be 32 bytes in base64url.');
   return bytes;
 }
 
@@ -177,7 +181,7 @@ function revokedName(text: string): string {
   try {
     return decodeRevocation(bytes ?? new Uint8Array()).keyName;
   } catch (cause) {
-    throw new IssuerError('A revocation is damaged.', { cause });
+    throw new IssuerError('A revocation in the file revoked is damaged: restore the file from a backup.', { cause });
   }
 }
 

@@ -6,7 +6,7 @@ import { REPLICATED_TABLES, type ReplicatedTable } from './replicated-tables.ts'
 export class AccountsReplica {
   readonly #database: Database;
   readonly #columns = new Map<string, ReadonlySet<string>>();
-  /** Unique sets of columns of each table, without the primary key. */
+  /** The columns of each unique index, by table. Primary keys are not included. */
   readonly #unique = new Map<string, readonly (readonly string[])[]>();
 
   constructor(accounts: Database) {

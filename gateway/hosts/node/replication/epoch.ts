@@ -21,7 +21,7 @@ const statementSchema = z.object({
 });
 type EpochStatement = z.infer<typeof statementSchema>;
 
-/** Returns `JSON.signature`, both in base64url. */
+/** Returns the statement as JSON and its signature, each in base64url, separated by a period. */
 export function signEpoch(statement: EpochStatement, root: Signer): string {
   const body = Buffer.from(JSON.stringify(statement));
   return `${body.toString('base64url')}.${toBase64url(root.sign(message(body)))}`;

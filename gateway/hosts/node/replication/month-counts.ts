@@ -1,7 +1,7 @@
 /**
- * Monthly usage by the gateway that recorded it. The primary sends it to its followers, so that a promoted follower
- * continues with it. A former primary sends the new one what it recorded until then. A gateway's count only grows, so
- * the larger value is the newer one.
+ * Stores monthly usage, separately for each gateway that recorded it. The primary sends all counts to its followers, so
+ * that a promoted follower continues with them. A former primary sends its own counts to the new primary. A gateway's
+ * count only grows, so the larger value is the newer one.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorText } from '../../../../shared/text/error-text.ts';
@@ -79,8 +79,8 @@ export class MonthCounts {
   }
 
   /**
-   * Returns the subjects that changed after `seq`, with their current counts. If `after.subject` is the next subject,
-   * only its counts after that position.
+   * Returns the subjects that changed after `seq`, with their current counts. If the page begins with `after.subject`,
+   * only its counts after that position are returned.
    */
   async since(seq: number, limits: ObjectNamespace<LimitsObject>, after?: CountPosition): Promise<MonthCountsPage> {
     const rows = this.#database.rows('SELECT subject, seq FROM budgets WHERE seq > ? ORDER BY seq LIMIT ?', [
@@ -93,7 +93,8 @@ export class MonthCounts {
       if (page.items.length === PAGE) return { ...page, more: true };
       const subject = String(row.subject);
       const { month, counts: all } = await this.counts(subject, limits);
-      // Sorted by position: if an earlier count changes meanwhile, the subject counts as changed and is sent again.
+      // Counts are sent by position, so that a later page can continue after the last sent one. If a count before that
+      // position changes meanwhile, the whole subject is sent again.
       const left = all
         .filter((count) => after?.subject !== subject || inOrder(after, count) < 0)
         .toSorted((a, b) => inOrder(a, b));
@@ -149,7 +150,7 @@ export class MonthCounts {
         this.#database.rows('DELETE FROM past_budgets WHERE subject = ?', [String(subject)]);
       }
     } catch (error) {
-      log(`cannot hand over budgets yet; trying again later: ${errorText(error)}`);
+      log(`cannot hand over monthly usage to the primary yet; trying again later: ${errorText(error)}`);
       await delay(RETRY_MS);
       return this.handOver(limits, queue, log);
     }

@@ -65,7 +65,7 @@ export class PastRecords {
         if (!this.#stopped) database.rows('DELETE FROM past_hours WHERE name = ?', [hour.name ?? null]);
       }
     } catch (error) {
-      log(`cannot hand over earlier records; trying again at the next start: ${errorText(error)}`);
+      log(`cannot hand over earlier usage records to the primary; trying again at the next start: ${errorText(error)}`);
     } finally {
       this.#running = false;
     }

@@ -90,7 +90,7 @@ export class PrimaryServer {
   readonly #idempotentCalls = new IdempotentCalls(() => performance.now());
   /** Pending work by follower: the messages of one follower are processed one after another. */
   readonly #taking = new Map<string, Promise<unknown>>();
-  /** Followers (whose number is bounded) whose wrong clock was logged. */
+  /** Followers with a wrong clock that was already logged. Bounded by the number of followers. */
   readonly #wrongClocks = new Set<string>();
 
   constructor(options: PrimaryServerOptions) {

@@ -55,5 +55,7 @@ function copyCursor(data: string): { feed: string; seq: number } {
   } finally {
     database.close();
   }
-  throw new CommandError('This gateway has no complete copy of the accounts, so it cannot become the primary.');
+  throw new CommandError(
+    'This gateway has no complete copy of the accounts, so it cannot become the primary. Promote another follower.',
+  );
 }

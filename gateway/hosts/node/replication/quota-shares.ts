@@ -27,7 +27,8 @@ interface SharedReservation {
 }
 
 /**
- * Returns what other gateways recorded this month by the id of a meter: tokens, or milliseconds under the GPU prefix.
+ * Takes a meter's id. Returns what other gateways recorded for the meter this month: tokens, or milliseconds if the id
+ * has the GPU prefix.
  */
 export type RemoteUsage = (id: string) => number;
 

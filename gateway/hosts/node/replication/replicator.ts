@@ -20,7 +20,7 @@ const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
 /** Bounds on the wait for a page of rows or records. */
 const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
-/** Added to the time without contact: after both, the primary has certainly noticed the lost contact. */
+/** After `#silenceMs` and this time without contact, the primary has certainly noticed that contact was lost. */
 const MARGIN_MS = 500;
 /** Interval at which the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;

@@ -138,7 +138,7 @@ async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<RemoteUs
   );
   const monthly = sets.some((set: Limits) => (set.tokens_per_month ?? set.gpu_seconds_per_month) !== undefined);
   if (!monthly) return undefined;
-  // Only the needed meters are requested, because a project with many keys and models has tens of thousands.
+  // Only the needed meters are requested, because a project with many keys and models has tens of thousands of meters.
   const ids = meterIds(asked).flatMap((id) => [id, `${GPU_METER_PREFIX}${id}`]);
   const counts = await stub.counts(new Date().toISOString().slice(0, 7), ids);
   return (id) => counts.reduce((sum, count) => sum + (count.id === id && count.origin !== '' ? count.tokens : 0), 0);

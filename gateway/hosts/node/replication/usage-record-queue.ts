@@ -1,6 +1,6 @@
 /**
- * Usage that a follower recorded for the primary: a queue on disk, sent in order. The primary knows by position what it
- * has.
+ * Usage that a follower recorded for the primary: a queue on disk, sent in order. The primary stores the position up to
+ * which it has received items.
  */
 import type { Database } from '../sqlite.ts';
 

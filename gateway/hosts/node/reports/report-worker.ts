@@ -39,7 +39,7 @@ async function answer(port: MessagePort, { id, job }: ReportRequest): Promise<vo
 }
 
 if (parentPort !== null) {
-  // On Linux this affects only the calling thread, on other systems the whole process.
+  // On Linux, setPriority affects only the calling thread; on other systems, the whole process.
   if (process.platform === 'linux') setPriority(Math.min(getPriority() + NICE, constants.priority.PRIORITY_LOW));
   const port = parentPort;
   port.on('message', (message: ReportRequest | 'end') => {

@@ -89,7 +89,8 @@ export class S3Files implements FileStore {
     if (bytes === undefined) return undefined;
     const offset = range?.offset ?? 0;
     const end = range === undefined ? bytes : offset + range.length;
-    if (end > bytes) throw new FileStoreError('damaged', `the file store has ${bytes} bytes of a file, not ${end}`);
+    if (end > bytes)
+      throw new FileStoreError('damaged', `the file store has ${bytes} bytes of a file that should have ${end}`);
     return this.#pieces(key, offset, end);
   }
 
