@@ -10,7 +10,7 @@ const PROVIDER_NODES_DEFAULT = 2_000;
 
 /**
  * Maximum tickets of a provider, including those of ended sessions, because a replica must remember that they ended.
- * Half of what a replica stores for one issuer.
+ * This is half of the tickets that a replica stores for one issuer.
  */
 const PROVIDER_TICKETS_MAX = 32_768;
 
@@ -62,8 +62,8 @@ export class AdmissionQuota {
   }
 
   /**
-   * Returns the number of nodes that count against a limit. Exact only if at least `enough` sessions are candidates;
-   * otherwise an upper bound.
+   * Returns the number of nodes that count against a limit. The number is exact only if at least `enough` sessions are
+   * candidates; otherwise it is an upper bound.
    */
   places(counted: AdmissionCounter, enough: number, now: number): number {
     return this.#admissions.places(counted, enough, now, this.#present);

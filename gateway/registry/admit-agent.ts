@@ -22,7 +22,7 @@ import { versionMismatch } from './read-ticket.ts';
 import type { AdmittedNode } from './session-registry.ts';
 import { snapshotCache } from './snapshot-cache.ts';
 
-/** The cluster if neither the agent nor its token names one. */
+/** The cluster of a session if neither its agent nor its join token names a cluster. */
 const DEFAULT_CLUSTER = 'default';
 
 const admitSchema = z.object({

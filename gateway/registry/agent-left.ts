@@ -16,9 +16,9 @@ import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /**
- * `POST /agent/left`: a record with the state LEFT, signed by its session. It is sent for an agent that was killed and
- * could not send it on its tunnel. The signature is checked here, so that unsigned records do not reach the registry
- * object.
+ * `POST /agent/left`: a record with the state LEFT, signed by its session. The record is sent for an agent that was
+ * killed and could not send the record on its tunnel. The signature is checked here, so that unsigned records do not
+ * reach the registry object.
  */
 export const agentLeftRoutes = new Hono<{ Bindings: Env }>();
 

@@ -11,7 +11,10 @@ const ALARM_SLACK_MS = 1_000;
 
 const HOUSEKEEPING = 'housekeeping';
 
-/** Shares the object's only alarm between gossip and the hourly housekeeping: it is set to the earlier time. */
+/**
+ * Shares the object's only alarm between gossip and the hourly housekeeping: the alarm is set to the earlier of the two
+ * times.
+ */
 export class AlarmClock {
   readonly #storage: ObjectStorage;
   /** When gossip must wake the object next; milliseconds since the epoch. */
@@ -45,7 +48,7 @@ export class AlarmClock {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }
 
-  /** True if housekeeping is due. Then also sets its next time. */
+  /** Returns true if housekeeping is due, and then also sets the time of the next run. */
   isHousekeeping(now: number): boolean {
     if ((this.#storage.kv.get<number>(HOUSEKEEPING) ?? 0) > now) return false;
     this.#storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);

@@ -1,6 +1,6 @@
 /**
- * The membership settings as the registry object stores them: it wakes without reading D1 and needs them to decide
- * which nodes are suspected.
+ * The membership settings as the registry object stores them: the object wakes without reading D1, and needs the
+ * settings to decide which nodes are suspected.
  */
 import { type FailureDetectionSettings, MEMBERSHIP_DEFAULTS, membershipSchema } from '../../shared/gossip/index.ts';
 import type { RegistryMeta } from './registry-meta.ts';
@@ -20,7 +20,10 @@ export class GossipTuning {
     return this.#current;
   }
 
-  /** Stores the settings. False: unchanged. If the disk is full, they are lost when the object sleeps. */
+  /**
+   * Stores the settings. Returns false if they did not change. If the disk is full, they are lost when the object
+   * sleeps.
+   */
   set(settings: FailureDetectionSettings, write: (work: () => void) => void): boolean {
     const text = JSON.stringify(settings);
     if (text === JSON.stringify(this.#current)) return false;

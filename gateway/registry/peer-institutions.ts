@@ -1,4 +1,4 @@
-/** Reads the issuers of peer institutions that the operator listed from D1. */
+/** Reads from D1 the issuers of the peer institutions that the operator listed. */
 import { asc } from 'drizzle-orm';
 import { peers } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';

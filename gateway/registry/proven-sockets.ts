@@ -110,7 +110,10 @@ export abstract class ProvenSockets<P extends Peer> {
     return response;
   }
 
-  /** Tickets are public: any holder can open sockets, but only the owner can answer the challenge. */
+  /**
+   * Closes the oldest unproven socket if there are too many, of this session or in total. Tickets are public: any
+   * holder can open sockets, but only the owner can answer the challenge.
+   */
   #makeRoom(session: string): void {
     const { challenged, challengedPerSession } = this.#limits;
     const waiting = this.all.filter(({ attachment }) => attachment.phase === 'challenged');
@@ -206,7 +209,10 @@ export function readHello(message: string | ArrayBuffer): Hello | undefined {
   return hello;
 }
 
-/** Returns true if the agent signed our nonce, for the host that it dialed, with the private key of its ticket. */
+/**
+ * Returns true if the agent signed our nonce, for the host that it dialed, with the private key of the ticket's
+ * session.
+ */
 export function verifyHello(
   { session, sessionKey }: Ticket,
   { nonce, audience }: { nonce: Uint8Array; audience: string },

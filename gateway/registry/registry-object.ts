@@ -158,7 +158,7 @@ export class RegistryObject extends GatewayObject {
     this.#paths.clearSuspicion(session);
   }
 
-  /** Sets state of a session that is valid for seconds only. It is part of snapshots and is not stored. */
+  /** Sets the live state of a session, which is valid for seconds only. It is part of snapshots and is not stored. */
   live(session: string, news: LiveState): void {
     this.#members.sessions.store.setLive(session, news);
   }

@@ -144,7 +144,7 @@ export class SessionRegistry {
   /**
    * Ends all sessions that a revoked join token admitted, including those that have sent no record yet. `frees`: their
    * tickets no longer count for the provider. If the provider itself revokes the token, `frees` must be false:
-   * otherwise it could fill the registry with ended sessions, token by token.
+   * otherwise the provider could fill the registry with ended sessions, token by token.
    */
   revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);

@@ -6,7 +6,8 @@ import type { SessionRegistry } from './session-registry.ts';
 
 /**
  * `unreachable`: the session's tunnel to this gateway is not open. `deaf`: its agent does not accept this order; an
- * older agent would close its tunnel at the frame. `powerless`: our issuer did not admit it.
+ * older agent would close its tunnel at the frame. `foreign`: another institution's issuer admitted the session.
+ * `powerless`: this gateway's key or certificate is not valid, as `reason` says.
  */
 export type OrderReply =
   | { kind: 'signed'; order: Uint8Array; provider: string }

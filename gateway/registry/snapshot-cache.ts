@@ -58,7 +58,7 @@ class IsolateView implements RegistrySnapshot {
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
   /**
-   * True if a provider may publish other models than before, so that the original entries are needed again. It stays
+   * True if a provider may publish other models than before, so that the unfiltered entries are needed again. It stays
    * true until a whole delta arrives, because an overlapping read may bring the same settings once more.
    */
   #relisted = false;

@@ -6,7 +6,7 @@ import type { ListedIssuer } from './listed-issuers.ts';
 
 /**
  * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and
- * is lost with its object. The owner passes only sessions that it knows, which bounds the number.
+ * is lost with its object. The owner passes only sessions that it knows, which bounds the number of states.
  */
 class LiveStates {
   /** States by session. The one that changed last is at the end. */

@@ -16,11 +16,11 @@ import { type SocketAttachment, ticketOf } from '../registry/proven-sockets.ts';
 const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
 
 /**
- * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, and at least
- * WINDOW_FLOOR_BYTES. In total at most 48 MiB + 64 KiB per session, after the windows of older sockets have shrunk to
- * their share. Objects are not notified when shares change. Each checks its share when it next reads a message, because
- * an object cannot write to another object's socket. An object that was put to sleep never removes its socket, so a
- * session counts once: its next socket replaces the old one.
+ * Divides the isolate's budget among its sessions: 4 MiB each for up to 12 sessions, an equal share for more sessions,
+ * and at least WINDOW_FLOOR_BYTES. The total is at most 48 MiB + 64 KiB per session, after the windows of older sockets
+ * have shrunk to their share. Objects are not notified when shares change. Each checks its share when it next reads a
+ * message, because an object cannot write to another object's socket. An object that was put to sleep never removes its
+ * socket, so a session counts once: its next socket replaces the old one.
  */
 class WindowBudget {
   readonly #members = new Map<string, object>();
@@ -46,14 +46,14 @@ const isolateWindowBudget = new WindowBudget();
 
 /**
  * `idle` contains the link's counters while no stream is open, and is absent while a stream is open. An object that
- * wakes to a socket without them has lost its streams: it closes the socket, the agent reconnects, and the streams are
- * claimed.
+ * wakes to a socket without these counters has lost its streams: it closes the socket, the agent reconnects, and the
+ * streams are claimed.
  */
 export interface TunnelAttachment extends SocketAttachment {
   /** The gateway's id as a gossip peer. */
   gateway: string;
   provider: string;
-  /** The highest frame number that the agent reads; 0: the agent did not report it. */
+  /** The highest frame type that the agent reads (FRAMES_HEADER); 0: the agent did not report it. */
   reads?: number;
   idle?: LinkState;
 }
@@ -62,7 +62,10 @@ export interface TunnelAttachment extends SocketAttachment {
 export interface AgentSocketHost {
   session: string;
   sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
-  /** The limits on frames. Shared, so that a flooding session does not get a new allowance with its next socket. */
+  /**
+   * The limits on frames. All sockets of the session share them, so that a flooding session does not get a new
+   * allowance with its next socket.
+   */
   meter: FrameMeter;
   /** Called if the agent does not read what the gateway sends. */
   stuck(peer: AgentSocket): void;
@@ -129,11 +132,11 @@ export class AgentSocket {
     this.#payloadSent = this.link.sent;
     const nonce = this.#receipts.sent(message.length - payload);
     if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.session });
-    // Deferred, because the link is in the middle of sending.
+    // The call is deferred, because the link is in the middle of sending.
     if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
   }
 
-  /** Handles PROBED. False if it does not answer the probe that checks whether the agent reads. */
+  /** Handles PROBED. Returns false if it is not the answer to the probe that checks whether the agent reads. */
   confirmed(nonce: number): boolean {
     return this.#receipts.answered(nonce);
   }

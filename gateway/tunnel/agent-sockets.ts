@@ -120,8 +120,8 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   }
 
   /**
-   * Called after a message was read. On an idle tunnel it contained late frames of streams that had already ended, so
-   * the counters are saved again.
+   * Called after a message was read. If the tunnel is idle, the message contained late frames of streams that had
+   * already ended, so the counters are saved again.
    */
   messageRead(peer: AgentSocket): void {
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);

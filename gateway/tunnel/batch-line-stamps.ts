@@ -14,8 +14,8 @@ const REMEMBERED_MAX = 20_000;
 export type StampVerdict = 'fresh' | 'replayed' | 'stale' | 'full';
 
 /**
- * The session's requests for batch work that have already arrived. Only in memory, so a request that was signed before
- * this object was created counts as stale.
+ * The session's requests for batch work that have already arrived. They are only in memory, so a request that was
+ * signed before this object was created counts as stale.
  */
 export class BatchStamps {
   readonly #now: () => number;

@@ -15,8 +15,8 @@ import type { RegistryNotifier } from './registry-notifier.ts';
 import { ReportedLoad } from './reported-load.ts';
 
 /**
- * Bounds on the wait for an agent's answer to an order. Agents decide quickly. Afterwards the operator sees that the
- * outcome is unknown.
+ * Bounds on the wait for an agent's answer to an order, which agents send quickly. After the wait, the operator sees
+ * that the outcome is unknown.
  */
 const ANSWER = { leastMs: 10_000, mostMs: 60_000 };
 
@@ -91,8 +91,8 @@ export class ControlFrames {
   }
 
   /**
-   * Handles a load, which agents send along with responses. Workers get it with their response, all other isolates with
-   * the next snapshot.
+   * Handles a load, which agents send along with responses. Workers get the load with their responses. All other
+   * isolates get it with the next snapshot.
    */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
     const news = this.#load.heard(frame, this.#options.open(), Date.now());

@@ -14,7 +14,10 @@ export interface NodeError {
   request: string;
 }
 
-/** A node's last errors, for operators. Lost with the object's memory; usage records contain what must not be lost. */
+/**
+ * A node's last errors, for operators. They are lost with the object's memory. Facts that must not be lost are in usage
+ * records.
+ */
 export class RecentErrors {
   #errors: NodeError[] = [];
 

@@ -46,8 +46,8 @@ export class RegistryNotifier {
   /** A record that waits to be sent. A newer record replaces it. */
   #waiting: { update: RecordUpdate } | undefined;
   /**
-   * When the latest record may be sent, by `steadyNow`: RECORD_EVERY_MS after the record before it. It is in the past
-   * by at most the burst.
+   * When the latest record may be sent, by `steadyNow`: RECORD_EVERY_MS after the previous record, but not earlier than
+   * RECORD_BURST such intervals ago.
    */
   #pace = 0;
   /** True if the registry suspects the agent: the agent did not acknowledge an opening and has sent nothing since. */

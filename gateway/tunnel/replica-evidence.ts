@@ -1,6 +1,6 @@
 /**
- * Reads what other nodes of the same models observe. Requested only to decide about a node whose engine answers no
- * request.
+ * Reads what nodes that serve the same models observe of their engines. This is only needed to decide about a node
+ * whose engine answers no request.
  */
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { PeerEvidence } from '../../shared/routing/hang/hang-detector.ts';

@@ -5,10 +5,7 @@ const STEP_MS = 10_000;
 /** Maximum steps of one hour: about 20 KiB for each busy node. */
 const STEPS_MAX = 360;
 
-/**
- * The loads of a node's engine for plots, one per time step. Lost with the object's memory; usage records are stored
- * elsewhere.
- */
+/** The loads of a node's engine for plots, one per time step. They are lost with the object's memory. */
 export class LoadHistory {
   #steps: NodeLoad[] = [];
 

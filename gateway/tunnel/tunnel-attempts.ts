@@ -63,7 +63,7 @@ interface TunnelAttemptsEvents {
   double(): void;
   /** Called if the engine answers no request; then call `judge` with what its peers observe. */
   compare(): void;
-  /** Called if the engine is suspected to hang. Undefined: it answers again. */
+  /** Called if the engine is suspected to hang. Undefined: the engine answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 

@@ -48,7 +48,7 @@ export interface TunnelStatus {
   connectedAt: number;
   /** Number of usage records that have not been forwarded yet. */
   outbox: number;
-  /** The highest frame number that the agent reads; 0: the agent did not report it. */
+  /** The highest frame type that the agent reads (FRAMES_HEADER); 0: the agent did not report it. */
   reads: number;
   /** When the gateway last received something from the agent, including a heartbeat; milliseconds since the epoch. */
   heardAt: number;
@@ -69,8 +69,8 @@ export class TunnelObject extends GatewayObject {
   readonly #stamps = new BatchStamps(() => Date.now());
   readonly #watchdog = new PeerWatchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /**
-   * When the agent last sent something, as of the last tick. Only a change of this time counts, because the machine's
-   * clock may be set.
+   * When the agent last sent something, as of the last tick. Only whether this time changes matters, because the
+   * machine's clock may be set.
    */
   #receivedAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {

@@ -10,7 +10,7 @@ import { openIdentity, receiptSealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
 import { usageShardOf } from './usage-row.ts';
 
-/** 64 bits: of a billion blocks two are rarely confused, and an id reveals nothing. */
+/** 64 bits are enough: among a billion blocks, two rarely have the same id. An id reveals nothing about its block. */
 const BUCKET_BYTES = 8;
 
 /**

@@ -36,7 +36,7 @@ interface TraceLine extends Record<SamplingName, number | null> {
   total_ms: number | null;
   /** Number of the attempt; 0: no engine received the request. */
   attempt: number;
-  /** Why no engine received the request; null: one did. */
+  /** Why no engine received the request; null: an engine received it. */
   error: string | null;
   /** Number of identical requests that were refused within a second, which are one line. */
   requests: number;

@@ -146,7 +146,7 @@ export class ClientConnections {
     this.#forget(connection);
   }
 
-  /** Closes idle connections that `node:http` does not read. `node:http` closes its own. */
+  /** Closes idle connections that `node:http` does not read. `node:http` closes the idle connections that it reads. */
   closeIdlePlain(): void {
     for (const { socket, plain } of this.#all.values()) if (plain?.answering === false) socket.destroy();
   }

@@ -1,4 +1,4 @@
-/** A value that is nested more deeply is copied by `structuredClone`, since it may contain itself. */
+/** A value that is nested more deeply than this is copied by `structuredClone`, because it may contain itself. */
 const DEPTH_MAX = 32;
 const OTHER = Symbol('not a plain value');
 

@@ -115,7 +115,10 @@ export class D1 {
   }
 }
 
-/** Applies missing migrations, each file completely or not at all. The table of applied migrations is wrangler's. */
+/**
+ * Applies missing migrations, each file completely or not at all. Applied migrations are listed in the same table that
+ * wrangler uses.
+ */
 export function migrateDatabase(
   database: Database,
   migrations: readonly { name: string; statements: readonly string[] }[],

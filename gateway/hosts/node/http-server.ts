@@ -379,7 +379,7 @@ const inTurn: WhenFree = (response, next) => {
   else say();
 };
 
-/** True if the client offers another protocol that is not accepted. The same test as llhttp's. */
+/** True if the client offers another protocol that is not accepted. llhttp makes the same test. */
 function isOffer({ headers }: IncomingMessage): boolean {
   return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
 }

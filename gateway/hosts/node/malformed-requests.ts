@@ -78,7 +78,7 @@ export function refuseUnreadable(
   socket: Duplex,
   connection: ClientConnection | undefined,
 ): void {
-  // This is a second error: the client keeps sending, and nothing of it will be read.
+  // No error can be sent if the connection is lost, and no second error is sent to a client that keeps sending.
   if (error.code === 'ECONNRESET' || !socket.writable || !connection || connection.unreadable)
     return void socket.destroy();
   const { answering } = connection;

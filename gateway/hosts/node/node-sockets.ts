@@ -31,8 +31,8 @@ interface SocketEvents {
 }
 
 /**
- * An object's end of a WebSocket. It is created before the handshake; messages that are sent before are delivered after
- * the handshake.
+ * An object's end of a WebSocket. It is created before the handshake; messages that the object sends earlier are
+ * delivered after the handshake.
  */
 class NodeSocket implements ObjectSocket {
   readonly #gate: OutputGate;

@@ -29,7 +29,7 @@ class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
   }
 }
 
-/** Access to an object's file that only reads. @throws Error of SQLite for a statement that writes */
+/** Read-only access to an object's file. @throws Error of SQLite for a statement that writes */
 export class ReadSql implements Sql {
   readonly #database: Database;
 

@@ -11,7 +11,10 @@ import type { ClientConnections } from './client-connections.ts';
 import { answerUnreadable, findAmbiguity } from './malformed-requests.ts';
 import { upgradeOf } from './node-sockets.ts';
 
-/** Maximum bytes for `ws`. Messages above our own, lower limit are refused by the reader, which reports the reason. */
+/**
+ * Maximum bytes of a message for `ws`. Messages above our own, lower limit are refused by the reader, which reports the
+ * reason.
+ */
 const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
 
 interface UpgradeOptions {
@@ -59,7 +62,7 @@ export class Upgrades {
     const headers = (lines: string[]) => {
       for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
     };
-    // handleUpgrade writes the head before it returns, so the listener is set before.
+    // handleUpgrade writes the head before it returns, so the listener is set first.
     this.#sockets.once('headers', headers);
     const place = this.#options.connections.of(message.socket);
     if (place !== undefined) {

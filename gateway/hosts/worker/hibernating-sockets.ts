@@ -13,7 +13,8 @@ function pair(headers: Record<string, string> | undefined): { server: WebSocket;
 }
 
 /**
- * Schedules `flush` at the end of the turn. Not by queueMicrotask, because workerd's allocates an object for each call.
+ * Schedules `flush` at the end of the turn. queueMicrotask is not used, because workerd's version allocates an object
+ * for each call.
  */
 function soon(flush: () => void): void {
   neverRejects(Promise.resolve().then(flush));

@@ -33,7 +33,7 @@ export function checkUpgrade(request: Request): Response | undefined {
   return versionMismatch(request.headers.get(PROTOCOL_HEADER));
 }
 
-/** Returns the host that the agent dialed. Its signature must be for this host. */
+/** Returns the host that the agent dialed. The agent's signature must be for this host. */
 export function audienceOf(request: Request): string {
   return request.headers.get('host') ?? new URL(request.url).host;
 }

@@ -25,7 +25,7 @@ type EncodedLine = { kind: 'head'; status: number; head: AttemptHead } | ResultO
 const TEXT_MAX_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
-/** Fatal, so that a text that it decodes encodes to the same bytes again. */
+/** Throws for bytes that are not UTF-8, so that every decoded text encodes to the same bytes again. */
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export function encodeCallResult(result: CallResult): EncodedCallResult {
@@ -110,7 +110,10 @@ const HEAD_HEADER = 'x-otela-head';
 /** Header of a failure with its AttemptFailure. */
 const FAILURE_HEADER = 'x-otela-failure';
 
-/** Header of an offloaded response with the number that identifies the rest. The body is the first data. */
+/**
+ * Header of an offloaded response with the number that identifies the rest. The body is the first data of the engine's
+ * response.
+ */
 const NUMBER_HEADER = 'x-otela-number';
 
 /** Value of `answerOffset` in a claim: the Worker needs only the reason why the response was cut, and no data. */

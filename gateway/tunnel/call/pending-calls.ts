@@ -28,8 +28,8 @@ interface Call {
 export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
 
 /**
- * Attempts that arrived as a call, by name, until they are answered or fetched. At most one per OutboundAttempt, so the
- * bound on those bounds this map.
+ * Attempts that arrived as a call, by name, until they are answered or fetched. There is at most one per
+ * OutboundAttempt, so the maximum of OutboundAttempts bounds this map.
  */
 export class PendingCalls {
   readonly #calls = new TransientMap<string, Call>();

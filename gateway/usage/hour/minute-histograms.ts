@@ -1,7 +1,7 @@
 /**
  * Histograms of prompt and response lengths per minute and model, updated as records arrive. The workload of an hour is
- * then read from a few rows, and not from a million records while new records wait. They name no account, so they stay
- * when a user is deleted.
+ * then read from a few rows, and not from a million records while new records wait. The histograms name no account, so
+ * they stay when a user is deleted.
  */
 import type { Sql } from '../../platform/object-context.ts';
 import { NO_SESSION, type UsageRow } from '../usage-row.ts';

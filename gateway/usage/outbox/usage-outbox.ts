@@ -36,7 +36,8 @@ const IDENTITIES_MAX = 1_000;
 
 /**
  * Forwards one node's records to the usage object of the hour, and to the limits objects that wait for them. The
- * records stay on disk here until both have acknowledged them; both recognize repeated records by position or name.
+ * records stay on disk here until both kinds of objects have acknowledged them; both recognize repeated records by
+ * position or name.
  */
 export class UsageOutbox {
   readonly #ctx: ObjectContext;
@@ -118,7 +119,10 @@ export class UsageOutbox {
     }
   }
 
-  /** Reports to operators how many records wait. Only if forwarding failed, so that it costs nothing otherwise. */
+  /**
+   * Reports to operators how many records wait. This is only done if forwarding failed, so that it normally costs
+   * nothing.
+   */
   #logWaiting(): void {
     const waiting = countPendingUsage(this.#ctx.storage.sql);
     this.#late = waiting > 0;

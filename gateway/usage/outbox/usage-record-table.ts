@@ -94,9 +94,9 @@ function storeTogether(sql: Sql, fresh: readonly NewUsage[], provider: string): 
 }
 
 /**
- * What the gateway itself observed of an attempt, including `course` if it is known. It stays when an exact count
- * replaces an estimate: the agent's late report does not contain it, and with another time the record could be in
- * another hour than the estimate.
+ * What the gateway itself observed of an attempt, including `course` if it is known. These facts stay when an exact
+ * count replaces an estimate: the agent's late report does not contain them, and with another `at` the record could be
+ * in another hour than the estimate.
  */
 type ObservedUsage = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
@@ -200,8 +200,9 @@ export function markDelivered(sql: Sql, position: number): void {
 }
 
 /**
- * Reduces `records` to one per attempt, even if it was reported under several streams: exact before estimated, then the
- * first. Reads all stored records once, however many records are repeated, because repetitions are rare.
+ * Reduces `records` to one per attempt, even if it was reported under several streams: an exact record is preferred to
+ * an estimate, and otherwise the first record is taken. Reads all stored records once, however many records are
+ * repeated, because repetitions are rare.
  */
 function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly NewUsage[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));

@@ -81,7 +81,7 @@ async function backUp(directory: string, out: string): Promise<BackupManifest> {
       const stored = new Set([...before, ...(await linkFiles(data, copies))]);
       const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
       const files: BackupManifest['files'] = [];
-      // One file after another, because each needs a descriptor.
+      // Files are hashed one after another, because each open file needs a descriptor.
       for (const path of paths.sort()) {
         const file = join(copies, path);
         files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
@@ -109,7 +109,7 @@ async function pack(manifest: BackupManifest, copies: string, target: string): P
     portable: true,
     noPax: true,
     mtime: new Date(Math.floor(Date.parse(manifest.made_at) / 1000) * 1000),
-    // One file at a time, in pieces: a file may have gigabytes.
+    // Files are packed one at a time and in pieces, because a file may have gigabytes.
     jobs: 1,
     maxReadSize: PIECE_BYTES,
     onWriteEntry: ({ stat }) => {

@@ -7,7 +7,7 @@ export const MANIFEST = 'manifest.json';
 /** Versions of the manifest: the current one, and that of version 0.1 of the gateway, which ran on workerd. */
 export const BACKUP_FORM = 2;
 export const WORKERD_FORM = 1;
-/** Maximum bytes of a manifest, which needs about 150 per file. */
+/** Maximum bytes of a manifest, which needs about 150 bytes per file. */
 export const BACKUP_MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
 /** Matches only paths that occur in a data directory: no parent directory, no absolute path. */

@@ -1,6 +1,6 @@
 /**
- * The version of a data directory's files and their contents, which `layout.json` contains. The tables of
- * `accounts.sqlite` are versioned separately (migrations/).
+ * `layout.json` contains the version of a data directory: of the names of its files and of their contents. The tables
+ * of `accounts.sqlite` are versioned separately (migrations/).
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -7,7 +7,10 @@ import { CommandError } from '../../../command-error.ts';
 /** Path relative to the data directory. */
 export const ACCOUNTS_FILE = 'accounts.sqlite';
 
-/** Returns the names in the order of application; empty if the file does not exist yet. Writes nothing. */
+/**
+ * Returns the names of the applied migrations, in the order of application; empty if the file does not exist yet.
+ * Writes nothing.
+ */
 export function appliedMigrations(accounts: string): string[] {
   const rows = read(accounts, 'd1_migrations', 'SELECT name FROM d1_migrations ORDER BY id');
   return rows.map(({ name }) => String(name));

@@ -14,7 +14,7 @@ import { ACCOUNTS_FILE, appliedMigrations, unknownMigrations } from '../data/sch
 import { loadManifest } from '../serve/program-files.ts';
 
 const MIB = 1024 * 1024;
-/** Space for SQLite's logs and a month of usage records of a small site. */
+/** The doctor warns below this free space, which SQLite's logs and a month of usage records of a small site need. */
 const FREE_LOW_MIB = 2048;
 const FREE_MIN_MIB = 256;
 /** Network file systems by `f_type` of statfs(2). SQLite's shared memory does not work on them. */

@@ -12,7 +12,7 @@ const LISTENING = '0A';
 /** Maximum characters of a process's name, which the process can choose. */
 const PROGRAM_MAX_CHARS = 40;
 
-/** @param running true if a gateway uses the data directory; it should then have the port too */
+/** @param running true if a gateway uses the data directory, so that it should also listen on the port */
 export async function checkPort(host: string, port: number, running: boolean): Promise<CheckResult> {
   const what = `port ${port}`;
   const code = await tryToListen(host, port);

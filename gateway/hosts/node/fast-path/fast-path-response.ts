@@ -38,7 +38,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
   destroyed = false;
   readonly #socket: Socket;
   readonly #ended: (last: boolean) => void;
-  /** The head until it is sent, together with the first bytes. */
+  /** The head, until it is sent together with the first bytes of the body. */
   #head: string | undefined;
   #framing: 'chunked' | 'sized' | 'none' = 'sized';
   #last: boolean;

@@ -54,12 +54,13 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   if (verb === 'secrets') {
-    // Input for `wrangler secret bulk`, to be piped, because it contains the gateway's key.
+    // This is input for `wrangler secret bulk`. It contains the gateway's key, so operators should pipe it and not
+    // store it.
     console.log(JSON.stringify(workerSecrets(before)));
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
-  // Followers trust the gateway that the root's statement names, so it must name the new key.
+  // Followers trust the gateway that the root's statement names, so the statement must name the new key.
   renewStatement(values.data, after);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);

@@ -60,7 +60,7 @@ export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles
   }
   const revoked = await lines(dir, 'revoked');
   const gone = new Set(revoked.map(revokedName));
-  // Also completes an interrupted revocation: signatures of a revoked key are invalid.
+  // A revoked key is replaced, because its signatures are invalid. This also completes an interrupted revocation.
   const usable = own !== undefined && !gone.has(nameOf(own));
   const key = usable ? own : toBase64url(newSeed());
   if (!usable) await writeIssuerFile(dir, 'gateway.key', key);

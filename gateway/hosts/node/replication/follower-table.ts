@@ -41,7 +41,7 @@ export class FollowerTable {
       this.#known.set(String(key), { url: String(url), version: String(version), seenAt: Number(seen_at), waiting: 0 });
   }
 
-  /** Records contact. @returns false if there are too many followers already */
+  /** Records contact with a follower. @returns false if there are too many followers already */
   heard(key: string, url: string, version: string, waiting: number, silenceMs: number): boolean {
     const before = this.#known.get(key);
     this.#replace(key, url);

@@ -42,7 +42,10 @@ import type { QueuedRecord } from './usage-record-queue.ts';
 
 export const PRIMARY_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Maximum bodies of one gateway that are read concurrently. A gateway uses as many connections. */
+/**
+ * Maximum bodies of one gateway that are read concurrently. A gateway opens at most as many connections to another
+ * gateway.
+ */
 const READING_MAX = 8;
 /**
  * Name under which requests of gateways of an earlier version are counted. They do not sign a digest in the header, so

@@ -27,7 +27,7 @@ const SAVE_MS = 60_000;
 
 export interface ReplicationState {
   cursor: { feed: string; seq: number } | null;
-  /** Number of the last monthly counts that were received, in the same feed; absent: none yet. */
+  /** Number of the last change of monthly counts that was received, in the feed of `cursor`; absent: none yet. */
   budgets?: number;
   /** Time of the last answer that completed the copy; milliseconds since the epoch; 0: never. */
   syncedAt: number;
@@ -111,8 +111,8 @@ export class Replicator {
   }
 
   /**
-   * Milliseconds since the copy was last complete. The larger of the times by two clocks, so that the copy does not
-   * seem newer if the wall clock was set back.
+   * Milliseconds since the copy was last complete. This is the larger of the times by two clocks, so that the copy does
+   * not seem newer if the wall clock was set back.
    */
   get staleMs(): number {
     return Math.max(Date.now() - this.#state.syncedAt, this.#options.now() - this.#syncedMs);

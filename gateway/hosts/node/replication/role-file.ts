@@ -1,6 +1,6 @@
 /**
- * DATA/role.json: whether this gateway is the primary of its institution or follows another. If the file is absent, it
- * is the primary in epoch 0.
+ * DATA/role.json: whether this gateway is the primary of its institution or follows another. If the file is absent,
+ * this gateway is the primary in epoch 0.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -128,8 +128,8 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
 }
 
 /**
- * Returns what other gateways recorded this month, as far as this gateway knows. Its share is added to that, up to the
- * limit.
+ * Returns what other gateways recorded this month, as far as this gateway knows. This gateway's share is added to that,
+ * up to the limit.
  */
 async function elsewhere(stub: LimitsStub, asked: Reservation): Promise<RemoteUsage | undefined> {
   const { key, user, project } = asked;

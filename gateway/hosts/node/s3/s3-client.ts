@@ -31,7 +31,10 @@ const FULL: ReadonlySet<string> = new Set([
   'XMinioStorageFull',
 ]);
 
-/** Error codes of what does not exist. A proxy's 404 has none of them, and says nothing about the bucket. */
+/**
+ * Error codes of S3 if an object or upload does not exist. A 404 response of a proxy contains none of these codes, so
+ * it says nothing about the bucket.
+ */
 const MISSING: ReadonlySet<string> = new Set(['NoSuchKey', 'NoSuchUpload', 'NoSuchVersion']);
 
 export class S3Client {
@@ -97,7 +100,10 @@ export class S3Client {
     return { again, error: storeUnavailable(`the bucket answered ${response.status} ${code}`) };
   }
 
-  /** Asks again with GET, because a response to HEAD has no body, and so no code that tells a store from a proxy. */
+  /**
+   * Asks again with GET, because a response to HEAD has no body, and so no error code by which a store differs from a
+   * proxy.
+   */
   async #reasonOfMissing(request: S3Request): Promise<'missing' | { again: boolean; error: FileStoreError }> {
     const answer = await this.#requestOnce({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
     if (!(answer instanceof Response)) return answer;
