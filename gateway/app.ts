@@ -20,7 +20,7 @@ import { requestIdOf } from './http/request-id.ts';
 import { healthRoutes } from './observe/health-routes.ts';
 import { metricsRoutes } from './observe/metrics-routes.ts';
 import { discardRequest, handleOpenAI } from './openai/handle-openai.ts';
-import { readRoutes } from './openai/read-routes.ts';
+import { readRoutes } from './openai/read-only-routes.ts';
 import { admitRoutes } from './registry/admit-agent.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
 import { agentGatewayRoutes } from './registry/gateways-for-agents.ts';

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../shared/collections/start-timer.ts';
+import type { StartTimer } from '../shared/timing/start-timer.ts';
 
 /** Node's timer, for the logic in `shared`, which starts no timers itself. */
 export const startTimer: StartTimer = (ms, ring) => {

@@ -33,10 +33,10 @@ import { isShort, PARTS } from './tiers.ts';
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
   biome: ['biome', 'check', '.'],
-  'lock file': ['node', 'packaging/install/lock.ts', '--check'],
+  'lock file': ['node', 'packaging/install/package-lock.ts', '--check'],
   'generated files': ['node', 'packaging/generated.ts'],
   imports: ['node', 'packaging/imports.ts'],
-  promises: ['node', 'packaging/promises.ts'],
+  promises: ['node', 'packaging/floating-promises.ts'],
   commits: ['node', 'packaging/commits.ts'],
   markdownlint: ['markdownlint-cli2'],
   cspell: ['cspell', '--no-progress', '--no-summary'],

@@ -14,7 +14,7 @@ import {
   type EvidenceAnswer,
   evidenceMessage,
   readEvidenceRequest,
-} from '../../shared/seal/evidence.ts';
+} from '../../shared/seal/attestation-evidence.ts';
 import { SEAL_TO_HEADER, SEALED_BODY_MAX_BYTES } from '../../shared/seal/hpke-suite.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OpenFrame } from '../../shared/wire/frames.ts';

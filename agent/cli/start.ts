@@ -5,7 +5,7 @@ import { START_FLAGS } from '../config/all-settings.ts';
 import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
 import { startConfig } from '../config/start-config.ts';
-import { reexecInstalled } from '../host/installed-program.ts';
+import { reexecInstalled } from '../host/own-executable.ts';
 import { AgentRun } from '../life/agent-run.ts';
 import { processSignals } from '../life/ending-signals.ts';
 import { processFaults } from '../life/uncaught-errors.ts';

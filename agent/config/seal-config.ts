@@ -1,7 +1,7 @@
 /** The key that vouches for this node's encryption keys, and evidence about its machine. */
 import { accessSync, constants } from 'node:fs';
 import { UsageError } from '../../shared/command-line/index.ts';
-import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/evidence.ts';
+import { EVIDENCE_KIND, EVIDENCE_KINDS_MAX } from '../../shared/seal/attestation-evidence.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
 import { EvidenceHelper } from '../seal/evidence-helper.ts';
 import { plainText, type SettingReader, valueSetting } from './setting.ts';

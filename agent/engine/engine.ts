@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node-record.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { checkpointPrecision } from './checkpoint.ts';
+import { checkpointPrecision } from './checkpoint-precision.ts';
 import type { EngineTarget } from './engine-address.ts';
 import { type EngineHealth, UNKNOWN_HEALTH } from './engine-health.ts';
 import { EngineProbe, type EngineProbeResult } from './engine-probe.ts';

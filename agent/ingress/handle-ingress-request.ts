@@ -10,16 +10,16 @@ import { clientRequestId } from '../../shared/proxy/client-request-id.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { errorResponse } from '../../shared/proxy/error-response.ts';
 import { handleRequest as proxy } from '../../shared/proxy/handle-request.ts';
-import type { ProxyRequest, ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
+import type { ProxyRequest, ProxyResponse } from '../../shared/proxy/proxy-http-types.ts';
 import { SEAL_MAX_AGE_S, sealCandidates, sealCandidatesRequest } from '../../shared/proxy/seal-candidates-route.ts';
 import { serverSink } from '../../shared/proxy/server-response-sink.ts';
 import type { Trust } from '../../shared/routing/trusted-providers.ts';
+import type { AgentRegistryView } from './agent-registry-view.ts';
 import type { IngressHost } from './ingress-host.ts';
 import type { IngressKey } from './ingress-key.ts';
 import { IngressRequest } from './ingress-request.ts';
-import type { ReadableRegistry } from './readable-registry.ts';
-import { answerView, isView } from './registry-views.ts';
-import type { RegistryWatchers } from './registry-watchers.ts';
+import type { RegistryChangeStreams } from './registry-change-streams.ts';
+import { answerRegistryRequest, isRegistryRoute } from './registry-routes.ts';
 import type { RunningRequests } from './running-requests.ts';
 import type { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
@@ -73,8 +73,8 @@ export interface IngressServices {
   key: IngressKey;
   unauthenticated: UnauthenticatedLimit;
   running: RunningRequests;
-  watchers: RegistryWatchers;
-  registry: ReadableRegistry;
+  watchers: RegistryChangeStreams;
+  registry: AgentRegistryView;
   host: IngressHost;
   /** The trusted providers for requests that name none. */
   trust(): Trust;
@@ -93,7 +93,7 @@ export async function handleIngressRequest(
     services.key.require(message.headers); // first, so that nothing is disclosed without a key
     services.unauthenticated.greet(message.socket);
     if (url === null) throw pathNotFound(message.url ?? '');
-    if (isView(url.pathname)) return view(message, response, url, services, requestIdOf(request));
+    if (isRegistryRoute(url.pathname)) return view(message, response, url, services, requestIdOf(request));
     if (url.pathname === SEAL_PATH) {
       const answer = answerSeal(request, url.searchParams, services.host, requestIdOf(request));
       return await writeResponse(message, response, answer);
@@ -115,7 +115,13 @@ function view(
   requestId: string,
 ): void {
   const { registry, watchers } = services;
-  answerView(message, response, url, { registry, watchers, requestId, trust: services.trust(), now: Date.now() });
+  answerRegistryRequest(message, response, url, {
+    registry,
+    watchers,
+    requestId,
+    trust: services.trust(),
+    now: Date.now(),
+  });
 }
 
 interface Refused {

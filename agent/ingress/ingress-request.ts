@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
+import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 
 /** A request to the ingress, in the form that the pipeline reads. */
 export class IngressRequest implements ProxyRequest, BodySource {

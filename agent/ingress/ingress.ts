@@ -8,12 +8,12 @@ import { decideTrust, type Trust } from '../../shared/routing/trusted-providers.
 import { listenError } from '../../shared/terminal/listen-error.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { MeshRequests } from '../mesh/requests/mesh-requests.ts';
+import type { AgentRegistryView } from './agent-registry-view.ts';
 import { handleIngressRequest, type IngressServices } from './handle-ingress-request.ts';
 import { IngressHost } from './ingress-host.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './ingress-key.ts';
 import { IngressQueues, QUEUE_LIMITS, type QueueLimits } from './ingress-queues.ts';
-import type { ReadableRegistry } from './readable-registry.ts';
-import { RegistryWatchers } from './registry-watchers.ts';
+import { RegistryChangeStreams } from './registry-change-streams.ts';
 import { policyOf } from './routing-policies.ts';
 import { RunningRequests } from './running-requests.ts';
 import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
@@ -41,7 +41,7 @@ interface IngressOptions {
   port: number;
   /** Returns the agent's current state directory, to which the key is written. */
   directory(): string;
-  registry: ReadableRegistry;
+  registry: AgentRegistryView;
   /**
    * Returns this node's identity: the local name of its issuer, and the id of its provider. Called for each request.
    */
@@ -120,7 +120,7 @@ export class Ingress {
       key: IngressKey.make(directory()),
       unauthenticated: this.#unauthenticated,
       running: this.#running,
-      watchers: new RegistryWatchers(),
+      watchers: new RegistryChangeStreams(),
       registry,
       trust: () => this.#trust([]),
       log,

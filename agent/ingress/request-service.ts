@@ -13,7 +13,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
 import { Ingress } from './ingress.ts';
-import { ReplicaNodes } from './replica-nodes.ts';
+import { RegistryNodeIndex } from './registry-node-index.ts';
 import { NO_RECEIPT } from './resolve-route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
 import { UsageQueue } from './usage-queue.ts';
@@ -110,7 +110,7 @@ export class RequestService {
   readonly requests: MeshRequests;
   readonly usage: UsageDelivery;
   readonly #options: RequestServiceOptions;
-  readonly #nodes: ReplicaNodes;
+  readonly #nodes: RegistryNodeIndex;
   readonly #queue: UsageQueue;
   readonly #ingress: Ingress | undefined;
   #self: Self | undefined;
@@ -121,7 +121,7 @@ export class RequestService {
     this.#options = options;
     this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
     this.usage = new UsageDelivery(this.#queue);
-    this.#nodes = new ReplicaNodes({
+    this.#nodes = new RegistryNodeIndex({
       replica,
       liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
       issuerName: (issuer) => options.issuerName(issuer) ?? LOCAL_ISSUER,

@@ -3,9 +3,9 @@
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
 import type { ParsedRequest } from '../../shared/attempts/parsed-request.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
+import { routedRequest } from '../../shared/proxy/policy-input.ts';
 import type { Route } from '../../shared/proxy/proxy-host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
-import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
 import { RETRIES_MAX } from '../../shared/routing/retry-policy.ts';
 import { isTrusted, requireProviderList, type Trust, trustsNobody } from '../../shared/routing/trusted-providers.ts';

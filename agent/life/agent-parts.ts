@@ -2,7 +2,7 @@ import type { DeploymentDecider } from '../deploy/deployment-decider.ts';
 import type { OrderReceiver } from '../deploy/order-receiver.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/request-service.ts';
-import type { NodeWeights } from './node-weights.ts';
+import type { AgentWeights } from './agent-weights.ts';
 import type { Sessions } from './session/sessions.ts';
 
 /** Runs lines of batches on this node. */
@@ -26,7 +26,7 @@ export interface AgentParts {
   /** Handles requests of other agents and of this agent's ingress. */
   requests?: RequestService;
   /** Weights that this node stores. */
-  weights?: NodeWeights;
+  weights?: AgentWeights;
   /** Lines of batches. */
   batches?: BatchService;
 }

@@ -20,7 +20,7 @@ import { openBatchRunner } from './open-batch-runner.ts';
 import { openMetrics } from './open-metrics.ts';
 import { openRequestService } from './open-request-service.ts';
 import { SelfReport } from './self-report.ts';
-import { newSessions } from './session/new-sessions.ts';
+import { createSessions } from './session/create-sessions.ts';
 import type { Session } from './session/session.ts';
 import { type FaultSource, ProcessFaults } from './uncaught-errors.ts';
 
@@ -135,7 +135,7 @@ export class AgentRun {
     await Promise.race([reading, life.ending.promise]);
     if (life.ending.settled) return;
     const engine = () => engineStart.target;
-    const sessions = newSessions({
+    const sessions = createSessions({
       joinOptions: options,
       around: { network, job, parts, engine, load, seals },
       hardware: await reading,

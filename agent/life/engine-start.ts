@@ -10,9 +10,9 @@ import { Engine } from '../engine/engine.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 import type { EngineHealth } from '../engine/engine-health.ts';
 import type { AgentParts } from './agent-parts.ts';
+import { AgentWeights, type PreparedEngine } from './agent-weights.ts';
 import type { AgentEnding } from './ending/agent-ending.ts';
 import type { MeshMembership } from './mesh-membership.ts';
-import { NodeWeights, type PreparedEngine } from './node-weights.ts';
 
 interface EngineStartOptions {
   config: Pick<StartConfig, 'command' | 'engine' | 'fatal' | 'weights'>;
@@ -79,7 +79,7 @@ export class EngineStart {
   async openWeights(): Promise<void> {
     const { config, env, parts, network, log } = this.#options;
     if (config.weights === undefined) return;
-    const weights = new NodeWeights({
+    const weights = new AgentWeights({
       config: config.weights,
       env,
       issuerName: (issuer) => network.issuerName(issuer),

@@ -5,7 +5,7 @@ import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
 import type { Engine } from '../engine/engine.ts';
 import { LogTailBuffer } from '../engine/log-tail-buffer.ts';
 import type { GpuUseReader } from '../host/gpu-utilization.ts';
-import { keepLog } from './keep-log.ts';
+import { archiveLogTail } from './archive-log-tail.ts';
 
 interface RemoteLogsOptions {
   engine(): Pick<Engine, 'text'> | undefined;
@@ -74,7 +74,7 @@ export class RemoteLogs {
   async #keep(session: string, text: Buffer): Promise<void> {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
-    const trouble = await keepLog(directory, session, text);
+    const trouble = await archiveLogTail(directory, session, text);
     if (trouble === undefined) log(`its log was saved to ${join(directory, `otela-${session}.log`)}`);
     else log(`its log cannot be saved in ${directory}: ${trouble}`);
   }

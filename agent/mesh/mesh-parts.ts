@@ -7,7 +7,7 @@ import { Listener } from './channel/channel-listener.ts';
 import { sessionContext } from './channel/channel-tls.ts';
 import { Tickets } from './check-ticket.ts';
 import { Circuits } from './circuit/circuits.ts';
-import { DelegateSockets } from './delegate-sockets.ts';
+import { GatewayGossipSockets } from './gateway-gossip-sockets.ts';
 import { MeshGossipDriver } from './gossip-driver.ts';
 import { MeshChannels } from './mesh-channels.ts';
 import type { MeshOptions } from './mesh-options.ts';
@@ -105,9 +105,9 @@ function identityOf({ ticket, key }: MeshOptions) {
   return { session: ticket.session, publicKey: key.publicKey, sign: (message: Uint8Array) => key.sign(message) };
 }
 
-function createDelegates(options: MeshOptions, gossip: Gossip): DelegateSockets {
+function createDelegates(options: MeshOptions, gossip: Gossip): GatewayGossipSockets {
   const { ticket, env, proxy, log } = options;
-  return new DelegateSockets({
+  return new GatewayGossipSockets({
     identity: identityOf(options),
     ticket: ticket.bytes,
     env,

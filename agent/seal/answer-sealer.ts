@@ -15,9 +15,9 @@ import {
   SEALED_TYPE,
   TAG_BYTES,
 } from '../../shared/seal/hpke-suite.ts';
-import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { buildFrame, FRAME, frameBytes, writeSealFrame } from '../../shared/seal/response-frames.ts';
-import { ANSWER_HEADERS, type ContinuationPoint, prependHead } from '../../shared/seal/sealed-content.ts';
+import { ANSWER_HEADERS, type ContinuationPoint, prependHead } from '../../shared/seal/sealed-plaintext.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { expand, extract } from './hpke.ts';
 
@@ -161,5 +161,5 @@ export class AnswerSealer {
   }
 }
 
-/** Header values that may be inside the seal; see shared/seal/sealed-content.ts. */
+/** Header values that may be inside the seal; see shared/seal/sealed-plaintext.ts. */
 const PLAIN = /^[\t\x20-\x7e]{0,4096}$/;

@@ -4,7 +4,7 @@
  * clients judge it.
  */
 import { execFile } from 'node:child_process';
-import { EVIDENCE_MAX_BYTES } from '../../shared/seal/evidence.ts';
+import { EVIDENCE_MAX_BYTES } from '../../shared/seal/attestation-evidence.ts';
 
 /**
  * Time limit of one report. A report on a processor takes some milliseconds, and a report on eight GPUs takes some

@@ -7,7 +7,7 @@ import { removePadding } from '../../shared/seal/chunk-padding.ts';
 import { AAD_CHUNK, KID_BYTES, RESPONSE_NONCE_BYTES } from '../../shared/seal/hpke-suite.ts';
 import { FRAME, FrameSplitter } from '../../shared/seal/response-frames.ts';
 import { SealError } from '../../shared/seal/seal-error.ts';
-import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/sealed-content.ts';
+import { type ContinuationPoint, readAnswerContent } from '../../shared/seal/sealed-plaintext.ts';
 import { type AnswerKeys, answerKeys } from './answer-sealer.ts';
 import { openChunk } from './hpke.ts';
 

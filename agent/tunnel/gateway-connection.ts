@@ -10,8 +10,8 @@ import { SOCKET_WINDOW_BYTES } from '../../shared/wire/protocol-constants.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import { helloFrame } from './session-identity.ts';
-import { socketPort } from './socket-port.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
+import { websocketLinkPort } from './websocket-link-port.ts';
 
 /** Interval of pings. The NATs of some clusters drop a connection that was idle for one minute. */
 const PING_EVERY_MS = 15_000;
@@ -114,7 +114,7 @@ export class GatewayConnection {
 
   #welcome(window: number, gateway: string): void {
     if (this.#raw === undefined) throw new WireError('bad_state', 'a welcome before the upgrade');
-    const port = socketPort(this.#socket, this.#raw, () => this.#link?.flush());
+    const port = websocketLinkPort(this.#socket, this.#raw, () => this.#link?.flush());
     const link = new Link(
       port,
       { send: window, receive: SOCKET_WINDOW_BYTES },

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
-import { REGISTRY_RECORD_MAX_BYTES } from '../../shared/lattice/owner-record.ts';
+import { REGISTRY_RECORD_MAX_BYTES } from '../../shared/lattice/signed-record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { isRefusal, postToGateway } from './gateway-request.ts';

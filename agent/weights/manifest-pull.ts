@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WeightsManifest } from '../../shared/weights/weights-manifest.ts';
 import { type Source, sourceText } from '../../shared/weights/weights-source.ts';
-import type { Coordination } from './coordination.ts';
+import type { CoordinatorClient } from './coordinator-client.ts';
 import type { BlobSource } from './sources/blob-source.ts';
 import { isFresh } from './stored-manifests.ts';
 import type { WeightsClient } from './weights-client.ts';
@@ -29,7 +29,7 @@ interface ManifestPullOptions {
   reader: BlobSource;
   store: Store;
   client: WeightsClient;
-  coordination: Coordination;
+  coordination: CoordinatorClient;
   limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
   /** True if the source has changed: then it is listed again, whatever is stored here or at other nodes. */
   anew: boolean;

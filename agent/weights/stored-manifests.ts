@@ -7,7 +7,7 @@ import { type WeightsManifest, weightsManifestSchema } from '../../shared/weight
 import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { LiveProcesses } from './live-processes.ts';
 import { isHolderAlive } from './lock-file.ts';
-import { contentDigest } from './sources/manifest-file.ts';
+import { contentDigest } from './sources/source-listing.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** A manifest that may change is read again after this time. */

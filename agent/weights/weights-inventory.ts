@@ -6,7 +6,7 @@ import {
   type WeightsManifest,
 } from '../../shared/weights/weights-manifest.ts';
 import type { ModelHolding } from '../host/control-protocol.ts';
-import { contentDigest } from './sources/manifest-file.ts';
+import { contentDigest } from './sources/source-listing.ts';
 import { isFresh, type StoredManifest } from './stored-manifests.ts';
 import type { Store } from './weights-store.ts';
 

@@ -18,14 +18,14 @@ import type { Blob } from './blob.ts';
 import { WeightsAccess } from './blob-access.ts';
 import { BlobPull } from './blob-pull.ts';
 import { type ReaderLimits, Uploads } from './blob-uploads.ts';
-import { Coordination } from './coordination.ts';
+import { CoordinatorClient } from './coordinator-client.ts';
 import type { Environment } from './environment/unpacked-environments.ts';
 import { pullManifest, retryWithNewListing } from './manifest-pull.ts';
 import { RecentPulls } from './recent-pulls.ts';
 import { Sha256Thread } from './sha256-thread.ts';
 import type { BlobSource } from './sources/blob-source.ts';
-import { contentDigest } from './sources/manifest-file.ts';
 import { openSource, readSource } from './sources/open-source.ts';
+import { contentDigest } from './sources/source-listing.ts';
 import type { StoredManifest } from './stored-manifests.ts';
 import { WeightsClient } from './weights-client.ts';
 import { PULL_LIMITS, type PullLimits, type WeightsConfig } from './weights-config.ts';
@@ -66,7 +66,7 @@ export class WeightsService {
   readonly #access: WeightsAccess;
   readonly #client: WeightsClient;
   readonly #server: WeightsServer;
-  readonly #coordination: Coordination;
+  readonly #coordination: CoordinatorClient;
   readonly #pulls = new RecentPulls<PullResult>();
   /** Sources on the command line, which must be kept for an engine. */
   readonly #keep = new Set<string>();
@@ -83,7 +83,7 @@ export class WeightsService {
     this.uploads = new Uploads(uploads, rate, SEND_CHUNK_BYTES, options.readers);
     this.#access = new WeightsAccess(() => peers.own(), clusters);
     this.#client = new WeightsClient(peers);
-    this.#coordination = new Coordination({
+    this.#coordination = new CoordinatorClient({
       peers,
       access: this.#access,
       client: this.#client,
@@ -308,7 +308,7 @@ export class WeightsService {
   }
 
   /** For tests, which send requests like a faulty node. */
-  get parts(): { client: WeightsClient; coordination: Coordination } {
+  get parts(): { client: WeightsClient; coordination: CoordinatorClient } {
     return { client: this.#client, coordination: this.#coordination };
   }
 

@@ -13,10 +13,10 @@ import {
   LABEL_NONCE,
   RESPONSE_NONCE_BYTES,
 } from '../../shared/seal/hpke-suite.ts';
-import { concatBytes, utf8Text } from '../../shared/seal/plain-bytes.ts';
+import { concatBytes, utf8Text } from '../../shared/seal/portable-bytes.ts';
 import { FRAME, FrameSplitter, frameBytes, type ResponseFrame } from '../../shared/seal/response-frames.ts';
 import { SealError } from '../../shared/seal/seal-error.ts';
-import { type AnswerHead, type ContinuationPoint, readAnswerContent } from '../../shared/seal/sealed-content.ts';
+import { type AnswerHead, type ContinuationPoint, readAnswerContent } from '../../shared/seal/sealed-plaintext.ts';
 import { type ChunkKey, chunkKey } from './chunk-key.ts';
 import type { SealNode } from './pinned-candidates.ts';
 import { SealClientError } from './seal-client-error.ts';

@@ -9,7 +9,7 @@ import {
   EVIDENCE_PATH,
   evidenceMessage,
   readEvidenceAnswer,
-} from '../../shared/seal/evidence.ts';
+} from '../../shared/seal/attestation-evidence.ts';
 import { isSealedType } from '../../shared/seal/hpke-suite.ts';
 import { AnswerOpener } from './answer-opener.ts';
 import type { SealNode } from './pinned-candidates.ts';

@@ -1,7 +1,7 @@
 /** Replaces an alias in a request by the model's canonical name. */
 import { EditedBody, modelNameEdit } from '../../shared/openai/body-edits.ts';
 import { scanJson } from '../../shared/openai/scan-json-body.ts';
-import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { SealClientError } from './seal-client-error.ts';
 import type { ClearRequest } from './seal-request.ts';
 

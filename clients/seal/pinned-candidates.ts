@@ -10,7 +10,7 @@ import {
   type Vouch,
   vouchMessage,
 } from '../../shared/seal/key-vouch.ts';
-import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { readSealCandidates, type SealCandidate } from '../../shared/seal/seal-candidates.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { SealClientError } from './seal-client-error.ts';

@@ -22,9 +22,9 @@ import {
   SEALED_TYPE,
   STREAM_HEADER,
 } from '../../shared/seal/hpke-suite.ts';
-import { concatBytes } from '../../shared/seal/plain-bytes.ts';
+import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/request-binding.ts';
-import { prependHead, type Headers as SealedHeaders } from '../../shared/seal/sealed-content.ts';
+import { prependHead, type Headers as SealedHeaders } from '../../shared/seal/sealed-plaintext.ts';
 import { joinChunks } from '../../shared/seal/sealed-request-body.ts';
 import type { SealNode } from './pinned-candidates.ts';
 

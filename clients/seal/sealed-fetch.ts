@@ -6,7 +6,7 @@
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { isSealedType, RESUME_HEADER } from '../../shared/seal/hpke-suite.ts';
 import { isRecord } from '../../shared/seal/is-record.ts';
-import { ANSWER_HEADERS } from '../../shared/seal/sealed-content.ts';
+import { ANSWER_HEADERS } from '../../shared/seal/sealed-plaintext.ts';
 import { AnswerOpener, type OpenedPart } from './answer-opener.ts';
 import { type SaidUsage, UsageReader } from './answer-usage.ts';
 import { type EvidenceVerifier, VerdictCache } from './evidence-verdicts.ts';

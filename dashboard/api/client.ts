@@ -3,7 +3,7 @@ import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
 import { t } from '../texts/index.ts';
 import type { paths } from './contract.ts';
-import { Creations } from './creations.ts';
+import { IdempotencyKeys } from './idempotency-keys.ts';
 
 const envelope = z.object({
   error: z.object({
@@ -55,7 +55,7 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
 }
 
 /** Not `randomUUID`: browsers have it only on TLS and on localhost. */
-const creations = new Creations(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
+const creations = new IdempotencyKeys(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
 
 /**
  * Sends a creation with an idempotency key, so that the gateway makes the thing only once. @throws Problem; AbortError

@@ -8,11 +8,11 @@
  */
 
 import type { PlannedReplicas, Planner } from '../../scheduler/planner/types.ts';
+import { Search } from '../../scheduler/solver/greedy-search.ts';
 import { OptionTable } from '../../scheduler/solver/option-table.ts';
 import type { Option } from '../../scheduler/solver/planning-problem.ts';
-import { Search } from '../../scheduler/solver/search.ts';
 import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
-import { type Edge, maxFlow } from './flow.ts';
+import { type Edge, maxFlow } from './edmonds-karp.ts';
 
 const planByFlow: Planner = async (inventory, workload, current, { options: settings }) => {
   const throughput = { ...settings, objective: 'throughput' as const };

@@ -11,7 +11,7 @@ import { decideSwitches } from './decide-switches.ts';
 import type { FactoryAction, FactoryWorld } from './factory-world.ts';
 import { type CountedJob, countJobs, countSupply, isPending, type JobCensus } from './job-census.ts';
 import { forgetBackOffs } from './launch-back-off.ts';
-import { jobKey, jobName, type Memory, type SubmissionMemory } from './stored-memory.ts';
+import { jobKey, jobName, type Memory, type SubmissionMemory } from './persisted-state.ts';
 import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted-replicas.ts';
 
 /**

@@ -7,8 +7,8 @@ import { obstacleOf } from './decide-starts.ts';
 import { ending } from './decide-stops.ts';
 import type { FactoryAction, FactoryWorld } from './factory-world.ts';
 import { type CountedJob, countPresent, type JobCensus } from './job-census.ts';
+import type { Memory } from './persisted-state.ts';
 import { shapeDifference } from './shape-difference.ts';
-import type { Memory } from './stored-memory.ts';
 
 /**
  * Ends surplus jobs of the model for which a shape is missing, and of other planned models. At most `wave` jobs of a

@@ -3,8 +3,8 @@ import { formatMs } from '../config/value-schemas.ts';
 import type { FactoryAction, FactoryWorld, PlacedEngine, PlacedModel } from './factory-world.ts';
 import { countPresent, countSupply, isPending, type JobCensus } from './job-census.ts';
 import { backOffsOf } from './launch-back-off.ts';
+import type { Memory } from './persisted-state.ts';
 import { shapeDifference } from './shape-difference.ts';
-import type { Memory } from './stored-memory.ts';
 import type { WantedReplicas } from './wanted-replicas.ts';
 
 const MINUTE_MS = 60_000;

@@ -3,7 +3,7 @@ import { formatMs } from '../config/value-schemas.ts';
 import { ending } from './decide-stops.ts';
 import type { FactoryAction, FactoryWorld, PlacedModel } from './factory-world.ts';
 import type { CountedJob, JobCensus } from './job-census.ts';
-import type { Memory } from './stored-memory.ts';
+import type { Memory } from './persisted-state.ts';
 import type { WantedReplicas } from './wanted-replicas.ts';
 
 const HOUR_MS = 3_600_000;

@@ -2,7 +2,7 @@
 import type { ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { allPlaces, type FactoryWorld } from './factory-world.ts';
 import { nodesByJob } from './observe-jobs.ts';
-import { type JobMemory, type Memory, type SubmissionMemory, unseenJobs } from './stored-memory.ts';
+import { type JobMemory, type Memory, type SubmissionMemory, unseenJobs } from './persisted-state.ts';
 
 export interface CountedJob extends JobMemory {
   key: string;

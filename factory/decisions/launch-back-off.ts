@@ -7,7 +7,7 @@ import { backoffMs } from '../../shared/timing/backoff.ts';
 import type { FactoryConfig, PoolConfig } from '../config/schema.ts';
 import { formatMs } from '../config/value-schemas.ts';
 import { allPlaces, type PlacedEngine, type PlacedModel } from './factory-world.ts';
-import { type BackOff, type Memory, refusalKey, startKey } from './stored-memory.ts';
+import { type BackOff, type Memory, refusalKey, startKey } from './persisted-state.ts';
 
 const SHORT_FIRST_MS = 15_000;
 const REFUSED_FIRST_MS = 30_000;

@@ -3,7 +3,7 @@ import type { ModelReport, ModelState } from '../../shared/factory/factory-excha
 import type { ClusterView, PlacedModel } from './factory-world.ts';
 import type { CountedJob, JobCensus } from './job-census.ts';
 import { backOffsOf } from './launch-back-off.ts';
-import type { Memory } from './stored-memory.ts';
+import type { Memory } from './persisted-state.ts';
 import type { WantedReplicas } from './wanted-replicas.ts';
 
 /** Assumed wait in a scheduler's queue if nothing was measured: schedulers start jobs about every half minute. */

@@ -13,7 +13,7 @@ import {
   type Memory,
   type SubmissionMemory,
   updatedMean,
-} from './stored-memory.ts';
+} from './persisted-state.ts';
 
 /**
  * A job that its scheduler no longer lists counts as ended after this time and GONE_AFTER_LISTS lists, because a

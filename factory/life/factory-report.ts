@@ -11,7 +11,7 @@ import {
 } from '../../shared/factory/factory-exchange.ts';
 import { countJobs, isPending, type JobCensus } from '../decisions/job-census.ts';
 import { buildModelReport } from '../decisions/model-report.ts';
-import type { FailedJob, Memory } from '../decisions/stored-memory.ts';
+import type { FailedJob, Memory } from '../decisions/persisted-state.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import type { RoundResult } from './run-round.ts';
 

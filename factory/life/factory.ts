@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { readFactoryConfig } from '../config/read-config.ts';
 import type { FactoryConfig } from '../config/schema.ts';
 import { type PlacedModel, placedModels } from '../decisions/factory-world.ts';
-import type { Memory } from '../decisions/stored-memory.ts';
+import type { Memory } from '../decisions/persisted-state.ts';
 import { type GatewaySource, mergeDemand } from '../demand/demand-source.ts';
 import { PlanFile } from '../demand/plan-file.ts';
 import { errorLine } from '../factory-error.ts';

@@ -12,7 +12,7 @@ import type {
 } from '../decisions/factory-world.ts';
 import { recordAcceptance, recordFailure } from '../decisions/launch-back-off.ts';
 import { assessEnd, type EndedJob, nodesByJob, observeJobs, startTimeoutReason } from '../decisions/observe-jobs.ts';
-import { FAILED_MAX, type Memory } from '../decisions/stored-memory.ts';
+import { FAILED_MAX, type Memory } from '../decisions/persisted-state.ts';
 import type { DemandReading } from '../demand/demand-source.ts';
 import { errorLine } from '../factory-error.ts';
 import { type Launcher, LauncherError } from '../launchers/launcher.ts';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { readBoundedFile } from '../../node/bounded-file.ts';
 import { writePrivateFile } from '../../node/private-file.ts';
 import { LOG_TAIL_MAX } from '../../shared/factory/factory-exchange.ts';
-import { emptyMemory, type Memory, memorySchema } from '../decisions/stored-memory.ts';
+import { emptyMemory, type Memory, memorySchema } from '../decisions/persisted-state.ts';
 import { errorLine, FactoryError } from '../factory-error.ts';
 
 const FILE_MAX_BYTES = 16 * 1024 * 1024;

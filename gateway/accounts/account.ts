@@ -54,7 +54,7 @@ export interface Account {
   traced: boolean;
   /** True if the trace export also shows, as ids, which prompts have the same beginning. */
   prefixes: boolean;
-  /** The payer's identity, encrypted for receipts; see receipt.ts. */
+  /** The payer's identity, encrypted for receipts; see payer-receipt.ts. */
   seal: string;
   /** End of the account; milliseconds since the epoch. */
   expiresAt: number | undefined;

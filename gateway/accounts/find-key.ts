@@ -9,7 +9,7 @@ import { database, queryOrUnavailable } from './database.ts';
 import { installationSecret } from './installation-secret.ts';
 import { personLimits } from './limits/member-limits.ts';
 import { issuersSchema } from './login/oidc-config.ts';
-import { type ReceiptIdentity, sealIdentity } from './receipt.ts';
+import { type ReceiptIdentity, sealIdentity } from './payer-receipt.ts';
 
 export type KeyRefusal = 'unknown' | 'revoked' | 'expired' | 'disabled' | 'lapsed';
 const DAY_MS = 86_400_000;

@@ -2,7 +2,7 @@
  * Records when each key was last used. The times are written in batches after some request's response, so no request
  * waits.
  */
-import { isRecent } from '../../shared/collections/is-recent.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
 import type { Account } from './account.ts';

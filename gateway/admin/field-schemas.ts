@@ -9,7 +9,7 @@ import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/tru
 import { endpointPathName } from '../accounts/account.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
-import { policyNames } from '../routing/policies.ts';
+import { policyNames } from '../routing/policy-selector.ts';
 import { type Limits, limitsSchema } from '../settings/limits-schema.ts';
 import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../settings/routing-settings.ts';
 import { listPage, olderThan, type PageQuery, requireAfter, rfc3339 } from './pagination.ts';

@@ -12,6 +12,7 @@ import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
+import { isListed, saveSummary } from './batch-summary-row.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, stepGivenUp } from './error-messages.ts';
@@ -21,7 +22,6 @@ import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-leas
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
 import { discardFiles, writeFiles } from './result-files.ts';
 import { isUnavailable, Obstacle, ownerMessage } from './step-failures.ts';
-import { isListed, saveSummary } from './stored-summary.ts';
 import { TokenBudget } from './token-budget.ts';
 
 /** Interval at which a running batch is checked and announces to its models' queues that it needs nodes. */

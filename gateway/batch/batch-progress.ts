@@ -1,4 +1,4 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 
 /** Rates are computed over this time. The counts are only in memory, so rates are measured again after a restart. */
 const SPAN_MS = 60_000;

@@ -1,6 +1,6 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import { FileStoreError } from '../files/file-store.ts';
 import { STORE_MESSAGES } from '../files/store-access.ts';
 import { isStorageError } from '../platform/storage/storage-health.ts';

@@ -12,9 +12,9 @@ import {
   outlasting,
   targetAt,
 } from './api-client.ts';
+import { appendedText } from './appended-text.ts';
 import { NODE_FIELDS, readNodes } from './read-nodes.ts';
 import { isStdoutClosed } from './stdout.ts';
-import { textAfter } from './text-after.ts';
 
 const telemetrySchema = z.object({
   log: z.string(),
@@ -63,13 +63,13 @@ async function logsCommand(args: readonly string[]): Promise<number> {
       ? outlasting(() => telemetry(target, session), EVERY_MS)
       : telemetry(target, session));
     if (output === undefined) {
-      say(target, session, textAfter(before, await lastWords(target, session)));
+      say(target, session, appendedText(before, await lastWords(target, session)));
       return EXIT_DONE;
     }
     if (output.withheld !== undefined)
       throw new ClientError(`the log of ${session} is not available: ${WITHHELD[output.withheld]}`);
     const text = values.agent ? (output.agent_log ?? '') : output.log;
-    say(target, session, textAfter(before, text));
+    say(target, session, appendedText(before, text));
     if (!values.follow) return EXIT_DONE;
     before = text === '' ? before : text;
   }

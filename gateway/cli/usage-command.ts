@@ -15,7 +15,7 @@ import { isStdoutClosed, waitForStdout } from './stdout.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot-trace.ts';
 import { readTraceLine } from './trace/read-trace-line.ts';
-import { TraceStats } from './trace-stats.ts';
+import { TraceStats } from './trace/trace-stats.ts';
 
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;

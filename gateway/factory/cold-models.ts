@@ -1,8 +1,8 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import { FACTORY_SILENT_AFTER_MS } from '../../shared/factory/factory-exchange.ts';
 import type { ColdModel } from '../../shared/proxy/cold-model.ts';
 import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trusted-providers.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, mayPublish } from '../accounts/gateway-settings.ts';
 import type { Env } from '../env.ts';

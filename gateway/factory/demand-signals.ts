@@ -1,5 +1,5 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { ModelDemand } from '../../shared/factory/factory-exchange.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 
 /** A signal is valid for this time; its sender repeats it every REPORT_MS. */
 const SIGN_MS = 12_000;

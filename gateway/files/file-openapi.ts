@@ -5,7 +5,7 @@
 import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import type { RouteDescription } from '../http/route-description.ts';
-import { FILE_MAX_BYTES, PURPOSES } from './file-object.ts';
+import { FILE_MAX_BYTES, PURPOSES } from './openai-file.ts';
 
 const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
 /** Schema of an id in responses. */

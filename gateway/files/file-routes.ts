@@ -9,12 +9,12 @@ import type { Env } from '../env.ts';
 import { rangeOf } from './byte-range.ts';
 import { fileBytesInFlight, formByteRange } from './bytes-in-flight.ts';
 import { deleteFileRows, positionOf } from './deleted-file-positions.ts';
-import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './file-object.ts';
 import { type FileCaller, fileCaller } from './file-owner.ts';
 import { listEnvelope, pageOrder, readFilePage } from './file-pages.ts';
 import { bytesIfBelowQuota, requireFileQuota } from './file-quota.ts';
 import { batches, files } from './file-tables.ts';
 import { readMultipartForm } from './multipart.ts';
+import { BATCH_FILE_MS, FILE_MAX_BYTES, type FileRow, fileObject, newFileId, PURPOSES } from './openai-file.ts';
 import { storeOf, toReadableStream, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 

@@ -11,15 +11,6 @@ import type { Env } from '../env.ts';
 import { readParsedBody } from '../http/parse-body.ts';
 import { startTimer } from '../platform/start-timer.ts';
 import { fileBytesInFlight, formByteRange, partBytesInFlight } from './bytes-in-flight.ts';
-import {
-  BATCH_FILE_MS,
-  FILE_MAX_BYTES,
-  type FileObject,
-  type FileRow,
-  fileObject,
-  newFileId,
-  PURPOSES,
-} from './file-object.ts';
 import { fileCaller } from './file-owner.ts';
 import {
   bytesIfBelowQuota,
@@ -32,6 +23,15 @@ import {
 import type { FileStore } from './file-store.ts';
 import { files, uploadParts, uploads } from './file-tables.ts';
 import { readMultipartForm } from './multipart.ts';
+import {
+  BATCH_FILE_MS,
+  FILE_MAX_BYTES,
+  type FileObject,
+  type FileRow,
+  fileObject,
+  newFileId,
+  PURPOSES,
+} from './openai-file.ts';
 import { storeOf, withStoreErrors } from './store-access.ts';
 import { wakeSweep } from './sweep-object.ts';
 

@@ -1,7 +1,7 @@
 /** A request to the gateway and its response, in the form that all hosts provide. */
 
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
+import type { ProxyResponse } from '../../shared/proxy/proxy-http-types.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**

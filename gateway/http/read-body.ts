@@ -4,7 +4,7 @@ import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { BODY_STALL_MS, BodyPace } from '../../shared/proxy/body-pace.ts';
-import type { BodyReader } from '../../shared/proxy/proxy-messages.ts';
+import type { BodyReader } from '../../shared/proxy/proxy-http-types.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Env } from '../env.ts';
 import { environmentNumber } from '../environment-checks.ts';

@@ -9,7 +9,7 @@ import { endpointById } from '../../shared/openai/endpoints.ts';
 import { readTraceId } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
 import type { AttemptTimings, RequestInfo, RequestRecorder } from '../../shared/proxy/proxy-host.ts';
-import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
+import type { ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';

@@ -19,7 +19,7 @@ import type {
   ReserveRequest,
   Route,
 } from '../../shared/proxy/proxy-host.ts';
-import type { ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
+import type { ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';

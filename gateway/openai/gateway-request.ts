@@ -1,6 +1,6 @@
 import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
-import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-messages.ts';
+import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 
 /** A request as the gateway's host received it, in the form that the pipeline reads. */

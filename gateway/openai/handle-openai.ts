@@ -2,7 +2,7 @@
 import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { handleRequest } from '../../shared/proxy/handle-request.ts';
-import type { ProxyResponse } from '../../shared/proxy/proxy-messages.ts';
+import type { ProxyResponse } from '../../shared/proxy/proxy-http-types.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';

@@ -1,5 +1,5 @@
-import { findModelStart, modelStartingError } from '../../shared/proxy/model-starting.ts';
-import { isLoading, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
+import { findModelStart, modelStartingError } from '../../shared/proxy/loading-model.ts';
+import { isLoading, modelStart, remainingMs } from '../../shared/routing/loading-models.ts';
 import { isTrusted } from '../../shared/routing/trusted-providers.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError } from '../accounts/model-access.ts';

@@ -6,8 +6,8 @@ import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/attem
 import type { ResponseStream } from '../../shared/attempts/started-response.ts';
 import { tokenBound } from '../../shared/attempts/token-bound.ts';
 import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
+import { signOpeningProof } from '../accounts/attempt-opening-proof.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
-import { signOpeningProof } from '../accounts/opening-proof.ts';
 import { takesBudget } from '../accounts/reasoning-budget.ts';
 import type { RequestScope } from '../tunnel/call/call-tunnel.ts';
 import type { GatewayRoute, ModelCaller } from './resolve-route.ts';

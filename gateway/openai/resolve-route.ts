@@ -8,9 +8,9 @@ import { ApiError } from '../../shared/openai/api-errors.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { quoteForMessage } from '../../shared/openai/quote-for-message.ts';
 import { type ColdModels, readStartWait } from '../../shared/proxy/cold-model.ts';
+import { routedRequest } from '../../shared/proxy/policy-input.ts';
 import type { Route } from '../../shared/proxy/proxy-host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
-import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import type { RoutingQuery } from '../../shared/routing/choose-node.ts';
 import type { NodeIndex } from '../../shared/routing/node-index.ts';
@@ -18,8 +18,8 @@ import { isTrusted, type Trust } from '../../shared/routing/trusted-providers.ts
 import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, settingsOf, timeoutsOf } from '../accounts/gateway-settings.ts';
 import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/model-access.ts';
+import { receiptOf } from '../accounts/payer-receipt.ts';
 import { budgetDemand, reasoningBudget } from '../accounts/reasoning-budget.ts';
-import { receiptOf } from '../accounts/receipt.ts';
 import {
   knowsAllProviders,
   type RequestedTrust,
@@ -35,7 +35,7 @@ import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
 import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
 import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/aliases-and-fallbacks.ts';
-import { Policies } from '../routing/policies.ts';
+import { PolicySelector } from '../routing/policy-selector.ts';
 import { kindAtArrival } from '../routing/predict-request-kind.ts';
 
 /** The caller of a request, and the settings at the time when the request began. */
@@ -47,7 +47,7 @@ export interface ModelCaller {
 }
 
 /** Policies of this isolate. */
-const policies = new Policies();
+const policies = new PolicySelector();
 
 type RoutingCriteria = Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
 

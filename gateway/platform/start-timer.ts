@@ -1,4 +1,4 @@
-import type { StartTimer } from '../../shared/collections/start-timer.ts';
+import type { StartTimer } from '../../shared/timing/start-timer.ts';
 
 /** Starts a timer of this runtime, for code in `shared`, which has no timers. */
 export const startTimer: StartTimer = (ms, ring) => {

@@ -1,4 +1,4 @@
-import { MonotonicClock } from '../../shared/collections/monotonic-clock.ts';
+import { MonotonicClock } from '../../shared/timing/monotonic-clock.ts';
 
 const clock = new MonotonicClock(() => performance.timeOrigin + performance.now());
 

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../../shared/collections/start-timer.ts';
+import type { StartTimer } from '../../shared/timing/start-timer.ts';
 import { WaitClock, type WaitClockHost } from '../../shared/timing/wait-clock.ts';
 import { startTimer } from './start-timer.ts';
 import { steadyNow } from './steady-clock.ts';

@@ -2,10 +2,10 @@ import { Hono } from 'hono';
 import { LatticeError } from '../../shared/lattice/lattice-error.ts';
 import {
   decodeRecord,
-  type OwnerRecord,
   REGISTRY_RECORD_MAX_BYTES,
+  type SignedRecord,
   verifyRecord,
-} from '../../shared/lattice/owner-record.ts';
+} from '../../shared/lattice/signed-record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
@@ -40,7 +40,7 @@ agentLeftRoutes.post('/left', async (c) => {
 });
 
 /** @throws ApiError 400, 403 */
-function checked(bytes: Uint8Array, ticket: Ticket): OwnerRecord {
+function checked(bytes: Uint8Array, ticket: Ticket): SignedRecord {
   try {
     const record = decodeRecord(bytes, workerdCrypto);
     if (record.state !== 'LEFT')

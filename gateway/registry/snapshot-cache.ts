@@ -1,8 +1,8 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/node-index.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import { type GatewaySettings, mayPublish, NO_SETTINGS } from '../accounts/gateway-settings.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';

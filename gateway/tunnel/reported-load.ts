@@ -1,5 +1,5 @@
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/node-load.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 
 const STEP_MS = 10_000;
 /** Maximum steps of one hour: about 20 KiB for each busy node. */

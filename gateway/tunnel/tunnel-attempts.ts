@@ -26,8 +26,8 @@ import { type CallResult, encodeResponse, FAILURE_ONLY_OFFSET } from './call/cal
 import type { LocalCallResult } from './call/local-calls.ts';
 import { type AttemptName, PendingCalls } from './call/pending-calls.ts';
 import { CompletionCounter } from './completion-counter.ts';
+import type { ForgottenAttemptReports } from './forgotten-attempt-reports.ts';
 import type { ResponseOffload } from './offload/response-offload.ts';
-import type { OpeningProofs } from './opening-proofs.ts';
 import { RecentErrors } from './recent-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
 
@@ -82,7 +82,7 @@ export class TunnelAttempts {
   readonly #on: TunnelAttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
   readonly #gpu = new GpuShare();
-  readonly #proofs: OpeningProofs;
+  readonly #proofs: ForgottenAttemptReports;
   /** True if the session's agent was killed, so that it has no socket. */
   #isOver = false;
 
@@ -90,7 +90,7 @@ export class TunnelAttempts {
     session: string,
     ids: StreamIds,
     offload: ResponseOffload | undefined,
-    proofs: OpeningProofs,
+    proofs: ForgottenAttemptReports,
     on: TunnelAttemptsEvents,
     suspicion?: HangSuspicion,
   ) {

@@ -20,7 +20,7 @@ import { closeSocket } from '../registry/proven-sockets.ts';
 import { RECORDS_PER_STATEMENT } from '../usage/outbox/usage-record-table.ts';
 import type { AgentSocket } from './agent-socket.ts';
 import type { AgentSockets } from './agent-sockets.ts';
-import { BatchStamps, type StampVerdict } from './batch-line-stamps.ts';
+import { BatchReplayGuard, type StampVerdict } from './batch-replay-guard.ts';
 import { type EncodedCallResult, encodeCallResult, OPEN_HEADER } from './call/call-encoding.ts';
 import { LocalTunnel } from './call/local-calls.ts';
 import type { ControlFrames } from './control-frames.ts';
@@ -66,7 +66,7 @@ export class TunnelObject extends GatewayObject {
   readonly #attempts: TunnelAttempts;
   readonly #usage: TunnelUsage;
   readonly #sockets: AgentSockets;
-  readonly #stamps = new BatchStamps(() => Date.now());
+  readonly #stamps = new BatchReplayGuard(() => Date.now());
   readonly #watchdog = new PeerWatchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /**
    * When the agent last sent something, as of the last tick. Only whether this time changes matters, because the

@@ -6,7 +6,7 @@ import { waitClock } from '../platform/wait-clock.ts';
 import type { AgentSocket } from './agent-socket.ts';
 import { AgentSockets } from './agent-sockets.ts';
 import { ControlFrames } from './control-frames.ts';
-import { OpeningProofs } from './opening-proofs.ts';
+import { ForgottenAttemptReports } from './forgotten-attempt-reports.ts';
 import { RegistryNotifier } from './registry-notifier.ts';
 import { StoredHangState } from './stored-hang-state.ts';
 import { StreamIds } from './stream-ids.ts';
@@ -78,7 +78,7 @@ function createAttempts(
 ): TunnelAttempts {
   const session = ctx.name;
   const ids = new StreamIds(ctx);
-  const proofs = new OpeningProofs({
+  const proofs = new ForgottenAttemptReports({
     session,
     env,
     nextStream: () => ids.next(),

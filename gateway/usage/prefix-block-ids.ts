@@ -6,7 +6,7 @@ import { createHmac } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { BLOCK_DIGEST_BYTES } from '../../shared/wire/protocol-constants.ts';
-import { openIdentity, receiptSealOf } from '../accounts/receipt.ts';
+import { openIdentity, receiptSealOf } from '../accounts/payer-receipt.ts';
 import type { Env } from '../env.ts';
 import { usageShardOf } from './usage-row.ts';
 

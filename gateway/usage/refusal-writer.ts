@@ -6,10 +6,10 @@
  */
 
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import { ApiError, toApiError } from '../../shared/openai/api-errors.ts';
 import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
 import { endsBeforeEngine } from '../../shared/routing/retry-policy.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Env } from '../env.ts';
 import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';

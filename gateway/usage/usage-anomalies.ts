@@ -2,7 +2,7 @@
  * Usage that nodes reported and that the gateway did not accept as reported. Operators see it as a metric and in the
  * log.
  */
-import { isRecent } from '../../shared/collections/is-recent.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Env } from '../env.ts';
 import { USAGE_ANOMALIES } from '../observe/metric-families.ts';
 import { metricsReporter } from '../observe/request-log.ts';

@@ -1,4 +1,4 @@
-import { normal, type Random } from '../../scheduler/serving/random.ts';
+import { normal, type Random } from '../../scheduler/simulator/random.ts';
 
 /**
  * What a worker keeps between two tasks (paper, §4): nothing; the environment and the weights on its disk; or the whole

@@ -1,5 +1,5 @@
-import { Heap } from '../../scheduler/serving/heap.ts';
-import { type Random, seededRandom } from '../../scheduler/serving/random.ts';
+import { Heap } from '../../scheduler/simulator/heap.ts';
+import { type Random, seededRandom } from '../../scheduler/simulator/random.ts';
 import { computeS, lognormal, overheadOf, type Policy, startupS, WORKER_CV } from './costs.ts';
 import type { SiteGpu } from './gpus.ts';
 

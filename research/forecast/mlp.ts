@@ -1,6 +1,6 @@
-import { calibrated } from '../../scheduler/forecast/calibrated.ts';
+import { calibrated } from '../../scheduler/forecast/conformal-intervals.ts';
 import type { Forecaster } from '../../scheduler/forecast/types.ts';
-import { normal, type Random } from '../../scheduler/serving/random.ts';
+import { normal, type Random } from '../../scheduler/simulator/random.ts';
 import { Adam } from './adam.ts';
 import { onWindows, type Sample, type WindowNetwork } from './windows.ts';
 

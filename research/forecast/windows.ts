@@ -1,5 +1,5 @@
 import type { PointForecaster, Predict } from '../../scheduler/forecast/types.ts';
-import { type Random, seededRandom } from '../../scheduler/serving/random.ts';
+import { type Random, seededRandom } from '../../scheduler/simulator/random.ts';
 
 /**
  * A network that is trained on windows of all series together: `window × series` standardized numbers in, one per

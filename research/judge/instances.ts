@@ -1,6 +1,6 @@
 import { findGpu, findModel, type HardwareCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import type { Demand, Pool } from '../../scheduler/solver/planning-problem.ts';
 
 const MODELS = ['Qwen3-8B', 'Llama-3.1-8B-Instruct', 'Llama-2-13b-hf', 'Qwen3-32B', 'Qwen3-1.7B'];

@@ -4,7 +4,7 @@
  */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/simulator/engine-limits.ts';
 import { OBJECTIVES, type PlanOptions } from '../../scheduler/solver/planning-problem.ts';
 import { percent, table } from '../../scheduler/validate/text-table.ts';
 import { tinyInstance } from './instances.ts';

@@ -1,4 +1,4 @@
-import type { Shape } from '../../scheduler/orchestration/types.ts';
+import type { Shape } from '../../scheduler/assignment/types.ts';
 
 export const gpusOfShape = ({ tp, pp }: Shape): number => tp * pp;
 export const shapeText = ({ tp, pp }: Shape): string => (pp === 1 ? `TP ${tp}` : `TP ${tp} × PP ${pp}`);

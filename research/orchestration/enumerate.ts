@@ -1,4 +1,4 @@
-import type { Shape } from '../../scheduler/orchestration/types.ts';
+import type { Shape } from '../../scheduler/assignment/types.ts';
 import { type DeploymentPlan, type Group, gpusOfShape } from './deployment-plan.ts';
 
 /** Most plans of one enumeration: 32 GPUs of a model with many heads have 120,000. */

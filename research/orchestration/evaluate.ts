@@ -1,6 +1,6 @@
-import { balance } from '../../scheduler/orchestration/demand-assignment.ts';
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import type { Assignment } from '../../scheduler/orchestration/types.ts';
+import { balance } from '../../scheduler/assignment/demand-assignment.ts';
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { Assignment } from '../../scheduler/assignment/types.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 
 /** The expected load for the duration of a plan. */

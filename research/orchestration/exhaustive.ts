@@ -1,6 +1,6 @@
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { Shape, ShapeRates, Site } from '../../scheduler/assignment/types.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import type { Shape, ShapeRates, Site } from '../../scheduler/orchestration/types.ts';
 import { type DeploymentPlan, gpusOfShape } from './deployment-plan.ts';
 import { plansOf } from './enumerate.ts';
 import { place } from './placement.ts';

@@ -1,10 +1,10 @@
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import type { Shape } from '../../scheduler/orchestration/types.ts';
-import { kvBytesPerToken } from '../../scheduler/roofline/deployment.ts';
-import type { SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
-import { Heap } from '../../scheduler/serving/heap.ts';
-import type { Requests } from '../../scheduler/serving/request-arrivals.ts';
-import { type HeldRequest, SimulatedEngine } from '../../scheduler/serving/simulated-engine.ts';
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { Shape } from '../../scheduler/assignment/types.ts';
+import { kvBytesPerToken } from '../../scheduler/roofline/model-deployment.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
+import { Heap } from '../../scheduler/simulator/heap.ts';
+import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
+import { type HeldRequest, SimulatedEngine } from '../../scheduler/simulator/simulated-engine.ts';
 import { gpusOfShape, sameShape } from './deployment-plan.ts';
 import { choose, type Dispatch, least, type Member, type MemberRole } from './member.ts';
 import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';

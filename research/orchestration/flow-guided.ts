@@ -1,7 +1,7 @@
-import { balance } from '../../scheduler/orchestration/demand-assignment.ts';
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import type { Shape, ShapeRates } from '../../scheduler/orchestration/types.ts';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { balance } from '../../scheduler/assignment/demand-assignment.ts';
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { Shape, ShapeRates } from '../../scheduler/assignment/types.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { type DeploymentPlan, gpusOfShape, keyOf } from './deployment-plan.ts';
 
 export interface SearchOptions {

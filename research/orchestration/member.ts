@@ -1,4 +1,4 @@
-import type { SimulatedEngine } from '../../scheduler/serving/simulated-engine.ts';
+import type { SimulatedEngine } from '../../scheduler/simulator/simulated-engine.ts';
 import type { PlacedReplica } from './placement.ts';
 
 export type MemberRole = 'both' | 'prefill' | 'decode';

@@ -1,5 +1,5 @@
+import type { Shape, Site } from '../../scheduler/assignment/types.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import type { Shape, Site } from '../../scheduler/orchestration/types.ts';
 import { type DeploymentPlan, gpusOfPlan, gpusOfShape, sameShape, shapeText } from './deployment-plan.ts';
 
 /**

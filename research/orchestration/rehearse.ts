@@ -1,7 +1,7 @@
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import type { SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
-import { exponential, seededRandom } from '../../scheduler/serving/random.ts';
-import type { Requests } from '../../scheduler/serving/request-arrivals.ts';
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
+import { exponential, seededRandom } from '../../scheduler/simulator/random.ts';
+import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 import { Fleet } from './fleet.ts';
 import type { Dispatch } from './member.ts';

@@ -1,5 +1,5 @@
-import type { Site } from '../../scheduler/orchestration/types.ts';
-import { weightBytes } from '../../scheduler/roofline/deployment.ts';
+import type { Site } from '../../scheduler/assignment/types.ts';
+import { weightBytes } from '../../scheduler/roofline/model-deployment.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 import { type PlacedReplica, place } from './placement.ts';
 import { shardMoves } from './shards.ts';

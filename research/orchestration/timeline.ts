@@ -1,8 +1,8 @@
+import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
 import type { History } from '../../scheduler/forecast/types.ts';
-import type { RateTable } from '../../scheduler/orchestration/rate-table.ts';
-import { type Distribution, distribution } from '../../scheduler/serving/distribution.ts';
-import type { SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
-import type { Requests } from '../../scheduler/serving/request-arrivals.ts';
+import type { SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
+import { type Distribution, distribution } from '../../scheduler/simulator/latency-distribution.ts';
+import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
 import { countByKind } from '../workload/counts.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 import { Fleet } from './fleet.ts';

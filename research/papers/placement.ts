@@ -4,14 +4,14 @@
  */
 import { writeFileSync } from 'node:fs';
 import { dataPath, findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
+import { withDatasheetMemory } from '../../scheduler/catalogue/datasheet-memory.ts';
 import { barsSvg } from '../../scheduler/cli/bar-chart.ts';
 import { type ComparedPlan, comparisonText, panels } from '../../scheduler/cli/compare-command.ts';
 import { planByMilp as planner } from '../../scheduler/planner/milp-planner.ts';
 import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { predict } from '../../scheduler/planner/predict-plan.ts';
 import { readInventory, readWorkload } from '../../scheduler/planner/read-input.ts';
-import { PAPER_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { PAPER_LIMITS } from '../../scheduler/simulator/engine-limits.ts';
 import { OptionTable } from '../../scheduler/solver/option-table.ts';
 import type { Counts, Demand, PlanOptions } from '../../scheduler/solver/planning-problem.ts';
 import { measuredDrains } from '../../scheduler/validate/measured-data.ts';
@@ -37,7 +37,7 @@ const PAPER_MEMP = [
 type Rows = readonly (readonly [string, string, number, number])[];
 const PAPER_TP: Record<string, number> = { 'Llama-2-13b-hf': 1, 'CodeLlama-34b-hf': 2, 'Llama-3.3-70B-Instruct': 4 };
 
-const catalogue = withPrintedMemory(loadCatalogue({ calibration: dataPath('calibration-opentela.json') }));
+const catalogue = withDatasheetMemory(loadCatalogue({ calibration: dataPath('calibration-opentela.json') }));
 const { pools } = readInventory(researchData('paper-inventory.json'), catalogue);
 const workload = readWorkload(researchData('paper-workload.json'), catalogue);
 const options: PlanOptions = {

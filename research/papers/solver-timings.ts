@@ -4,7 +4,7 @@
  */
 import { cpus } from 'node:os';
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/simulator/engine-limits.ts';
 import { OBJECTIVES } from '../../scheduler/solver/planning-problem.ts';
 import { solvePlan } from '../../scheduler/solver/solve-plan.ts';
 import { percent, table } from '../../scheduler/validate/text-table.ts';

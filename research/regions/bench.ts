@@ -3,7 +3,7 @@
  * the seconds of one decision.
  */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { roundRobin } from './baselines/round-robin.ts';
 import { smoothed } from './macro/forecast.ts';
 import { smoothTransport } from './macro/smooth-transport.ts';

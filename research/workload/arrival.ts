@@ -1,4 +1,4 @@
-import { type FittedKind, type KindLengths, kindClassifier } from '../../scheduler/workload/kinds.ts';
+import { type FittedKind, type KindLengths, kindClassifier } from '../../scheduler/workload/request-kinds.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
 import type { ArrivingRequest } from '../../shared/routing/kinds/request-kind.ts';
 

@@ -1,5 +1,5 @@
 import type { History } from '../../scheduler/forecast/types.ts';
-import type { Requests } from '../../scheduler/serving/request-arrivals.ts';
+import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
 
 /** Most slots of one history: 100 days of minutes. */
 const SLOTS_MAX = 144_000;

@@ -1,6 +1,6 @@
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { exponential, gamma, normal, type Random, seededRandom } from '../../scheduler/serving/random.ts';
-import { REQUESTS_MAX, type Requests, requestsFromRows } from '../../scheduler/serving/request-arrivals.ts';
+import { exponential, gamma, normal, type Random, seededRandom } from '../../scheduler/simulator/random.ts';
+import { REQUESTS_MAX, type Requests, requestsFromRows } from '../../scheduler/simulator/request-arrivals.ts';
 
 /** A client's arrivals in one window of ten minutes, as ServeGen (Xiang et al. 2025) publishes them. */
 interface ClientWindow {

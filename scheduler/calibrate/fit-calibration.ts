@@ -1,6 +1,6 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { SchedulerError } from '../errors.ts';
-import type { ModelDeployment } from '../roofline/deployment.ts';
+import type { ModelDeployment } from '../roofline/model-deployment.ts';
 import { IDLE_STEP, StepModel } from '../roofline/step-model.ts';
 import { minimise } from '../validate/nelder-mead.ts';
 import type { LoadObservation } from './load-observation.ts';

@@ -1,4 +1,4 @@
-import type { Random } from '../serving/random.ts';
+import type { Random } from '../simulator/random.ts';
 import { type CompletionTiming, type ProbedEngine, timedCompletion } from './completion-probe.ts';
 
 /** A measurement of a decoding batch or of a single prompt. `ms`: duration of one step, or time to first token. */

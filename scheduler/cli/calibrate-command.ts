@@ -9,8 +9,8 @@ import { observeLoad } from '../calibrate/load-observation.ts';
 import { findGpu, findModel } from '../catalogue/catalogue.ts';
 import { PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
-import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
-import { seededRandom } from '../serving/random.ts';
+import { deploymentProblem, type ModelDeployment } from '../roofline/model-deployment.ts';
+import { seededRandom } from '../simulator/random.ts';
 import { percent, signed, table } from '../validate/text-table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 

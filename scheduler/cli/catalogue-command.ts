@@ -3,7 +3,7 @@ import type { Io } from '../../shared/terminal/command-io.ts';
 import { efficiencyOf } from '../catalogue/calibration.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';
-import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
+import { kvBytesPerToken, weightBytes } from '../roofline/model-deployment.ts';
 import { table } from '../validate/text-table.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
 import { prettyJson } from './pretty-json.ts';

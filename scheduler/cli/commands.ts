@@ -11,7 +11,7 @@ import type { Io } from '../../shared/terminal/command-io.ts';
 import { CALIBRATE_FLAGS as CALIBRATE, calibrateCommand } from './calibrate-command.ts';
 import { CATALOGUE_COMMAND_FLAGS as CATALOGUE, catalogueCommand } from './catalogue-command.ts';
 import { COMPARE_FLAGS as COMPARE, compareCommand } from './compare-command.ts';
-import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
+import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit-codes.ts';
 import { PLAN_COMMAND_FLAGS as PLAN, planCommand } from './plan-command.ts';
 import { REGIONS_FLAGS as REGIONS, regionsCommand } from './regions-command.ts';
 import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate-command.ts';

@@ -9,7 +9,7 @@ import { equalSplit, memoryProportional } from '../solver/baselines.ts';
 import { OptionTable } from '../solver/option-table.ts';
 import { percent, table } from '../validate/text-table.ts';
 import { type Bars, barsSvg, barsText } from './bar-chart.ts';
-import { planExit } from './exit.ts';
+import { planExit } from './exit-codes.ts';
 import { textFlag } from './flags.ts';
 import { PLANNING_FLAGS, planFromFlags } from './plan-from-flags.ts';
 import { prettyJson } from './pretty-json.ts';

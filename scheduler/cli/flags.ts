@@ -1,7 +1,7 @@
 import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
 import { findModel, type HardwareCatalogue, loadCatalogue } from '../catalogue/catalogue.ts';
 import { readMeasured, withMeasured } from '../planner/read-input.ts';
-import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../serving/engine-limits.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../simulator/engine-limits.ts';
 import {
   type Demand,
   OBJECTIVES,

@@ -3,7 +3,7 @@ import type { Io } from '../../shared/terminal/command-io.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { SchedulerError } from '../errors.ts';
 import { DemandFollower, type FollowOptions, type FollowOutput } from '../follow/follower.ts';
-import { parsePin } from '../follow/pins.ts';
+import { parsePin } from '../follow/pinned-replicas.ts';
 import { readRates } from '../follow/replica-options.ts';
 import { appendRecords, readRecords, timelineOf } from '../follow/slot-records.ts';
 import { planFor, writePlan } from '../live/plan-file.ts';

@@ -4,7 +4,7 @@ import { EXIT_SOFTWARE, EXIT_USAGE, runProgram } from '../../shared/command-line
 import { type Io, makeIo } from '../../shared/terminal/command-io.ts';
 import { SchedulerError } from '../errors.ts';
 import { PLAN_PROGRAM } from './commands.ts';
-import { planExitCode } from './exit.ts';
+import { planExitCode } from './exit-codes.ts';
 import { FACTORY_ACTS } from './removed-commands.ts';
 
 /** `argv` excludes the program's name. Resolves to the exit code and never rejects. */

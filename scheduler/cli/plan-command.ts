@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { predict } from '../planner/predict-plan.ts';
-import { planExit } from './exit.ts';
+import { planExit } from './exit-codes.ts';
 import { textFlag } from './flags.ts';
 import { PLANNING_FLAGS, planFromFlags } from './plan-from-flags.ts';
 import { planSvg } from './plan-picture.ts';

@@ -1,5 +1,5 @@
 import type { Plan } from '../planner/types.ts';
-import type { SimulationResult } from '../serving/simulate.ts';
+import type { SimulationResult } from '../simulator/simulate.ts';
 import { countText, durationText } from './units.ts';
 
 /** Maximum width of a pool's row in a terminal, characters. */

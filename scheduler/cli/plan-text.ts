@@ -1,7 +1,7 @@
 import type { Prediction } from '../planner/predict-plan.ts';
 import type { Plan, PlannedModel, PlannedReplicas } from '../planner/types.ts';
 import { parallelismText } from '../roofline/parallelism.ts';
-import type { SimulationResult } from '../serving/simulate.ts';
+import type { SimulationResult } from '../simulator/simulate.ts';
 import { percent, table } from '../validate/text-table.ts';
 import { planPicture } from './plan-picture.ts';
 import { countText, durationText, energy, perSecond } from './units.ts';

@@ -7,11 +7,11 @@ import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
 import { type RegionFacts, regionFacts } from '../live/region-facts.ts';
+import { PlanPublisher } from '../regions/live/plan-publisher.ts';
 import { readPriceTable } from '../regions/live/price-file.ts';
-import { Publisher } from '../regions/live/publisher.ts';
 import { type LivePlan, LivePlanner } from '../regions/live/region-planner.ts';
 import { Tracker } from '../regions/live/traffic-tracker.ts';
-import { writeWarm } from '../regions/live/warm-files.ts';
+import { writeWarm } from '../regions/live/warm-plan-files.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 import { regionsText } from './regions-text.ts';
 
@@ -88,7 +88,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
       secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
       smoothness: numberFlag(flags, 'smoothness', 0.5, { min: 1e-3 }),
     }),
-    publisher: new Publisher({
+    publisher: new PlanPublisher({
       gateway,
       planner: textFlag(flags, 'planner') ?? randomUUID().slice(0, 8),
       holdsMs: Math.max(HOLDS_MIN_MS, HOLDS_SLOTS * slotS * 1e3),
@@ -147,7 +147,7 @@ interface LoopOptions {
   now: () => number;
   tracker: Tracker;
   planner: LivePlanner;
-  publisher: Publisher;
+  publisher: PlanPublisher;
 }
 
 class Loop {

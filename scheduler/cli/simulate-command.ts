@@ -6,15 +6,15 @@ import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { demandSchema } from '../planner/read-input.ts';
-import { deploymentProblem, type ModelDeployment } from '../roofline/deployment.ts';
+import { deploymentProblem, type ModelDeployment } from '../roofline/model-deployment.ts';
 import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step-model.ts';
-import { contextLengthProblem } from '../serving/context-length-check.ts';
-import { seededRandom } from '../serving/random.ts';
-import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/request-arrivals.ts';
-import { simulate } from '../serving/simulate.ts';
-import { POLICY_NAMES } from '../serving/simulated-policies.ts';
-import { readTrace } from '../traces/read.ts';
+import { contextLengthProblem } from '../simulator/context-length-check.ts';
+import { seededRandom } from '../simulator/random.ts';
+import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../simulator/request-arrivals.ts';
+import { simulate } from '../simulator/simulate.ts';
+import { POLICY_NAMES } from '../simulator/simulated-policies.ts';
+import { readTrace } from '../traces/read-trace.ts';
 import {
   CATALOGUE_FLAGS,
   catalogueFrom,

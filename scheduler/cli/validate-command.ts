@@ -1,7 +1,7 @@
 import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
-import { withPrintedMemory } from '../catalogue/printed-memory.ts';
+import { withDatasheetMemory } from '../catalogue/datasheet-memory.ts';
 import { sustainedText } from '../validate/fit-sustained-clock.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
@@ -19,7 +19,7 @@ export function validateCommand(argv: readonly string[], io: Io): number {
   const flags = parseLine(argv, VALIDATE_FLAGS).values;
   if (flags.fit === true) {
     const calibration = readCalibration(dataPath('calibration-opentela.json'));
-    io.out(sustainedText({ ...withPrintedMemory(catalogueFrom(flags)), calibration }));
+    io.out(sustainedText({ ...withDatasheetMemory(catalogueFrom(flags)), calibration }));
     return EXIT_DONE;
   }
   const validation = validate(catalogueFrom(flags));

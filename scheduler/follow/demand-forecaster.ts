@@ -1,7 +1,8 @@
 /** Forecasts the demand of the slots ahead from counts. */
-import { type ChosenForecaster, chooseForecaster } from '../forecast/choose.ts';
-import { movingAverage } from '../forecast/persistence.ts';
-import { ridge } from '../forecast/ridge.ts';
+
+import { movingAverage } from '../forecast/baseline-forecasts.ts';
+import { type ChosenForecaster, chooseForecaster } from '../forecast/choose-forecaster.ts';
+import { ridge } from '../forecast/ridge-regression.ts';
 import { seasonal } from '../forecast/seasonal.ts';
 import type { Forecast, Forecaster, History } from '../forecast/types.ts';
 import type { ForecastDemand } from './follow-problem.ts';

@@ -4,7 +4,7 @@ import { SchedulerError } from '../errors.ts';
 import { type KindCount, kindCounts } from '../live/kind-counts.ts';
 import { knownModel } from '../live/live-nodes.ts';
 import type { PlanningContext } from '../live/observation.ts';
-import type { FittedKind } from '../workload/kinds.ts';
+import type { FittedKind } from '../workload/request-kinds.ts';
 import { DemandForecaster, type ExpectedDemand, slotsOf } from './demand-forecaster.ts';
 import { countedKinds, type FittedKinds, fitLiveKinds } from './fit-kinds.ts';
 import type { FollowedModel } from './network-view.ts';

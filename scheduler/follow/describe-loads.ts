@@ -2,7 +2,7 @@
  * Describes a layout for people: which replicas serve which kinds, which replicas are the bottleneck, and how much more
  * demand they could serve.
  */
-import { balance } from '../orchestration/demand-assignment.ts';
+import { balance } from '../assignment/demand-assignment.ts';
 import { type FollowProblem, type ForecastDemand, type Layout, placeText } from './follow-problem.ts';
 import { demandShares } from './transition-cost.ts';
 

@@ -4,7 +4,7 @@
  */
 import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { KindCount } from '../live/kind-counts.ts';
-import { type FittedKind, fitKinds, type KindLengths } from '../workload/kinds.ts';
+import { type FittedKind, fitKinds, type KindLengths } from '../workload/request-kinds.ts';
 
 /** Most kinds that are tried. More kinds split requests that cost about the same. */
 const KINDS_TRIED = 5;

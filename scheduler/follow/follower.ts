@@ -1,6 +1,7 @@
 /** `otela-plan watch --forecast`: in each slot counts, forecasts, decides, and hands over a plan. */
+
+import type { RateTable } from '../assignment/rate-table.ts';
 import { type Observation, observe, type PlanningContext } from '../live/observation.ts';
-import type { RateTable } from '../orchestration/rate-table.ts';
 import type { Placement } from '../solver/planning-problem.ts';
 import { demandOf } from './demand-forecaster.ts';
 import { DemandSampler, type DemandSamplerOptions, type ModelSample } from './demand-sampler.ts';
@@ -8,7 +9,7 @@ import { loadsText } from './describe-loads.ts';
 import type { FollowProblem, ForecastDemand, Layout } from './follow-problem.ts';
 import { kindShares, SharePublisher, sharesText } from './kind-shares.ts';
 import { type NetworkView, networkView, replicasText } from './network-view.ts';
-import { type Pin, pinnedLayout } from './pins.ts';
+import { type Pin, pinnedLayout } from './pinned-replicas.ts';
 import type { MeasuredRates } from './replica-options.ts';
 import type { CountedLine, SlotRecord } from './slot-records.ts';
 import { changeText, type DecideOptions, Decider, type FollowDecision } from './switch-decision.ts';

@@ -1,8 +1,8 @@
 /** The shares of a layout's nodes in each kind of request, as weights of sessions for `PUT /admin/routing/{model}`. */
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
+import { fillOrWait } from '../assignment/demand-assignment.ts';
+import type { Assignment } from '../assignment/types.ts';
 import type { PlannerGateway } from '../live/planner-gateway.ts';
-import { fillOrWait } from '../orchestration/demand-assignment.ts';
-import type { Assignment } from '../orchestration/types.ts';
 import { type FollowProblem, type ForecastDemand, optionsOf, placeText } from './follow-problem.ts';
 
 /** Most rules that a gateway accepts for one model, without the rule for nodes that join later. */

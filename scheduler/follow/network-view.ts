@@ -9,7 +9,7 @@ import type { Observation, PlanningContext } from '../live/observation.ts';
 import { gpusOf } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/planning-problem.ts';
 import { groupReplicas, isSamePlace, type ReplicaPlace, spreadText } from '../solver/replica-place.ts';
-import type { FittedKind } from '../workload/kinds.ts';
+import type { FittedKind } from '../workload/request-kinds.ts';
 import type { FollowedPool, Layout, ReplicaOption } from './follow-problem.ts';
 import { followedPool, type OptionContext, replicaOptions } from './replica-options.ts';
 

@@ -2,16 +2,16 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
+import { RateTable } from '../assignment/rate-table.ts';
 import type { Calibration } from '../catalogue/calibration.ts';
 import { parseAs } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
-import { RateTable } from '../orchestration/rate-table.ts';
 import { gpusOf, type Parallelism } from '../roofline/parallelism.ts';
-import type { SimulatedEngineLimits } from '../serving/engine-limits.ts';
+import type { SimulatedEngineLimits } from '../simulator/engine-limits.ts';
 import type { Pool } from '../solver/planning-problem.ts';
 import type { ReplicaPlace } from '../solver/replica-place.ts';
-import type { FittedKind } from '../workload/kinds.ts';
+import type { FittedKind } from '../workload/request-kinds.ts';
 import type { FollowedPool, ReplicaOption } from './follow-problem.ts';
 
 const ratesSchema = z.strictObject({

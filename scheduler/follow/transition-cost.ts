@@ -2,8 +2,8 @@
  * Cost of keeping a layout, or of changing it in one of the slots ahead: the time that requests wait and run. A fluid
  * model, slot by slot.
  */
-import { balance } from '../orchestration/demand-assignment.ts';
-import type { Assignment } from '../orchestration/types.ts';
+import { balance } from '../assignment/demand-assignment.ts';
+import type { Assignment } from '../assignment/types.ts';
 import {
   type FollowProblem,
   type ForecastDemand,

@@ -1,4 +1,4 @@
-import { calibrated } from './calibrated.ts';
+import { calibrated } from './conformal-intervals.ts';
 import type { Forecaster } from './types.ts';
 
 /** How much the last slot's difference from the season counts, because days differ in their level. */

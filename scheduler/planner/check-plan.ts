@@ -1,5 +1,5 @@
 import { SchedulerError } from '../errors.ts';
-import { deploymentProblem } from '../roofline/deployment.ts';
+import { deploymentProblem } from '../roofline/model-deployment.ts';
 import { gpusOf, parallelismProblem } from '../roofline/parallelism.ts';
 import { packsInto } from '../solver/packing-constraints.ts';
 import { type Demand, type PlanOptions, type Pool, poolGpus } from '../solver/planning-problem.ts';

@@ -1,9 +1,9 @@
-import { kvCapacityTokens } from '../roofline/deployment.ts';
-import { meanLength } from '../serving/length-distribution.ts';
+import { kvCapacityTokens } from '../roofline/model-deployment.ts';
+import { meanLength } from '../simulator/length-distribution.ts';
 import type { Evaluation } from '../solver/evaluate-plan.ts';
+import { Search, UNSERVED } from '../solver/greedy-search.ts';
 import { HEADROOM_LOAD, latencyTarget } from '../solver/latency-targets.ts';
 import { type Demand, type Option, type Pool, poolGpus } from '../solver/planning-problem.ts';
-import { Search, UNSERVED } from '../solver/search.ts';
 import type { SolverDecision } from '../solver/solve-plan.ts';
 import { usedGpus, worthOfOne } from './explain-shortfall.ts';
 import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';

@@ -1,7 +1,7 @@
-import { distribution } from '../serving/distribution.ts';
-import { seededRandom } from '../serving/random.ts';
-import { drawRequests } from '../serving/request-arrivals.ts';
-import { type ReplicaGroup, type SimulationResult, simulate } from '../serving/simulate.ts';
+import { distribution } from '../simulator/latency-distribution.ts';
+import { seededRandom } from '../simulator/random.ts';
+import { drawRequests } from '../simulator/request-arrivals.ts';
+import { type ReplicaGroup, type SimulationResult, simulate } from '../simulator/simulate.ts';
 import { stepsOf } from '../solver/option-table.ts';
 import type { Demand, PlanOptions, Pool } from '../solver/planning-problem.ts';
 import type { Plan } from './types.ts';

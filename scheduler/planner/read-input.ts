@@ -4,8 +4,8 @@ import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { parallelismSchema } from '../roofline/parallelism-schema.ts';
-import { contextLengthProblem } from '../serving/context-length-check.ts';
-import { LENGTH_MAX, type LengthDistribution } from '../serving/length-distribution.ts';
+import { contextLengthProblem } from '../simulator/context-length-check.ts';
+import { LENGTH_MAX, type LengthDistribution } from '../simulator/length-distribution.ts';
 import {
   CLASSES,
   type Demand,

@@ -1,5 +1,5 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import type { SimulatedPolicy, SimulatedReplica } from '../serving/simulated-policies.ts';
+import type { SimulatedPolicy, SimulatedReplica } from '../simulator/simulated-policies.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/planning-problem.ts';
 import type { SolveReport } from '../solver/solve-plan.ts';
 

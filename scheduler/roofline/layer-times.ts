@@ -1,8 +1,8 @@
 import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
 import type { Layer } from '../catalogue/layers.ts';
 import { expertsOf } from '../catalogue/model.ts';
-import type { ModelDeployment } from './deployment.ts';
 import { allReduceSeconds, allToAllSeconds, gemmSeconds, peakFlops, sendSeconds } from './kernel-times.ts';
+import type { ModelDeployment } from './model-deployment.ts';
 import {
   activationBytes,
   decodeAttentionWork,

@@ -1,6 +1,6 @@
 import { type Layer, layerMatrices, type Matrix, type Mixer, windowOf } from '../catalogue/layers.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
-import { type ModelDeployment, precisionOf, waysOf } from './deployment.ts';
+import { type ModelDeployment, precisionOf, waysOf } from './model-deployment.ts';
 import { type Parallelism, spreadOf } from './parallelism.ts';
 
 /** Floating-point operations and bytes moved, on one GPU. */

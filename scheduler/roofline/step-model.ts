@@ -1,8 +1,8 @@
 import { type Calibration, type CalibrationHost, type Efficiency, efficiencyOf } from '../catalogue/calibration.ts';
 import { layerCount, windowTokens } from '../catalogue/model.ts';
-import { kvBytesPerToken, type ModelDeployment } from './deployment.ts';
 import { gemmSeconds, sendSeconds } from './kernel-times.ts';
 import { LayerTimes } from './layer-times.ts';
+import { kvBytesPerToken, type ModelDeployment } from './model-deployment.ts';
 import { gemmWork } from './operators.ts';
 import { gpusOf } from './parallelism.ts';
 

@@ -1,6 +1,6 @@
 import { expertsOf, type Model } from '../catalogue/model.ts';
-import type { FluidLike, Moments } from '../serving/fluid-replica.ts';
-import { LOAD_LEVELS } from '../serving/replica-profile.ts';
+import type { FluidLike, Moments } from '../simulator/fluid-replica.ts';
+import { LOAD_LEVELS } from '../simulator/replica-profile.ts';
 import { hull } from './latency-curve.ts';
 import type { Curve } from './planning-problem.ts';
 

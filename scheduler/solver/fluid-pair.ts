@@ -1,4 +1,4 @@
-import type { Fluid, FluidLike } from '../serving/fluid-replica.ts';
+import type { Fluid, FluidLike } from '../simulator/fluid-replica.ts';
 
 /**
  * The averages of a disaggregated pair: the slowest of its two engines and the link bounds the throughput, and

@@ -1,10 +1,10 @@
 import { SchedulerError } from '../errors.ts';
 import { Columns } from './column-generation.ts';
 import { type Formulation, formulate, type Goal, type SolverProblem } from './formulation.ts';
+import { Search } from './greedy-search.ts';
 import { type LpSolution, solve } from './highs.ts';
 import { packingRows } from './packing-constraints.ts';
 import type { Counts } from './planning-problem.ts';
-import { Search } from './search.ts';
 import { ShareSearch } from './share-search.ts';
 import { isSmall, planValue, problemOf, relativeGap, type SolverContext, tightened } from './solver-context.ts';
 

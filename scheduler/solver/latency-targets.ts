@@ -1,4 +1,4 @@
-import { meanLength } from '../serving/length-distribution.ts';
+import { meanLength } from '../simulator/length-distribution.ts';
 import { rateWithin, upTo } from './latency-curve.ts';
 import type { Curve, Demand, Option, PlanOptions } from './planning-problem.ts';
 

@@ -1,5 +1,5 @@
 import { SchedulerError } from '../errors.ts';
-import { deploymentProblem, kvCapacityTokens, type ModelDeployment } from '../roofline/deployment.ts';
+import { deploymentProblem, kvCapacityTokens, type ModelDeployment } from '../roofline/model-deployment.ts';
 import {
   enginesOf,
   gpusOf,
@@ -11,16 +11,16 @@ import {
   tpProblem,
 } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step-model.ts';
-import { Fluid, type FluidLike, type Moments } from '../serving/fluid-replica.ts';
-import { meanLength, moments } from '../serving/length-distribution.ts';
-import type { PrefillSide } from '../serving/prefill-decode-pair.ts';
+import { Fluid, type FluidLike, type Moments } from '../simulator/fluid-replica.ts';
+import { meanLength, moments } from '../simulator/length-distribution.ts';
+import type { PrefillSide } from '../simulator/prefill-decode-pair.ts';
 import { Averages } from './bounds-from-averages.ts';
+import { explainNoPlacement } from './explain-no-placement.ts';
 import { FluidPair } from './fluid-pair.ts';
 import { hull, latencyAt } from './latency-curve.ts';
 import { PARALLELISMS, parallelisms, SEQUENCES_MIN } from './parallelisms.ts';
 import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from './planning-problem.ts';
 import { replicaProfile } from './profile-cache.ts';
-import { whyNowhere } from './why-nowhere.ts';
 
 /**
  * Minimum number of sequences of a replica under overload, if there is a choice: a replica that holds fewer ends its
@@ -67,7 +67,7 @@ export class OptionTable {
       const lengths = { input: moments(demand.input), output: moments(demand.output) };
       const wanted = settings.objective === 'throughput' ? [SEQUENCES_OVERLOAD, SEQUENCES_MIN] : [SEQUENCES_MIN];
       const found = wanted.some((sequences) => this.#add(m, sequences, lengths));
-      if (!found) throw new SchedulerError('infeasible', whyNowhere(demand, pools, settings));
+      if (!found) throw new SchedulerError('infeasible', explainNoPlacement(demand, pools, settings));
     });
     // Targets are computed from these copies, and must not change while options are simulated.
     this.options.forEach((option) => {

@@ -3,8 +3,8 @@ import type { GpuType } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
-import type { SimulatedEngineLimits } from '../serving/engine-limits.ts';
-import type { LengthDistribution } from '../serving/length-distribution.ts';
+import type { SimulatedEngineLimits } from '../simulator/engine-limits.ts';
+import type { LengthDistribution } from '../simulator/length-distribution.ts';
 
 /** Nodes of one kind. Replicas do not span nodes. */
 export interface Pool {

@@ -1,7 +1,7 @@
 import type { StepModel } from '../roofline/step-model.ts';
-import type { SimulatedEngineLimits } from '../serving/engine-limits.ts';
-import type { PrefillSide } from '../serving/prefill-decode-pair.ts';
-import { LOAD_LEVELS, profile } from '../serving/replica-profile.ts';
+import type { SimulatedEngineLimits } from '../simulator/engine-limits.ts';
+import type { PrefillSide } from '../simulator/prefill-decode-pair.ts';
+import { LOAD_LEVELS, profile } from '../simulator/replica-profile.ts';
 import type { Demand } from './planning-problem.ts';
 
 type Profile = ReturnType<typeof profile>;

@@ -2,11 +2,11 @@ import { SchedulerError } from '../errors.ts';
 import { keepReplicas, whyInfeasible } from './fixed-replicas.ts';
 import type { Goal, SolverProblem } from './formulation.ts';
 import { type GoalOutcome, GoalSolver, type PoolPrice } from './goal-solver.ts';
+import { Search } from './greedy-search.ts';
 import { latencyTarget } from './latency-targets.ts';
 import { type Relief, relief, type Shortfall } from './missed-requirement.ts';
 import { OptionTable } from './option-table.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './planning-problem.ts';
-import { Search } from './search.ts';
 import { isSmall, planValue, problemOf, relativeGap, type SolverContext } from './solver-context.ts';
 
 export interface SolveReport {

@@ -1,7 +1,7 @@
 import { findGpu, findModel, type HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { StepModel } from '../roofline/step-model.ts';
-import { closedLoop } from '../serving/closed-loop.ts';
-import { DEFAULT_LIMITS } from '../serving/engine-limits.ts';
+import { closedLoop } from '../simulator/closed-loop.ts';
+import { DEFAULT_LIMITS } from '../simulator/engine-limits.ts';
 import { type ReportSection, worst } from './accuracy-checks.ts';
 import { signed } from './text-table.ts';
 

@@ -1,7 +1,7 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { half, mean, median, type ReportSection } from './accuracy-checks.ts';
 import { type PublishedRun, publishedRuns } from './measured-data.ts';
-import { type ReplayedRun, replay } from './published.ts';
+import { type ReplayedRun, replay } from './replay-published-run.ts';
 import { percent, signed } from './text-table.ts';
 
 /**

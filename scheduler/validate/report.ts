@@ -1,11 +1,11 @@
 import { dataPath, type HardwareCatalogue, readCalibration } from '../catalogue/catalogue.ts';
-import { withPrintedMemory } from '../catalogue/printed-memory.ts';
+import { withDatasheetMemory } from '../catalogue/datasheet-memory.ts';
 import type { ReportSection } from './accuracy-checks.ts';
 import { sweepSection } from './concurrency-sweeps.ts';
 import { consumerRatioSection } from './consumer-ratio.ts';
 import { drainSection, llamaSection } from './engine-section.ts';
-import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
-import { helixSection, relativeSection } from './other-gpus.ts';
+import { allReduceSection, attentionSection, gemmSection } from './kernel-sections.ts';
+import { helixSection, relativeSection } from './other-gpu-sections.ts';
 import { publishedSection } from './published-section.ts';
 import { percent, table } from './text-table.ts';
 
@@ -21,7 +21,7 @@ interface Validation {
  */
 export function validate(catalogue: HardwareCatalogue): Validation {
   const calibration = readCalibration(dataPath('calibration-opentela.json'));
-  const older = { ...withPrintedMemory(catalogue), calibration };
+  const older = { ...withDatasheetMemory(catalogue), calibration };
   const earlier = [
     gemmSection,
     relativeSection,

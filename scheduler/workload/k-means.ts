@@ -1,4 +1,4 @@
-import { type Random, seededRandom } from '../serving/random.ts';
+import { type Random, seededRandom } from '../simulator/random.ts';
 
 export type Point = readonly [number, number];
 

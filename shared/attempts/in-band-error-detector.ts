@@ -2,7 +2,7 @@
 
 import { type ApiError, errorBody, inBandError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
-import { utf8Bytes } from '../seal/plain-bytes.ts';
+import { utf8Bytes } from '../seal/portable-bytes.ts';
 import { buildFrame, FRAME, FrameCursor } from '../seal/response-frames.ts';
 
 const NOTE = buildFrame(FRAME.note);

@@ -1,5 +1,5 @@
-import type { StartTimer } from '../collections/start-timer.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../timing/adaptive-timeout.ts';
+import type { StartTimer } from '../timing/start-timer.ts';
 
 interface QuestionsOptions<A> {
   /** Maximum number of unanswered questions; above it no question is sent. */

@@ -17,7 +17,7 @@
 import type { Eviction } from './eviction.ts';
 import type { GcWatermark, Revocation } from './issuer-statements.ts';
 import { sessionStateRank } from './node-record.ts';
-import type { OwnerRecord } from './owner-record.ts';
+import type { SignedRecord } from './signed-record.ts';
 
 interface IssuerControl {
   /** Watermarks by key name. */
@@ -29,7 +29,7 @@ interface IssuerControl {
  * Order of an owner's records: JOIN ≺ SERVING ≺ DOWN ≺ LEFT, then version, then hash. It is total, so all replicas
  * agree.
  */
-export function compareRecords(a: OwnerRecord | undefined, b: OwnerRecord | undefined): number {
+export function compareRecords(a: SignedRecord | undefined, b: SignedRecord | undefined): number {
   if (a === undefined || b === undefined) return (a === undefined ? 0 : 1) - (b === undefined ? 0 : 1);
   if (a.state !== b.state) return sessionStateRank(a.state) - sessionStateRank(b.state);
   if (a.version !== b.version) return a.version - b.version;

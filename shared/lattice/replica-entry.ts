@@ -3,16 +3,16 @@ import type { Crypto } from './crypto-interface.ts';
 import { decodeEviction, type Eviction } from './eviction.ts';
 import { decodePayload, type NodePayload } from './node-payload.ts';
 import { type SessionState, sessionStateRank } from './node-record.ts';
-import { decodeRecord, type OwnerRecord } from './owner-record.ts';
 import { decodeUpdate, type EntryUpdate, encodeUpdate } from './registry-update.ts';
 import { type DigestItem, ITEM_ID_BYTES } from './replica-digest.ts';
 import { packSession } from './session-id.ts';
+import { decodeRecord, type SignedRecord } from './signed-record.ts';
 import { decodeTicket, type Ticket } from './ticket.ts';
 
 export interface EntryParts {
   ticket: Ticket;
   /** The owner's record. There is a record, an eviction, or both. */
-  record?: OwnerRecord | undefined;
+  record?: SignedRecord | undefined;
   /** Absent if the state is LEFT, because no reader needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
@@ -62,7 +62,7 @@ export class Entry {
     return decodeTicket(this.#unpacked().ticket ?? new Uint8Array(), this.#crypto);
   }
 
-  get record(): OwnerRecord | undefined {
+  get record(): SignedRecord | undefined {
     if (typeof this.#parts !== 'string') return this.#parts.record;
     const { record } = this.#unpacked();
     return record === undefined ? undefined : decodeRecord(record, this.#crypto);

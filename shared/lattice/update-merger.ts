@@ -20,9 +20,9 @@ import type { IssuerStores } from './issuer-stores.ts';
 import { LatticeError, type LatticeErrorCode } from './lattice-error.ts';
 import { compareEvictions, compareRecords } from './merge-rules.ts';
 import { PAYLOAD_MAX_BYTES } from './node-payload.ts';
-import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './owner-record.ts';
 import { decodeUpdate, type EntryUpdate, type Update } from './registry-update.ts';
 import type { Entry } from './replica-entry.ts';
+import { decodeRecord, payloadHash, type SignedRecord, verifyRecord } from './signed-record.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
 
 /** Two different payloads that one session signed with one version. They prove that its owner lies. */
@@ -60,7 +60,7 @@ interface MergerOptions {
 
 interface ReadEntry {
   session: string;
-  record: OwnerRecord | undefined;
+  record: SignedRecord | undefined;
   eviction: Eviction | undefined;
   /** The unverified ticket of a session that is not known yet. */
   ticket?: Ticket;
@@ -163,7 +163,7 @@ export class Merger {
 
   /** The payload bytes that belong to `record`; undefined if they are no longer needed. */
   #payloadFor(
-    record: OwnerRecord | undefined,
+    record: SignedRecord | undefined,
     evicted: boolean,
     given: Uint8Array | undefined,
     known: Entry | undefined,
@@ -218,8 +218,8 @@ export class Merger {
 }
 
 function contradiction(
-  record: OwnerRecord | undefined,
-  known: OwnerRecord | undefined,
+  record: SignedRecord | undefined,
+  known: SignedRecord | undefined,
 ): { conflict: Conflict } | undefined {
   if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
   if (record.state !== known.state || record.version !== known.version) return undefined;
@@ -227,6 +227,6 @@ function contradiction(
 }
 
 /** Bytes of a message are copied before they are stored. A view would keep the whole message in memory. */
-function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
+function copied(record: SignedRecord | undefined, known: SignedRecord | undefined): SignedRecord | undefined {
   return record === undefined || record === known ? record : { ...record, bytes: copyBytes(record.bytes) };
 }

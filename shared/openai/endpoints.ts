@@ -124,7 +124,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
-  // Agents answer this endpoint; see shared/seal/evidence.ts.
+  // Agents answer this endpoint; see shared/seal/attestation-evidence.ts.
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 

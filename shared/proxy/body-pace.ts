@@ -1,6 +1,7 @@
 /** Drops a body that stalls or nearly stalls, because it holds a connection, and memory for which other bodies wait. */
-import { timesOut } from '../collections/start-timer.ts';
+
 import { ApiError } from '../openai/api-errors.ts';
+import { timesOut } from '../timing/start-timer.ts';
 import type { HostClock } from './proxy-host.ts';
 
 /** Default of `stallMs` at gateways and ingresses. */

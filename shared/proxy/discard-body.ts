@@ -1,6 +1,6 @@
-import { timesOut } from '../collections/start-timer.ts';
+import { timesOut } from '../timing/start-timer.ts';
 import type { HostClock } from './proxy-host.ts';
-import type { BodySource } from './proxy-messages.ts';
+import type { BodySource } from './proxy-http-types.ts';
 
 /** Limits on how much of a refused body an error response waits for, and for how long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;

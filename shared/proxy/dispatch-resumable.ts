@@ -11,7 +11,7 @@ import { isTrusted } from '../routing/trusted-providers.ts';
 import { type DispatchResult, dispatchQueued, QueuedDispatch, queueScope } from './dispatch-queued.ts';
 import { NULL_RECORDER } from './null-recorder.ts';
 import type { Route } from './proxy-host.ts';
-import type { ProxyRequest } from './proxy-messages.ts';
+import type { ProxyRequest } from './proxy-http-types.ts';
 import type { RequestContext } from './request-context.ts';
 import { contextForModel, RouteAttempts } from './route-attempts.ts';
 

@@ -1,6 +1,6 @@
 import { errorBodyFor, toApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
-import type { ProxyResponse } from './proxy-messages.ts';
+import type { ProxyResponse } from './proxy-http-types.ts';
 
 /**
  * Converts any error into a response with its status, in the form of the endpoint's clients. Without an endpoint: in

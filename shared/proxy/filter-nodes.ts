@@ -4,7 +4,7 @@ import { type RoutingQuery, unmetRequirements } from '../routing/choose-node.ts'
 import { isTrusted } from '../routing/trusted-providers.ts';
 import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 import { approximateDuration, coldStartWaitMs, findColdModel } from './cold-model.ts';
-import { endsWithin, findModelStart, mayEndWithin, modelStartingError } from './model-starting.ts';
+import { endsWithin, findModelStart, mayEndWithin, modelStartingError } from './loading-model.ts';
 import type { Host, HostClock, RequestInfo, Route } from './proxy-host.ts';
 
 /**

@@ -5,13 +5,13 @@
 
 import { InBandErrorDetector } from '../attempts/in-band-error-detector.ts';
 import { isRepeatable, type ParsedRequest } from '../attempts/parsed-request.ts';
-import { timesOut } from '../collections/start-timer.ts';
 import { ApiError, methodNotAllowed } from '../openai/api-errors.ts';
 import { type Endpoint, endpointById, findEndpoint, pathNotFound } from '../openai/endpoints.ts';
 import { headersToEngine } from '../openai/forwarded-headers.ts';
 import { quoteForMessage } from '../openai/quote-for-message.ts';
 import { StageTimer } from '../openai/request-stage-timer.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
+import { timesOut } from '../timing/start-timer.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
 import { clientRequestId } from './client-request-id.ts';
 import { discardBody } from './discard-body.ts';
@@ -19,11 +19,11 @@ import { dispatchQueued } from './dispatch-queued.ts';
 import { allowsResuming, dispatchResumable } from './dispatch-resumable.ts';
 import { errorResponse } from './error-response.ts';
 import { filter, isWorthWaiting } from './filter-nodes.ts';
+import { PRIORITY_HEADER, readPriority } from './policy-input.ts';
 import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
-import type { ProxyRequest, ProxyResponse } from './proxy-messages.ts';
+import type { ProxyRequest, ProxyResponse } from './proxy-http-types.ts';
 import { readBody } from './read-body.ts';
 import type { RequestContext } from './request-context.ts';
-import { PRIORITY_HEADER, readPriority } from './routed-request.ts';
 import { sealedRoute } from './sealed-requests.ts';
 import { respond, respondWhenReady } from './send-response.ts';
 

@@ -7,7 +7,6 @@ import type { AttemptPlan } from '../attempts/dispatch.ts';
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 import type { ParsedRequest } from '../attempts/parsed-request.ts';
 import type { ResponseStream } from '../attempts/started-response.ts';
-import type { StartTimer } from '../collections/start-timer.ts';
 import type { ApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import type { TurnRequest, TurnResult } from '../queue/wait-queue.ts';
@@ -21,9 +20,10 @@ import type { BreakerState } from '../routing/node-load.ts';
 import type { RetryBudget } from '../routing/retry-budget.ts';
 import type { RequestOutcome } from '../routing/retry-policy.ts';
 import type { Trust } from '../routing/trusted-providers.ts';
+import type { StartTimer } from '../timing/start-timer.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { ColdModels } from './cold-model.ts';
-import type { ProxyRequest } from './proxy-messages.ts';
+import type { ProxyRequest } from './proxy-http-types.ts';
 
 export interface Host<C = unknown> {
   readonly clock: HostClock;

@@ -8,7 +8,7 @@ import type { Endpoint } from '../openai/endpoints.ts';
 import type { BodyReservation } from './body-memory.ts';
 import { BodyPace } from './body-pace.ts';
 import type { BodyLimits, HostClock } from './proxy-host.ts';
-import type { BodyReader, ProxyRequest } from './proxy-messages.ts';
+import type { BodyReader, ProxyRequest } from './proxy-http-types.ts';
 import { readSealed } from './sealed-requests.ts';
 
 /** Bytes of each body that are always kept for a retry, independent of the budget. */

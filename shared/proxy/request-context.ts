@@ -4,7 +4,7 @@ import type { StageTimer } from '../openai/request-stage-timer.ts';
 import type { QueueEntry } from '../queue/queue-entry.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
-import type { ProxyRequest } from './proxy-messages.ts';
+import type { ProxyRequest } from './proxy-http-types.ts';
 
 /** A request after all checks, in the form that queue, dispatch and response read. */
 export interface RequestContext<C> extends DispatchContext {

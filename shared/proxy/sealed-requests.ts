@@ -8,7 +8,7 @@ import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER, SEALED_BODY_M
 import { readEnvelopes, readStamp, timingProblem } from '../seal/request-binding.ts';
 import { SealError } from '../seal/seal-error.ts';
 import type { Route } from './proxy-host.ts';
-import type { ProxyRequest } from './proxy-messages.ts';
+import type { ProxyRequest } from './proxy-http-types.ts';
 
 type Header = ProxyRequest['header'];
 

@@ -9,7 +9,6 @@ import {
   type ResponseStream,
 } from '../attempts/started-response.ts';
 import { concat } from '../collections/concat.ts';
-import { timesOut } from '../collections/start-timer.ts';
 import { ApiError, toApiError } from '../openai/api-errors.ts';
 import { encodeHeaderValue, headersComment, headersToClient, STREAM_HEADERS } from '../openai/forwarded-headers.ts';
 import { waitComment } from '../openai/wait-comment.ts';
@@ -17,10 +16,11 @@ import type { ReadableResponse } from '../resume/continued-response.ts';
 import type { NodeChoice } from '../routing/choose-node.ts';
 import { isSealedType, SEALED_STREAM_TYPE } from '../seal/hpke-suite.ts';
 import { neverRejects } from '../timing/in-background.ts';
+import { timesOut } from '../timing/start-timer.ts';
 import { coldWaitReason, findColdModel } from './cold-model.ts';
-import { findModelStart } from './model-starting.ts';
+import { findModelStart } from './loading-model.ts';
 import type { RequestResult } from './proxy-host.ts';
-import type { ProxyResponse, ResponseSink } from './proxy-messages.ts';
+import type { ProxyResponse, ResponseSink } from './proxy-http-types.ts';
 import type { RequestContext } from './request-context.ts';
 
 /** Maximum bytes of an engine's error that is quoted in-band. */

@@ -1,4 +1,4 @@
-import type { ResponseSink } from './proxy-messages.ts';
+import type { ResponseSink } from './proxy-http-types.ts';
 
 /** The part of `node:http`'s ServerResponse that writing a body needs. */
 interface ServerResponse {

@@ -1,8 +1,8 @@
 /** A bounded, fair queue of requests that wait for a node. Timers are arguments. */
 
-import type { StartTimer } from '../collections/start-timer.ts';
 import type { QueueItem } from '../routing/fair-queue.ts';
 import { type QueueTurn, TurnScheduler } from '../routing/turn-scheduler.ts';
+import type { StartTimer } from '../timing/start-timer.ts';
 
 /** Upper bound of `places`, which operators set. Each entry is an open request. */
 const PLACES_MAX = 10_000;

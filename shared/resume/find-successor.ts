@@ -11,9 +11,9 @@ import {
 } from '../attempts/dispatch.ts';
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 import { isEventStream, type ResponseStream, type StartedResponse } from '../attempts/started-response.ts';
-import type { StartTimer } from '../collections/start-timer.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import { mayRetryAfterStatus, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
+import type { StartTimer } from '../timing/start-timer.ts';
 import type { BuildContinuation } from './continued-stream.ts';
 import { CannotContinueError } from './engine-tokenizer.ts';
 

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../collections/start-timer.ts';
+import type { StartTimer } from '../timing/start-timer.ts';
 
 /**
  * Detects that a stream is silent, with one timer per interval instead of one per token. A wait that spans a whole

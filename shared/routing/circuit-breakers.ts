@@ -1,4 +1,4 @@
-import { isRecent } from '../collections/is-recent.ts';
+import { isRecent } from '../timing/is-recent.ts';
 import { EventRate } from './event-rate.ts';
 import type { LiveNodes } from './live-nodes.ts';
 import type { BreakerState } from './node-load.ts';

@@ -2,7 +2,7 @@
  * Names and sizes of the only cipher suite: DHKEM(X25519), HKDF-SHA256, AES-256-GCM (RFC 9180 §7).
  * docs/design/sealed-wire.md has the format.
  */
-import { encodeAscii } from './plain-bytes.ts';
+import { encodeAscii } from './portable-bytes.ts';
 
 /** The IANA numbers of KEM, KDF and AEAD, two bytes each. */
 export const SUITE = new Uint8Array([0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);

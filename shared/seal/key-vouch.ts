@@ -5,7 +5,7 @@
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { LABEL_DELEGATE, LABEL_VOUCH, SEAL_KEY_BYTES } from './hpke-suite.ts';
-import { concatBytes, lengthPrefixed, readU32, u32, utf8Bytes } from './plain-bytes.ts';
+import { concatBytes, lengthPrefixed, readU32, u32, utf8Bytes } from './portable-bytes.ts';
 import { SealError } from './seal-error.ts';
 
 /** Length of an Ed25519 signature in bytes. */

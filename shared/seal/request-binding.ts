@@ -18,7 +18,7 @@ import {
   SUITE,
   TAG_BYTES,
 } from './hpke-suite.ts';
-import { concatBytes, lengthPrefixed, u32, utf8Bytes } from './plain-bytes.ts';
+import { concatBytes, lengthPrefixed, u32, utf8Bytes } from './portable-bytes.ts';
 import { SealError } from './seal-error.ts';
 
 interface SealStamp {

@@ -4,7 +4,7 @@
  */
 
 import { CHUNK_MAX_BYTES } from './hpke-suite.ts';
-import { concatBytes } from './plain-bytes.ts';
+import { concatBytes } from './portable-bytes.ts';
 import { SealError } from './seal-error.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 

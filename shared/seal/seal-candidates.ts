@@ -10,7 +10,7 @@ interface NodeSeal {
   until: number;
   /** The provider's signature for the key; see key-vouch.ts. */
   vouch?: string | undefined;
-  /** Kinds of attestation evidence that the node can provide; absent if it has none. See evidence.ts. */
+  /** Kinds of attestation evidence that the node can provide; absent if it has none. See attestation-evidence.ts. */
   evidence?: string[] | undefined;
 }
 

@@ -1,7 +1,7 @@
 /** The body of a sealed request: `(varint length, sealed)*, 0, sealed final`, framed as in chunked OHTTP. */
 
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './hpke-suite.ts';
-import { concatBytes } from './plain-bytes.ts';
+import { concatBytes } from './portable-bytes.ts';
 import { SealError } from './seal-error.ts';
 import { readVarint, varint } from './varint.ts';
 

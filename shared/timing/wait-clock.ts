@@ -1,5 +1,5 @@
-import type { StartTimer } from '../collections/start-timer.ts';
 import type { AdaptiveTimeout } from './adaptive-timeout.ts';
+import type { StartTimer } from './start-timer.ts';
 import { TURN_MS, TurnClock } from './turn-clock.ts';
 
 /**

@@ -1,4 +1,4 @@
-import type { StartTimer } from '../collections/start-timer.ts';
+import type { StartTimer } from './start-timer.ts';
 
 /** Intervals between the reports of a command that waits. The last interval repeats. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;

@@ -10,8 +10,8 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { create } from 'tar';
 import { afterEach, expect, it } from 'vitest';
-import { archivePath, completeLock } from '../../packaging/install/lock.ts';
 import { outsideScript } from '../../packaging/install/npm.js';
+import { archivePath, completeLock } from '../../packaging/install/package-lock.ts';
 import { atEnd, endAll, Managed, temporaryDirectory } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { completeLock, lockFault } from '../../packaging/install/lock.ts';
+import { completeLock, lockFault } from '../../packaging/install/package-lock.ts';
 import { ROOT } from '../support/where.ts';
 
 const lock = (packages: Record<string, unknown>) =>

@@ -1,8 +1,8 @@
-/** packaging/promises.ts finds promises that are dropped. */
+/** packaging/floating-promises.ts finds promises that are dropped. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { droppedPromises } from '../../packaging/promises.ts';
+import { droppedPromises } from '../../packaging/floating-promises.ts';
 import { ROOT } from '../support/where.ts';
 
 const SOURCE = `

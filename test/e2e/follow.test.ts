@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import type { SlotRecord } from '../../scheduler/follow/slot-records.ts';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';

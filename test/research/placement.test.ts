@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { researchData } from '../../research/data-path.ts';
 import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
+import { withDatasheetMemory } from '../../scheduler/catalogue/datasheet-memory.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
-import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
 import { planByMilp } from '../../scheduler/planner/milp-planner.ts';
 import { planFromCounts } from '../../scheduler/planner/plan-from-counts.ts';
 import { readInventory, readWorkload } from '../../scheduler/planner/read-input.ts';
-import { PAPER_LIMITS } from '../../scheduler/serving/engine-limits.ts';
+import { PAPER_LIMITS } from '../../scheduler/simulator/engine-limits.ts';
 import { memoryProportional } from '../../scheduler/solver/baselines.ts';
 import { OptionTable } from '../../scheduler/solver/option-table.ts';
 import type { Demand } from '../../scheduler/solver/planning-problem.ts';
@@ -14,7 +14,7 @@ import { measuredDrains } from '../../scheduler/validate/measured-data.ts';
 import { plan as otelaPlan } from '../scheduler/support/plan-files.ts';
 import { catalogue as actual, planOptions } from '../scheduler/support/small.ts';
 
-const catalogue = withPrintedMemory(actual);
+const catalogue = withDatasheetMemory(actual);
 
 describe("the paper's experiment", () => {
   const { pools } = readInventory(researchData('paper-inventory.json'), catalogue);

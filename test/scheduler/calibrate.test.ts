@@ -7,9 +7,9 @@ import { fitCalibration, predicted } from '../../scheduler/calibrate/fit-calibra
 import { type LoadObservation, observeLoad } from '../../scheduler/calibrate/load-observation.ts';
 import { type Calibration, efficiencyOf } from '../../scheduler/catalogue/calibration.ts';
 import { findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
-import type { ModelDeployment } from '../../scheduler/roofline/deployment.ts';
+import type { ModelDeployment } from '../../scheduler/roofline/model-deployment.ts';
 import { StepModel } from '../../scheduler/roofline/step-model.ts';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { StandInEngine } from './support/mock-engine.ts';
 import { catalogue, otelaPlan } from './support/small.ts';
 

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findGpu, findModel, type HardwareCatalogue, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { withDatasheetMemory } from '../../scheduler/catalogue/datasheet-memory.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface-config.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
-import { withPrintedMemory } from '../../scheduler/catalogue/printed-memory.ts';
-import { freeBytes, kvBytesPerToken, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { freeBytes, kvBytesPerToken, weightBytes } from '../../scheduler/roofline/model-deployment.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { catalogue } from './support/small.ts';
 
@@ -134,11 +134,11 @@ describe('the memory of a GPU', () => {
     const on = (gpus: HardwareCatalogue) =>
       freeBytes({ model, gpu: findGpu(gpus, 'H100-SXM'), tp: 1, weights: 'fp8', kv: 'fp8' });
     expect(on(catalogue)).toBeGreaterThan(0);
-    expect(on(withPrintedMemory(catalogue))).toBeLessThan(0);
+    expect(on(withDatasheetMemory(catalogue))).toBeLessThan(0);
   });
 
   it('is what data sheets print for experiments of papers', () => {
-    const printed = withPrintedMemory(catalogue).gpus.map((gpu) => [gpu.id, gpu.memoryBytes / 1e9]);
+    const printed = withDatasheetMemory(catalogue).gpus.map((gpu) => [gpu.id, gpu.memoryBytes / 1e9]);
     expect(printed).toEqual(
       expect.arrayContaining([
         ['A100-80-HGX4', 80],

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { seededRandom } from '../../scheduler/serving/random.ts';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { OptionTable } from '../../scheduler/solver/option-table.ts';
 import type { Demand, Option } from '../../scheduler/solver/planning-problem.ts';
 import { drawInstance } from './support/instances.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, expect, it } from 'vitest';
-import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from '../../scheduler/cli/exit.ts';
+import { EXIT_INFEASIBLE, EXIT_TIME_OUT } from '../../scheduler/cli/exit-codes.ts';
 import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import { otelaPlan } from './support/small.ts';
 

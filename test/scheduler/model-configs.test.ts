@@ -8,7 +8,7 @@ import { MODEL_TYPES } from '../../scheduler/catalogue/family-by-model-type.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface-config.ts';
 import { activeParameters, layerCount, parameters, windowTokens } from '../../scheduler/catalogue/model.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
-import { cacheLayout, kvBytesPerToken, sequenceBytes, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { cacheLayout, kvBytesPerToken, sequenceBytes, weightBytes } from '../../scheduler/roofline/model-deployment.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { PUBLIC_MODELS, publicConfig, publicModel } from './support/public-models.ts';
 

@@ -4,7 +4,7 @@ import { barsSvg, barsText } from '../../scheduler/cli/bar-chart.ts';
 import { comparisonText, panels } from '../../scheduler/cli/compare-command.ts';
 import { predict } from '../../scheduler/planner/predict-plan.ts';
 import type { Plan } from '../../scheduler/planner/types.ts';
-import { distribution } from '../../scheduler/serving/distribution.ts';
+import { distribution } from '../../scheduler/simulator/latency-distribution.ts';
 
 it('nothing has no distribution', () => {
   expect(Object.values(distribution(new Float64Array()))).toEqual(Array(6).fill(Number.NaN));

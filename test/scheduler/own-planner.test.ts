@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { maxFlow } from '../../examples/plan/flow.ts';
+import { maxFlow } from '../../examples/plan/edmonds-karp.ts';
 import { ROOT } from '../support/where.ts';
 import { file, INVENTORY, model, plan, workload } from './support/plan-files.ts';
 

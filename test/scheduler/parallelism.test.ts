@@ -6,7 +6,7 @@ import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { checkPlan } from '../../scheduler/planner/check-plan.ts';
 import { planByMilp } from '../../scheduler/planner/milp-planner.ts';
 import { predict } from '../../scheduler/planner/predict-plan.ts';
-import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/model-deployment.ts';
 import {
   gpusOf,
   type Parallelism,
@@ -16,10 +16,10 @@ import {
   parallelismText,
 } from '../../scheduler/roofline/parallelism.ts';
 import { IDLE_STEP } from '../../scheduler/roofline/step-model.ts';
-import { closedLoop } from '../../scheduler/serving/closed-loop.ts';
-import { DEFAULT_LIMITS } from '../../scheduler/serving/engine-limits.ts';
-import { PairReplica } from '../../scheduler/serving/prefill-decode-pair.ts';
-import { profile } from '../../scheduler/serving/replica-profile.ts';
+import { closedLoop } from '../../scheduler/simulator/closed-loop.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/simulator/engine-limits.ts';
+import { PairReplica } from '../../scheduler/simulator/prefill-decode-pair.ts';
+import { profile } from '../../scheduler/simulator/replica-profile.ts';
 import type { Demand } from '../../scheduler/solver/planning-problem.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, otelaPlan, planOptions, pool, stepModelOf } from './support/small.ts';

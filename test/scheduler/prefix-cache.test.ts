@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
-import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
-import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
-import { PrefixCache } from '../../scheduler/serving/prefix-cache.ts';
-import { requestsFromTrace, type TraceRow } from '../../scheduler/serving/request-arrivals.ts';
-import { simulate } from '../../scheduler/serving/simulate.ts';
-import { SimulatedEngine } from '../../scheduler/serving/simulated-engine.ts';
+import { kvCapacityTokens } from '../../scheduler/roofline/model-deployment.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
+import { PrefixCache } from '../../scheduler/simulator/prefix-cache.ts';
+import { requestsFromTrace, type TraceRow } from '../../scheduler/simulator/request-arrivals.ts';
+import { simulate } from '../../scheduler/simulator/simulate.ts';
+import { SimulatedEngine } from '../../scheduler/simulator/simulated-engine.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 
 const STEP = stepModelOf({ ...findModel(catalogue, 'Llama-2-13b-hf'), context: 0 }, 'A100-80-SXM');

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
-import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
-import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/serving/engine-limits.ts';
-import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/serving/length-distribution.ts';
-import { exponential, gamma, normal, seededRandom } from '../../scheduler/serving/random.ts';
-import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/request-arrivals.ts';
-import { type SimulationResult, simulate } from '../../scheduler/serving/simulate.ts';
-import { SimulatedEngine } from '../../scheduler/serving/simulated-engine.ts';
+import { kvCapacityTokens } from '../../scheduler/roofline/model-deployment.ts';
+import { DEFAULT_LIMITS, type SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
+import { drawLength, type LengthDistribution, meanLength } from '../../scheduler/simulator/length-distribution.ts';
+import { exponential, gamma, normal, seededRandom } from '../../scheduler/simulator/random.ts';
+import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/simulator/request-arrivals.ts';
+import { type SimulationResult, simulate } from '../../scheduler/simulator/simulate.ts';
+import { SimulatedEngine } from '../../scheduler/simulator/simulated-engine.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, stepModelOf } from './support/small.ts';
 

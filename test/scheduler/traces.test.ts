@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { csvHead, traceLine } from '../../gateway/usage/trace-line.ts';
-import { readTrace } from '../../scheduler/traces/read.ts';
+import { readTrace } from '../../scheduler/traces/read-trace.ts';
 import { otelaPlan } from './support/small.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-traces-'));

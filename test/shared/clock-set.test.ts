@@ -2,12 +2,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { HangWatch } from '../../shared/attempts/hang-watch.ts';
-import { isRecent } from '../../shared/collections/is-recent.ts';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 import { BusyNodes } from '../../shared/routing/busy-nodes.ts';
 import { CircuitBreakers } from '../../shared/routing/circuit-breakers.ts';
 import { LiveNodes } from '../../shared/routing/live-nodes.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
+import { isRecent } from '../../shared/timing/is-recent.ts';
 
 const TEN_MINUTES_MS = 600_000;
 const START = Date.parse('2026-11-24T12:00:00Z');

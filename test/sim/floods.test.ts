@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { concat } from '../../shared/collections/concat.ts';
 import { decodeMessage, encodeMessagePart, type MessagePart } from '../../shared/gossip/gossip-messages.ts';
-import { decodeRecord } from '../../shared/lattice/owner-record.ts';
 import type { EntryUpdate } from '../../shared/lattice/registry-update.ts';
+import { decodeRecord } from '../../shared/lattice/signed-record.ts';
 import { Membership } from './issuer.ts';
 import { peersOf, said, session } from './observe.ts';
 import { hungUp, siege } from './siege.ts';

@@ -6,8 +6,8 @@ import { issuerId, signCertificate } from '../../shared/lattice/gateway-certific
 import { signGcWatermark, signRevocation } from '../../shared/lattice/issuer-statements.ts';
 import { encodePayload, type NodePayload } from '../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../shared/lattice/node-record.ts';
-import { signRecord } from '../../shared/lattice/owner-record.ts';
 import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../shared/lattice/signed-record.ts';
 import { decodeTicket, signTicket } from '../../shared/lattice/ticket.ts';
 import { standInSigner } from './crypto.ts';
 import type { Rng } from './random.ts';

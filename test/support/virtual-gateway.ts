@@ -10,7 +10,7 @@ import type { Env } from '../../gateway/env.ts';
 import type { FileStore } from '../../gateway/files/file-store.ts';
 import { FileSweepObject } from '../../gateway/files/sweep-object.ts';
 import { D1, migrateDatabase } from '../../gateway/hosts/node/d1.ts';
-import { DirectoryFiles } from '../../gateway/hosts/node/directory-files.ts';
+import { DirectoryFileStore } from '../../gateway/hosts/node/directory-file-store.ts';
 import { NodeStorage } from '../../gateway/hosts/node/object-storage.ts';
 import { OutputGate } from '../../gateway/hosts/node/output-gate.ts';
 import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts';
@@ -98,7 +98,7 @@ export class VirtualGateway {
     };
     this.env = {
       DB: new D1(database),
-      FILES: new DirectoryFiles(join(directory, 'files')),
+      FILES: new DirectoryFileStore(join(directory, 'files')),
       BATCH: { getByName: (id: string) => this.batch(id).object },
       BATCH_QUEUE: nothing,
       REGISTRY: nothing,

@@ -5,8 +5,8 @@
 
 import { tunedOptions } from '../../../shared/gossip/index.ts';
 import { encodePayload } from '../../../shared/lattice/node-payload.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { type EntryUpdate, encodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -22,8 +22,8 @@ import { sessionIdentityOf } from '../../tunnel/session-identity.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import type { MeshMember } from '../mesh-membership.ts';
 import { settlesWithin } from '../settles-within.ts';
-import { type GatewayStatus, Gateways } from './gateways.ts';
-import { payloadOf, type RecordChange, RecordKeeper, type SessionRecord } from './record.ts';
+import { payloadOf, type RecordChange, RecordKeeper, type SessionRecord } from './session-record.ts';
+import { type GatewayStatus, SessionTunnels } from './session-tunnels.ts';
 
 interface SessionOptions {
   ticket: Ticket;
@@ -79,7 +79,7 @@ export class Session {
   readonly ticket: Ticket;
   readonly key: SessionKey;
   readonly #keeper: RecordKeeper;
-  readonly #gateways: Gateways;
+  readonly #gateways: SessionTunnels;
   #signed: { record: SessionRecord; update: EntryUpdate } | undefined;
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
@@ -96,10 +96,10 @@ export class Session {
     this.#gateways = this.#createGateways();
   }
 
-  #createGateways(): Gateways {
+  #createGateways(): SessionTunnels {
     const { ticket, key, gateways, openTunnel, proxy, usage, order, engine, load, seals, log, onRefused, onOver } =
       this.#options;
-    return new Gateways({
+    return new SessionTunnels({
       named: gateways,
       configured: this.#options.configured,
       admittedBy: `gw:${ticket.keyName}`,

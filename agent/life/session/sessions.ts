@@ -11,8 +11,8 @@ import { formatDuration } from '../../config/duration.ts';
 import { AdmissionRefusedError } from '../../tunnel/gateway-admission.ts';
 import type { TunnelRefusal } from '../../tunnel/tunnel-types.ts';
 import { Deferred, settlesWithin } from '../settles-within.ts';
-import type { NodeFacts, RecordChange, SessionRecord } from './record.ts';
 import type { Session } from './session.ts';
+import type { NodeFacts, RecordChange, SessionRecord } from './session-record.ts';
 
 interface SessionEvents {
   /** Called if every gateway refuses this session, and would also refuse another session of this agent. */

@@ -10,7 +10,7 @@ import type { WebSocketOptions } from '../../tunnel/open-websocket.ts';
 import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import type { ChannelPeer, Credentials, ProvenConnection } from '../channel/accept-channel.ts';
 import { dialChannel, secureDialedSocket } from '../channel/dial-channel.ts';
-import type { MeshGateway } from '../delegate-sockets.ts';
+import type { MeshGateway } from '../gateway-gossip-sockets.ts';
 import { agentRendezvous, CircuitDialer, type RendezvousPoint } from './circuit-dialer.ts';
 import { CircuitRelay } from './circuit-relay.ts';
 import { openGatewayLeg } from './gateway-circuit.ts';

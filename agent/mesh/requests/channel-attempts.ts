@@ -12,7 +12,7 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { UsageSettlement } from '../../../shared/usage/usage-settlement.ts';
 import { AttemptReader } from './attempt-reader.ts';
-import { LIVENESS_CLAIM, PEER_QUIET_MS } from './liveness-claim.ts';
+import { LIVENESS_CLAIM, PEER_QUIET_MS } from './peer-liveness-probe.ts';
 import { RecentRequests } from './recent-requests.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './request-channel.ts';
 

@@ -11,8 +11,8 @@ import {
 import { type Source, sourceText } from '../../../shared/weights/weights-source.ts';
 import { asWeightsError, WeightsError } from '../weights-error.ts';
 import type { BlobSource, ReadFrom } from './blob-source.ts';
-import { listingRevision, manifestFile, sortedFiles } from './manifest-file.ts';
-import { onSource } from './source-operations.ts';
+import { onSource } from './remote-file-operations.ts';
+import { listingRevision, manifestFile, sortedFiles } from './source-listing.ts';
 
 const READ_BYTES = 1024 * 1024;
 const DEPTH_MAX = 16;

@@ -12,8 +12,8 @@ import { type Source, sourceText } from '../../../shared/weights/weights-source.
 import { asWeightsError } from '../weights-error.ts';
 import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { bodyFromOffset, httpGet, responseText } from './http-get.ts';
-import { manifestFile, sortedFiles } from './manifest-file.ts';
-import { onSource } from './source-operations.ts';
+import { onSource } from './remote-file-operations.ts';
+import { manifestFile, sortedFiles } from './source-listing.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

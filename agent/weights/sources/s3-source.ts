@@ -11,7 +11,7 @@ import { type Source, sourceText } from '../../../shared/weights/weights-source.
 import { asWeightsError, WeightsError } from '../weights-error.ts';
 import type { BlobSource, ReadFrom } from './blob-source.ts';
 import { bodyFromOffset, contentTotal, discardResponse, httpGet, responseText } from './http-get.ts';
-import { listingRevision, manifestFile, sortedFiles } from './manifest-file.ts';
+import { listingRevision, manifestFile, sortedFiles } from './source-listing.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -1,6 +1,6 @@
 import { useState } from 'react';
+import { Wizard } from '../../parts/job-script-wizard.tsx';
 import { useMe } from '../../parts/session.tsx';
-import { Wizard } from '../../parts/wizard.tsx';
 import { t } from '../../texts/index.ts';
 import { Page, Section } from '../../ui/page.tsx';
 import { JoinTokens } from './join-tokens.tsx';

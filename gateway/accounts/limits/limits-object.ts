@@ -1,4 +1,4 @@
-import { MonotonicClock } from '../../../shared/collections/monotonic-clock.ts';
+import { MonotonicClock } from '../../../shared/timing/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
-import { isRecent } from '../../../shared/collections/is-recent.ts';
+import { isRecent } from '../../../shared/timing/is-recent.ts';
 import type { Env } from '../../env.ts';
 import { readFormFields } from '../../http/parse-body.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';

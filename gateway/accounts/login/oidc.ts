@@ -1,11 +1,11 @@
 /** OpenID Connect for a relying party: discovery, keys, codes and tokens. */
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVerify } from 'jose';
 import * as z from 'zod';
-import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { readAtMost } from '../../../shared/collections/read-at-most.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { parseJson } from '../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
+import { isRecent } from '../../../shared/timing/is-recent.ts';
 import { startTimer } from '../../platform/start-timer.ts';
 import { waitClock } from '../../platform/wait-clock.ts';
 import { unauthorized } from '../account.ts';

@@ -21,7 +21,7 @@ import {
   queryParameters,
   schemaOf,
 } from './operation.ts';
-import { readOperations } from './read-operations.ts';
+import { readOperations } from './read-only-operations.ts';
 import { REQUEST_EXAMPLES } from './request-examples.ts';
 
 const IDEMPOTENCY = {

@@ -17,7 +17,7 @@ import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';
 import { listPage, rfc3339 } from '../pagination.ts';
 import { askRegistry } from '../session-param.ts';
-import { RecordSearches } from './record-searches.ts';
+import { RecordSearchLimit } from './record-search-limit.ts';
 
 const HOUR_MS = 3_600_000;
 /** Maximum hours that are searched. Each hour is an object that must be called. */
@@ -70,7 +70,7 @@ export const requestRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-const searches = new RecordSearches();
+const searches = new RecordSearchLimit();
 
 async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>): Promise<object> {
   const { env, now, query, account } = call;

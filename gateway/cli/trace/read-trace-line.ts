@@ -3,7 +3,7 @@
  * (eth-easl/swissai-serving-trace, OSDI'26). Pure.
  */
 import * as z from 'zod';
-import { type TraceLine, traceLineSchema } from '../trace-stats.ts';
+import { type TraceLine, traceLineSchema } from './trace-stats.ts';
 
 /**
  * A line of SwissAI's `trace.jsonl`. `qwen3-32b-buckets.jsonl` also has the last two members. A count of −1 means that

@@ -2,8 +2,8 @@
 import * as z from 'zod';
 import type { Chart, Series } from '../../../shared/text/svg-chart.ts';
 import { Histogram } from '../../usage/hour/histogram.ts';
-import type { TraceLine } from '../trace-stats.ts';
 import { PREDICTION_RULES, Predictability } from './length-prediction.ts';
+import type { TraceLine } from './trace-stats.ts';
 
 /** A line that `trace sample` printed: one node at one time. */
 export const sampleSchema = z.object({

@@ -1,5 +1,5 @@
 import type { WebSocket as Connection, RawData } from 'ws';
-import { isRecent } from '../../../shared/collections/is-recent.ts';
+import { isRecent } from '../../../shared/timing/is-recent.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';

@@ -2,18 +2,18 @@
 import { resolve } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { FileStore } from '../../files/file-store.ts';
-import { DirectoryFiles } from './directory-files.ts';
+import { DirectoryFileStore } from './directory-file-store.ts';
 import { S3Client } from './s3/s3-client.ts';
 import { isS3, readS3Config } from './s3/s3-config.ts';
-import { S3Files } from './s3/s3-files.ts';
+import { S3FileStore } from './s3/s3-file-store.ts';
 
 /**
  * @param files a directory, or `s3://BUCKET[/PREFIX]` with credentials from the environment
  * @throws UsageError, CommandError
  */
 export function openFileStore(files: string, env: NodeJS.ProcessEnv): FileStore {
-  if (!isS3(files)) return new DirectoryFiles(resolve(files));
-  return new S3Files(new S3Client(readS3Config(files, env)));
+  if (!isS3(files)) return new DirectoryFileStore(resolve(files));
+  return new S3FileStore(new S3Client(readS3Config(files, env)));
 }
 
 /**

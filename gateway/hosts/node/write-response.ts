@@ -1,5 +1,5 @@
 import type { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
-import type { ProxyResponse, WriteBody } from '../../../shared/proxy/proxy-messages.ts';
+import type { ProxyResponse, WriteBody } from '../../../shared/proxy/proxy-http-types.ts';
 import { serverSink, waitForDrain } from '../../../shared/proxy/server-response-sink.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import type { ResponseWriter } from './response-writer.ts';

@@ -5,8 +5,8 @@
  * ends only when the host reports its end. After a failed write, another write is tried once a second.
  */
 
-import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
+import { isRecent } from '../../../shared/timing/is-recent.ts';
 
 /** Delay before a write is tried again after a failed write. */
 export const RETRY_MS = 1_000;

@@ -1,5 +1,5 @@
-import { isRecent } from '../../../shared/collections/is-recent.ts';
 import { type DepartureCause, departureCause } from '../../../shared/lattice/departure-cause.ts';
+import { isRecent } from '../../../shared/timing/is-recent.ts';
 import type { ObjectStorage, Sql } from '../../platform/object-context.ts';
 
 const RETENTION_MS = 7 * 24 * 60 * 60_000;

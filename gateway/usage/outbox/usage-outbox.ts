@@ -9,7 +9,7 @@ import {
   type ReceiptIdentity,
   readReceipt,
   receiptSealOf,
-} from '../../accounts/receipt.ts';
+} from '../../accounts/payer-receipt.ts';
 import type { Env } from '../../env.ts';
 import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';

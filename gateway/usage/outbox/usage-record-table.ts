@@ -1,7 +1,7 @@
 import { attemptName } from '../../../shared/attempts/attempt-request.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { OPENING_LIFE_MS } from '../../accounts/attempt-opening-proof.ts';
 import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
-import { OPENING_LIFE_MS } from '../../accounts/opening-proof.ts';
 import type { Sql } from '../../platform/object-context.ts';
 import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 

@@ -1,4 +1,4 @@
-import type { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
+import type { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import type { DeploymentPlan } from '../deployment-plan.ts';
 import type { MemberRole } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator, View } from '../orchestrator.ts';

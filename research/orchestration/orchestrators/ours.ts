@@ -1,7 +1,7 @@
+import type { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import type { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
-import type { SimulatedEngineLimits } from '../../../scheduler/serving/engine-limits.ts';
+import type { SimulatedEngineLimits } from '../../../scheduler/simulator/engine-limits.ts';
 import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../deployment-plan.ts';
 import { type Evaluation, type ExpectedLoad, evaluate, overloadSeconds } from '../evaluate.ts';
 import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';

@@ -1,4 +1,4 @@
-import type { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
+import type { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { samePlan } from '../deployment-plan.ts';
 import { type Evaluation, evaluate } from '../evaluate.ts';
 import { uniformPlans } from '../exhaustive.ts';

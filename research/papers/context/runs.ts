@@ -1,4 +1,4 @@
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import type { Policy } from '../../contexts/costs.ts';
 import { A10, SITE, type SiteGpu, TITAN_X_PASCAL } from '../../contexts/gpus.ts';
 import type { Engine, Result, Run, Work, Worker } from '../../contexts/simulate.ts';

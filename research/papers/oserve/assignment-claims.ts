@@ -1,4 +1,4 @@
-import { balance, balanceByHighs } from '../../../scheduler/orchestration/demand-assignment.ts';
+import { balance, balanceByHighs } from '../../../scheduler/assignment/demand-assignment.ts';
 import { row } from '../rows.ts';
 import type { Section } from './section.ts';
 

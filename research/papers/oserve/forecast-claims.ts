@@ -1,11 +1,11 @@
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
-import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
-import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
-import { ridge } from '../../../scheduler/forecast/ridge.ts';
+import { lastValue, movingAverage } from '../../../scheduler/forecast/baseline-forecasts.ts';
+import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
+import { ridge } from '../../../scheduler/forecast/ridge-regression.ts';
 import { seasonal } from '../../../scheduler/forecast/seasonal.ts';
 import type { Forecaster, History } from '../../../scheduler/forecast/types.ts';
 import { table } from '../../../scheduler/validate/text-table.ts';
-import { fitKinds, kindClassifier } from '../../../scheduler/workload/kinds.ts';
+import { fitKinds, kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { lengthErrors } from '../../forecast/lengths.ts';
 import { lstm } from '../../forecast/lstm.ts';
 import { ArrivalClassifier } from '../../workload/arrival.ts';

@@ -1,6 +1,6 @@
 /** Forecasts that know future requests: bounds that no forecaster reaches. */
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/simulator/random.ts';
 import type { Rehearsal } from '../../orchestration/rehearse.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { type Setup, SLOT_S } from './setups.ts';

@@ -1,5 +1,5 @@
-import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';

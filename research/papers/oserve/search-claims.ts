@@ -1,10 +1,10 @@
+import { RateTable } from '../../../scheduler/assignment/rate-table.ts';
+import type { Shape } from '../../../scheduler/assignment/types.ts';
 import { findGpu, findModel } from '../../../scheduler/catalogue/catalogue.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 import { headsOf } from '../../../scheduler/catalogue/model.ts';
-import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
-import type { Shape } from '../../../scheduler/orchestration/types.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
-import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import { exponential, seededRandom } from '../../../scheduler/simulator/random.ts';
 import { table } from '../../../scheduler/validate/text-table.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { plansOf } from '../../orchestration/enumerate.ts';

@@ -1,12 +1,12 @@
+import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
+import { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { withDatasheetMemory } from '../../../scheduler/catalogue/datasheet-memory.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
-import { withPrintedMemory } from '../../../scheduler/catalogue/printed-memory.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
-import { balance } from '../../../scheduler/orchestration/demand-assignment.ts';
-import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
-import type { Requests } from '../../../scheduler/serving/request-arrivals.ts';
-import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/kinds.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import type { Requests } from '../../../scheduler/simulator/request-arrivals.ts';
+import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
 import { countByKind } from '../../workload/counts.ts';
@@ -22,7 +22,7 @@ const KINDS = 4;
 /** Most tokens of a response: the traces' 99th percentile is below it. */
 const OUTPUT_MAX = 512;
 
-export const catalogue = withPrintedMemory(loadCatalogue());
+export const catalogue = withDatasheetMemory(loadCatalogue());
 
 export type TraceName = 'azure' | 'servegen';
 

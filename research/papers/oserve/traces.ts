@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
-import { type Requests, requestsFromRows } from '../../../scheduler/serving/request-arrivals.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
+import { type Requests, requestsFromRows } from '../../../scheduler/simulator/request-arrivals.ts';
 import { drawServeGen, parseServeGen, type ServeGen } from '../../workload/servegen.ts';
 
 /** Requests of a time span, each with its sender. */

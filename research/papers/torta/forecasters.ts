@@ -1,6 +1,6 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
-import { ridge } from '../../../scheduler/forecast/ridge.ts';
+import { lastValue, movingAverage } from '../../../scheduler/forecast/baseline-forecasts.ts';
+import { ridge } from '../../../scheduler/forecast/ridge-regression.ts';
 import type { Forecaster } from '../../../scheduler/forecast/types.ts';
 import { mlp } from '../../forecast/mlp.ts';
 import { type DemandForecast, oracle, smoothed } from '../../regions/macro/forecast.ts';

@@ -1,4 +1,4 @@
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import { smoothTransport } from '../../regions/macro/smooth-transport.ts';
 import { type Row, row } from '../rows.ts';

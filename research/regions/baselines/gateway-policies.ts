@@ -1,4 +1,4 @@
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import type { NodeLoad } from '../../../shared/routing/node-load.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';

@@ -1,4 +1,4 @@
-import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/simulator/random.ts';
 import type { TaskSource } from '../simulator/workload.ts';
 import type { World } from '../world/world.ts';
 

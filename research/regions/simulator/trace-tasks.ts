@@ -1,6 +1,6 @@
 import { SchedulerError } from '../../../scheduler/errors.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
-import type { TraceRow } from '../../../scheduler/serving/request-arrivals.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
+import type { TraceRow } from '../../../scheduler/simulator/request-arrivals.ts';
 import { TASK_TYPES, type Task } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
 import type { TaskSource } from './workload.ts';

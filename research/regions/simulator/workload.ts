@@ -1,4 +1,4 @@
-import { exponential, normal, type Random, seededRandom } from '../../../scheduler/serving/random.ts';
+import { exponential, normal, type Random, seededRandom } from '../../../scheduler/simulator/random.ts';
 import { TASK_TYPES, type Task } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import { researchData } from '../../data-path.ts';
 import type { Topology } from './topology.ts';
 

@@ -1,5 +1,5 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import { type Hardware, loadHardware, type ServerKind } from './hardware.ts';
 import { type Prices, pricesOf } from './price.ts';
 import { TASK_MEMORY_GB, TASK_TYPES, type TaskType, TYPE_SHARES } from './tasks.ts';

@@ -8,7 +8,7 @@ import { sealedFetch } from '../../../clients/seal/sealed-fetch.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { SEALED_TYPE } from '../../../shared/seal/hpke-suite.ts';
-import { prependHead } from '../../../shared/seal/sealed-content.ts';
+import { prependHead } from '../../../shared/seal/sealed-plaintext.ts';
 
 const found = endpointById(1);
 if (found === undefined) throw new Error('no chat endpoint');

@@ -7,7 +7,7 @@ import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
 import { SealOpener } from '../../../agent/seal/seal-opener.ts';
 import { type EvidenceVerifier, VerdictCache } from '../../../clients/seal/evidence-verdicts.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
-import { EVIDENCE_PATH } from '../../../shared/seal/evidence.ts';
+import { EVIDENCE_PATH } from '../../../shared/seal/attestation-evidence.ts';
 import { SEALED_TYPE } from '../../../shared/seal/hpke-suite.ts';
 
 const [chat] = [endpointById(1)];

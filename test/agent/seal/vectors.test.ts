@@ -9,10 +9,10 @@ import * as z from 'zod';
 import { AnswerOpener } from '../../../clients/seal/answer-opener.ts';
 import { sealBody } from '../../../clients/seal/seal-request.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { evidenceMessage } from '../../../shared/seal/attestation-evidence.ts';
 import { padme } from '../../../shared/seal/chunk-padding.ts';
-import { evidenceMessage } from '../../../shared/seal/evidence.ts';
 import { requestInfo } from '../../../shared/seal/request-binding.ts';
-import { prependHead } from '../../../shared/seal/sealed-content.ts';
+import { prependHead } from '../../../shared/seal/sealed-plaintext.ts';
 
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'));
 const hexText = z.string().transform(bytes);

@@ -3,8 +3,8 @@ import { nodeCrypto } from '../../../agent/host/node-crypto.ts';
 import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/tunnel-types.ts';
 import { decodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
-import { decodeRecord, verifyRecord } from '../../../shared/lattice/owner-record.ts';
 import { decodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { decodeRecord, verifyRecord } from '../../../shared/lattice/signed-record.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 

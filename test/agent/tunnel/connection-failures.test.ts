@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
-import { DelegateSocket } from '../../../agent/mesh/delegate-socket.ts';
+import { GatewayGossipSocket } from '../../../agent/mesh/gateway-gossip-socket.ts';
 import { sessionIdentityOf } from '../../../agent/tunnel/session-identity.ts';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { TunnelRefusal } from '../../../agent/tunnel/tunnel-types.ts';
@@ -111,7 +111,7 @@ it('a delegate tells that its gateway cannot be reached, however soon that is kn
   const key = createSessionKey();
   const ticket = labTicket(key.publicKey);
   const closed = Promise.withResolvers<string>();
-  const delegate = new DelegateSocket({
+  const delegate = new GatewayGossipSocket({
     gateway: UNREACHABLE,
     identity: sessionIdentityOf(ticket, key),
     ticket: ticket.bytes,
@@ -152,7 +152,7 @@ it('a delegate that is closed while its proxy connects does not end the agent', 
   const key = createSessionKey();
   const ticket = labTicket(key.publicKey);
   const closed: string[] = [];
-  const delegate = new DelegateSocket({
+  const delegate = new GatewayGossipSocket({
     gateway: url,
     identity: sessionIdentityOf(ticket, key),
     ticket: ticket.bytes,

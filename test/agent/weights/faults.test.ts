@@ -3,7 +3,7 @@ import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promis
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { contentDigest } from '../../../agent/weights/sources/manifest-file.ts';
+import { contentDigest } from '../../../agent/weights/sources/source-listing.ts';
 import { PULL_LIMITS } from '../../../agent/weights/weights-config.ts';
 import { weightsManifestSchema } from '../../../shared/weights/weights-manifest.ts';
 import { endAll } from '../../support/processes.ts';

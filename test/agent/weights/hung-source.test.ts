@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/open-source.ts';
-import { onSource } from '../../../agent/weights/sources/source-operations.ts';
+import { onSource } from '../../../agent/weights/sources/remote-file-operations.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { Cluster, hubFolder, PIECE, plainFolder, QUICK } from './cluster.ts';
 

@@ -1,7 +1,7 @@
 /** The directory of files on a disk that is nearly full. */
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { DirectoryFiles } from '../../../gateway/hosts/node/directory-files.ts';
+import { DirectoryFileStore } from '../../../gateway/hosts/node/directory-file-store.ts';
 import { mountFileSystem } from '../../support/file-system.ts';
 import { endAll } from '../../support/processes.ts';
 
@@ -17,7 +17,7 @@ async function* zeros(bytes: number) {
 it('a disk that takes a part of the last block keeps no part of the file', async (test) => {
   const disk = mountFileSystem({ sizeMiB: 4, kind: 'memory' });
   if (typeof disk === 'string') return test.skip(disk);
-  const files = new DirectoryFiles(join(disk.path, 'files'));
+  const files = new DirectoryFileStore(join(disk.path, 'files'));
   await files.put(nameOf(1), zeros(MIB / 2), MIB);
   const tooLarge = files.put(nameOf(2), zeros(3.75 * MIB), 8 * MIB);
   await expect(tooLarge).rejects.toMatchObject({ name: 'FileStoreError', code: 'full' });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { S3Client } from '../../../gateway/hosts/node/s3/s3-client.ts';
 import { readS3Config } from '../../../gateway/hosts/node/s3/s3-config.ts';
-import { S3Files } from '../../../gateway/hosts/node/s3/s3-files.ts';
+import { S3FileStore } from '../../../gateway/hosts/node/s3/s3-file-store.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { type FaultyProxy, faultyProxy } from '../../support/faulty-proxy.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -37,11 +37,13 @@ afterAll(endAll);
 describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   let server: S3Server;
   let proxy: FaultyProxy;
-  let store: S3Files;
+  let store: S3FileStore;
   beforeAll(async () => {
     server = await S3Server.start();
     proxy = await faultyProxy(server.url);
-    store = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}`, server.env(proxy.url)), 5_000), { stallMs: 500 });
+    store = new S3FileStore(new S3Client(readS3Config(`s3://${BUCKET}`, server.env(proxy.url)), 5_000), {
+      stallMs: 500,
+    });
   });
 
   it('that is away while a part comes has the whole file when it is back within seconds', async () => {
@@ -100,7 +102,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
 
   it('that refuses the key is asked once, and the error says 403 and no secret', async () => {
     const env = server.env(proxy.url, 'another-secret');
-    const refused = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}`, env)));
+    const refused = new S3FileStore(new S3Client(readS3Config(`s3://${BUCKET}`, env)));
     proxy.asked.length = 0;
     // Short: a server that refuses a long body closes the connection during the upload, and its response may be lost.
     const error: Error = (await refused.put(ID(7), few(), 100 * MIB).catch((one: Error) => one)) as Error;
@@ -110,7 +112,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
   });
 
   it('that does not exist is unavailable: its files are not taken for deleted', async () => {
-    const none = new S3Files(new S3Client(readS3Config('s3://no-such-bucket', server.env())));
+    const none = new S3FileStore(new S3Client(readS3Config('s3://no-such-bucket', server.env())));
     await expect(none.put(ID(8), pieces(1), 100 * MIB)).rejects.toThrow(/404 NoSuchBucket/);
     await expect(none.list().next()).rejects.toThrow(/404 NoSuchBucket/);
   });
@@ -150,7 +152,7 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
 });
 
 /** Begins an upload that fails, and makes its abort fail too. Returns true if it failed as planned. */
-async function fetchUpload(store: S3Files, proxy: FaultyProxy): Promise<boolean> {
+async function fetchUpload(store: S3FileStore, proxy: FaultyProxy): Promise<boolean> {
   const before = proxy.fault;
   proxy.fault = ({ method }) => (method === 'DELETE' ? { kind: 'answer', status: 400, body: '' } : undefined);
   const gone = async (at: number) => {

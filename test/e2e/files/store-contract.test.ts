@@ -7,10 +7,10 @@ import { truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type FileStore, FileTooLarge } from '../../../gateway/files/file-store.ts';
-import { DirectoryFiles } from '../../../gateway/hosts/node/directory-files.ts';
+import { DirectoryFileStore } from '../../../gateway/hosts/node/directory-file-store.ts';
 import { S3Client } from '../../../gateway/hosts/node/s3/s3-client.ts';
 import { readS3Config } from '../../../gateway/hosts/node/s3/s3-config.ts';
-import { S3Files } from '../../../gateway/hosts/node/s3/s3-files.ts';
+import { S3FileStore } from '../../../gateway/hosts/node/s3/s3-file-store.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { BUCKET, NO_S3_SERVER, S3_SERVER, S3Server } from '../../support/s3-server.ts';
 
@@ -55,7 +55,7 @@ const PLACES: [string, boolean, () => Promise<Place>][] = [
     true,
     async () => {
       const directory = await temporaryDirectory('otela-files');
-      return { store: new DirectoryFiles(directory), path: (id) => join(directory, id) };
+      return { store: new DirectoryFileStore(directory), path: (id) => join(directory, id) };
     },
   ],
   [
@@ -63,7 +63,7 @@ const PLACES: [string, boolean, () => Promise<Place>][] = [
     S3_SERVER !== undefined,
     async () => {
       const server = await S3Server.start();
-      const store = new S3Files(new S3Client(readS3Config(`s3://${BUCKET}/some/where`, server.env())));
+      const store = new S3FileStore(new S3Client(readS3Config(`s3://${BUCKET}/some/where`, server.env())));
       return { store, path: (id) => join(server.bucket, 'some/where', id) };
     },
   ],

@@ -6,8 +6,8 @@ import { cpSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import { epochAnswerSchema, recordsAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
+import { SignedGatewayClient } from '../../../gateway/hosts/node/replication/signed-gateway-client.ts';
 import {
   type GatewayIdentity,
   SIGNED_HEADER,
@@ -70,7 +70,7 @@ test('a first from an old backup finds the gateway that was promoted since, what
   await follows(one, two, 2);
 
   const restored = await Gateway.start({ data: backup, port, args: ['--url', first.url] });
-  const link = new GatewayLink(identity);
+  const link = new SignedGatewayClient(identity);
   atEnd(() => link.close());
   const tell = (statement: string) =>
     link.ask(new URL(restored.url), '/gateway/epoch', { statement }, epochAnswerSchema, 10_000);

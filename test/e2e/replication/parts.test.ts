@@ -9,20 +9,20 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
 import { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
-import { readEpoch, signEpoch } from '../../../gateway/hosts/node/replication/epoch.ts';
-import { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
+import { readEpoch, signEpoch } from '../../../gateway/hosts/node/replication/epoch-statement.ts';
 import { epochAnswerSchema } from '../../../gateway/hosts/node/replication/messages.ts';
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { shareOfLimit, shareReservation } from '../../../gateway/hosts/node/replication/quota-shares.ts';
 import { REPLICATED_TABLES } from '../../../gateway/hosts/node/replication/replicated-tables.ts';
+import { resolveRole } from '../../../gateway/hosts/node/replication/resolve-role.ts';
 import { readRole, writeRole } from '../../../gateway/hosts/node/replication/role-file.ts';
+import { SignedGatewayClient } from '../../../gateway/hosts/node/replication/signed-gateway-client.ts';
 import {
   type GatewayIdentity,
   SIGNED_HEADER,
   signRequest,
   verifyRequest,
 } from '../../../gateway/hosts/node/replication/signed-request.ts';
-import { takeRole } from '../../../gateway/hosts/node/replication/take-role.ts';
 import { readMigrations } from '../../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { workerdSigner } from '../../../gateway/issuer/ed25519.ts';
@@ -138,7 +138,7 @@ describe('a first that is asked', () => {
     return typeof address === 'object' && address !== null ? address.port : 0;
   }
   const asks = async (port: number, who: GatewayIdentity) => {
-    const link = new GatewayLink(who);
+    const link = new SignedGatewayClient(who);
     atEnd(() => link.close());
     const { answer } = await link.ask(
       new URL(`http://127.0.0.1:${port}`),
@@ -202,19 +202,19 @@ describe('a first that is asked', () => {
 describe('the role of a data directory', () => {
   it('is the flag’s in an empty one, and stays where accounts are its own', async () => {
     const [empty, used] = [await temporaryDirectory('otela-role'), await temporaryDirectory('otela-role')];
-    takeRole(empty, 'https://gw1.example');
+    resolveRole(empty, 'https://gw1.example');
     expect(readRole(empty)).toEqual({ role: 'follower', epoch: 0, follow: 'https://gw1.example' });
-    takeRole(empty, 'https://gw3.example');
+    resolveRole(empty, 'https://gw3.example');
     expect(readRole(empty)).toMatchObject({ follow: 'https://gw3.example' });
     await writeFile(join(used, 'accounts.sqlite'), '');
-    expect(() => takeRole(used, 'https://gw1.example')).toThrow(/already contains accounts/);
+    expect(() => resolveRole(used, 'https://gw1.example')).toThrow(/already contains accounts/);
     expect(readRole(used)).toEqual({ role: 'first', epoch: 0 });
   });
 
   it('of a promoted first is not taken back by the flag', async () => {
     const data = await temporaryDirectory('otela-role');
     writeRole(data, { role: 'first', epoch: 1, statement: 'x' });
-    expect(() => takeRole(data, 'https://gw1.example')).toThrow(/promoted/);
+    expect(() => resolveRole(data, 'https://gw1.example')).toThrow(/promoted/);
   });
 });
 

@@ -13,7 +13,6 @@ import { advanceCounters } from '../../../gateway/hosts/node/backup/advance-coun
 import { ACCOUNTS_FILE } from '../../../gateway/hosts/node/data/schema-version.ts';
 import type { ChangeFeed } from '../../../gateway/hosts/node/replication/change-feed.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
-import { GatewayLink, LINK_ANSWER_MAX_BYTES } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import {
   budgetsPageSchema,
   recordsAnswerSchema,
@@ -24,6 +23,10 @@ import { MonthCounts } from '../../../gateway/hosts/node/replication/month-count
 import { PrimaryServer } from '../../../gateway/hosts/node/replication/primary-server.ts';
 import { openReplicationFile } from '../../../gateway/hosts/node/replication/replication-file.ts';
 import { REPLICATION_FILE } from '../../../gateway/hosts/node/replication/role-file.ts';
+import {
+  LINK_ANSWER_MAX_BYTES,
+  SignedGatewayClient,
+} from '../../../gateway/hosts/node/replication/signed-gateway-client.ts';
 import {
   type GatewayIdentity,
   SIGNED_HEADER,
@@ -102,7 +105,7 @@ it('records that a follower sends again under a new key, since it crashed before
     const own = identity(key);
     // As at its start: its own name is on disk from its first start on.
     const { own: origin } = new MonthCounts(openReplicationFile(directory), own.certificate.keyName);
-    const link = new GatewayLink(own);
+    const link = new SignedGatewayClient(own);
     atEnd(() => link.close());
     const { answer } = await link.ask(url, '/gateway/records', { origin, items: sent }, recordsAnswerSchema, WITHIN_MS);
     expect(answer.position).toBe(sent.length);
@@ -124,7 +127,7 @@ it('what a follower said to show that it is there counts once: said again by ano
 
 it('a follower that was restored from a backup hands over what it counts from then on, and nothing twice', async () => {
   const { url, added } = await first();
-  const link = new GatewayLink(identity(3));
+  const link = new SignedGatewayClient(identity(3));
   atEnd(() => link.close());
   const handOver = async (queue: RecordQueue) => {
     const asked = { origin: 'restored', items: queue.oldest() };
@@ -214,7 +217,7 @@ it('months of many keys come in pages that fit an answer, and none is left out',
   const { url, budgets, limits } = await first(counts);
   for (let n = 0; n < 12; n++) budgets.note(`project:${n}`);
   expect(JSON.stringify(await budgets.counts('project:0', limits)).length * 12).toBeGreaterThan(LINK_ANSWER_MAX_BYTES);
-  const link = new GatewayLink(identity(3));
+  const link = new SignedGatewayClient(identity(3));
   atEnd(() => link.close());
   const subjects: string[] = [];
   let pages = 0;
@@ -232,7 +235,7 @@ it('months of one subject that no answer holds come in parts, and none is left o
   const { url, budgets, limits } = await first(counts);
   for (const subject of ['project:a', 'project:b']) budgets.note(subject);
   expect(JSON.stringify(await budgets.counts('project:a', limits)).length).toBeGreaterThan(LINK_ANSWER_MAX_BYTES);
-  const link = new GatewayLink(identity(3));
+  const link = new SignedGatewayClient(identity(3));
   atEnd(() => link.close());
   const told = new Map<string, Set<string>>();
   for (let [page, more]: [object, boolean] = [{ seq: 0 }, true]; more; ) {
@@ -256,7 +259,7 @@ it('months of a model with the longest name that a node may publish are told, an
   const counts = [`${GPU_METER_PREFIX}${ofModel}`, ofModel].map((id) => ({ origin: 'second', id, tokens: 1 }));
   const { url, budgets, heard } = await first(counts);
   budgets.note('project:a');
-  const link = new GatewayLink(identity(3));
+  const link = new SignedGatewayClient(identity(3));
   atEnd(() => link.close());
   const { answer } = await link.ask(url, '/gateway/budgets', { seq: 0 }, budgetsPageSchema, WITHIN_MS);
   expect(answer.items).toMatchObject([{ subject: 'project:a', counts }]);
@@ -268,7 +271,7 @@ it('months of a model with the longest name that a node may publish are told, an
 it('months of a subject with more keys than one item may have are handed over whole', async () => {
   const counts = Array.from({ length: 100_001 }, (_, n) => ({ origin: 'former', id: `key_${n}`, tokens: n }));
   const { url, limits, heard } = await first(counts);
-  const link = new GatewayLink(identity(3));
+  const link = new SignedGatewayClient(identity(3));
   atEnd(() => link.close());
   const former = new MonthCounts(openReplicationFile(await temporaryDirectory('otela-former')), 'former');
   former.note('project:a');

@@ -2,8 +2,8 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import type { AccountsReplica } from '../../../gateway/hosts/node/replication/accounts-replica.ts';
 import { FollowerTable } from '../../../gateway/hosts/node/replication/follower-table.ts';
-import type { GatewayLink } from '../../../gateway/hosts/node/replication/gateway-link.ts';
 import { Replicator } from '../../../gateway/hosts/node/replication/replicator.ts';
+import type { SignedGatewayClient } from '../../../gateway/hosts/node/replication/signed-gateway-client.ts';
 import type { QueuedRecord, RecordQueue } from '../../../gateway/hosts/node/replication/usage-record-queue.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import type { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
@@ -40,7 +40,7 @@ function follower(
         wait.answered(performance.now() - from);
         return { answer, by: 'first' };
       },
-    } as unknown as GatewayLink,
+    } as unknown as SignedGatewayClient,
     copy: { begin() {}, complete() {}, apply } as unknown as AccountsReplica,
     records: {
       waiting: waiting.length,

@@ -6,7 +6,7 @@ import type { Reservation } from '../../../gateway/accounts/limits/limiter.ts';
 import { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { ReadSql } from '../../../gateway/hosts/node/object-storage.ts';
-import { IdempotentCalls } from '../../../gateway/hosts/node/replication/repeated-calls.ts';
+import { IdempotentCalls } from '../../../gateway/hosts/node/replication/idempotent-calls.ts';
 import { followerLimits } from '../../../gateway/hosts/node/replication/shared-limits.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import type { ObjectContext, ObjectNamespace } from '../../../gateway/platform/object-context.ts';

@@ -6,7 +6,7 @@ import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
-import { copyDatabases } from '../../../gateway/hosts/node/backup/copies.ts';
+import { copyDatabases } from '../../../gateway/hosts/node/backup/copy-databases.ts';
 import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { TraceStats, traceLineSchema } from '../../../gateway/cli/trace-stats.ts';
+import { TraceStats, traceLineSchema } from '../../../gateway/cli/trace/trace-stats.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from '../../support/where.ts';
 
 const START = Date.parse('2026-11-20T10:00:00Z');

@@ -3,7 +3,7 @@ import { parseConfig } from '../../../factory/config/read-config.ts';
 import { type Decisions, decideActions, withIntendedSubmissions } from '../../../factory/decisions/decide-actions.ts';
 import { type ClusterView, type FactoryWorld, placedModels } from '../../../factory/decisions/factory-world.ts';
 import { assessEnd, type EndedJob, observeJobs } from '../../../factory/decisions/observe-jobs.ts';
-import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, jobName, type Memory, startKey } from '../../../factory/decisions/persisted-state.ts';
 import { computeWanted } from '../../../factory/decisions/wanted-replicas.ts';
 import { noDemand } from '../../../factory/demand/demand-source.ts';
 import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';

@@ -6,7 +6,7 @@ import { decideActions } from '../../../factory/decisions/decide-actions.ts';
 import { type FactoryAction, type FactoryWorld, placedModels } from '../../../factory/decisions/factory-world.ts';
 import { recordFailure } from '../../../factory/decisions/launch-back-off.ts';
 import { observeJobs } from '../../../factory/decisions/observe-jobs.ts';
-import { emptyMemory, jobName } from '../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, jobName } from '../../../factory/decisions/persisted-state.ts';
 import { noDemand, type PlannedShape } from '../../../factory/demand/demand-source.ts';
 import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
 import type { ServingNode } from '../../../shared/factory/factory-exchange.ts';

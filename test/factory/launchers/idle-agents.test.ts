@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
 import { type DecisionNote, placedModels } from '../../../factory/decisions/factory-world.ts';
-import { emptyMemory, type Memory } from '../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, type Memory } from '../../../factory/decisions/persisted-state.ts';
 import { noDemand } from '../../../factory/demand/demand-source.ts';
 import { adminApi } from '../../../factory/launchers/admin-api-client.ts';
 import { agentsLauncher } from '../../../factory/launchers/idle-agents.ts';

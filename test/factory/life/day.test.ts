@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Memory } from '../../../factory/decisions/stored-memory.ts';
+import type { Memory } from '../../../factory/decisions/persisted-state.ts';
 import type { Launcher } from '../../../factory/launchers/launcher.ts';
 import type { RoundDependencies } from '../../../factory/life/run-round.ts';
 import { simulateDay } from '../../support/factory/simulated-day.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { readFactoryConfig } from '../../../factory/config/read-config.ts';
 import { placedModels } from '../../../factory/decisions/factory-world.ts';
-import { emptyMemory, startKey } from '../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, startKey } from '../../../factory/decisions/persisted-state.ts';
 import { noDemand } from '../../../factory/demand/demand-source.ts';
 import { CONFIG } from '../../support/factory/config-text.ts';
 import { FactorySite } from '../../support/factory/factory-site.ts';

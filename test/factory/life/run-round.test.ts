@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read-config.ts';
 import { type DecisionNote, placedModels } from '../../../factory/decisions/factory-world.ts';
-import { emptyMemory, type Memory } from '../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, type Memory } from '../../../factory/decisions/persisted-state.ts';
 import type { Submission } from '../../../factory/launchers/launcher.ts';
 import { LauncherError } from '../../../factory/launchers/launcher.ts';
 import { type RoundResult, runRound } from '../../../factory/life/run-round.ts';

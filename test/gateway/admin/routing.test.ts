@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { settings } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { readGatewaySettings, timeoutsOf } from '../../../gateway/accounts/gateway-settings.ts';
-import { Policies } from '../../../gateway/routing/policies.ts';
+import { PolicySelector } from '../../../gateway/routing/policy-selector.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -75,7 +75,8 @@ test('a policy that was removed from the gateway is ignored: its time-outs stay,
   const stored = await readGatewaySettings(env);
   expect(timeoutsOf(stored, 'any').stall_ms).toBe(7_000);
   expect(
-    new Policies().for(stored, { routing: [] }, { model: 'any', priority: 'interactive', inputTokens: 1 }, 'any').name,
+    new PolicySelector().for(stored, { routing: [] }, { model: 'any', priority: 'interactive', inputTokens: 1 }, 'any')
+      .name,
   ).toBe('least-load');
   await refusal(admin('PATCH', '/settings', { routing }), 400, 'invalid_request');
   await good(admin('PATCH', '/settings', { routing: null }), anything);

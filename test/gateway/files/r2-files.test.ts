@@ -5,14 +5,14 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { FileTooLarge } from '../../../gateway/files/file-store.ts';
-import { R2Files } from '../../../gateway/hosts/worker/r2-files.ts';
+import { R2FileStore } from '../../../gateway/hosts/worker/r2-file-store.ts';
 
 const MIB = 1024 * 1024;
 const ID = (at: number) => `file-${String(at).padStart(24, '0')}`;
 
-function store(): R2Files {
+function store(): R2FileStore {
   if (env.BUCKET === undefined) throw new Error('no bucket');
-  return new R2Files(env.BUCKET);
+  return new R2FileStore(env.BUCKET);
 }
 async function* pieces(count: number, fail?: Error): AsyncGenerator<Uint8Array> {
   for (let i = 0; i < count; i++) yield new Uint8Array(MIB).fill(i);

@@ -4,8 +4,8 @@ import { certifyKey, createIssuer, GatewayIssuer, IssuerError, issuerOf } from '
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { encodePayload } from '../../../shared/lattice/node-payload.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { openTicket } from '../../../shared/lattice/ticket.ts';
 
 const NOW_S = 1_795_000_000;

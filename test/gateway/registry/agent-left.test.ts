@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 async function newAgent(): Promise<TestAgent> {

@@ -9,8 +9,8 @@ import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts
 import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
 
 export async function seedToken(more: { provider?: string; cluster?: string | null; maxNodes?: number | null } = {}) {

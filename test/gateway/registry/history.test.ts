@@ -8,7 +8,7 @@ import { database } from '../../../gateway/accounts/database.ts';
 import { workerdCrypto } from '../../../gateway/issuer/ed25519.ts';
 import { NodeEventLog } from '../../../gateway/registry/views/node-event-log.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from '../admin/support.ts';
 import { evictDurableObject, runInDurableObject } from '../support/durable.ts';

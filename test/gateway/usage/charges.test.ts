@@ -5,7 +5,11 @@
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { OPENING_LIFE_MS, signOpeningProof, verifyOpeningProof } from '../../../gateway/accounts/opening-proof.ts';
+import {
+  OPENING_LIFE_MS,
+  signOpeningProof,
+  verifyOpeningProof,
+} from '../../../gateway/accounts/attempt-opening-proof.ts';
 import { createUsageTable, markDelivered, storeUsage } from '../../../gateway/usage/outbox/usage-record-table.ts';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { buildOpenFrame } from '../../../shared/attempts/open-frame.ts';

@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
-import { receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
+import { receiptOf, sealIdentity } from '../../../gateway/accounts/payer-receipt.ts';
 import { PendingPrefixBlocks } from '../../../gateway/usage/prefix-block-ids.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';

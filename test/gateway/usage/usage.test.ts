@@ -9,7 +9,7 @@ import {
   receiptOf,
   receiptSealOf,
   sealIdentity,
-} from '../../../gateway/accounts/receipt.ts';
+} from '../../../gateway/accounts/payer-receipt.ts';
 import { Histogram } from '../../../gateway/usage/hour/histogram.ts';
 import { shardsBetween, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { usageTotals } from '../../../gateway/usage/usage-tables.ts';

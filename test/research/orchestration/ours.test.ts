@@ -9,11 +9,11 @@ import { evaluate } from '../../../research/orchestration/evaluate.ts';
 import type { RunningRequest, View } from '../../../research/orchestration/orchestrator.ts';
 import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, SHORT_REQUESTS, simulatePlan } from '../../../research/orchestration/rehearse.ts';
+import { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
-import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
-import { fitKinds } from '../../../scheduler/workload/kinds.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import { fitKinds } from '../../../scheduler/workload/request-kinds.ts';
 import { EMPTY, oursOf, SMALL, tableOf } from './support.ts';
 
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];

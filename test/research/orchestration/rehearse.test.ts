@@ -4,7 +4,7 @@ import type { DeploymentPlan } from '../../../research/orchestration/deployment-
 import type { RunningRequest } from '../../../research/orchestration/orchestrator.ts';
 import { place } from '../../../research/orchestration/placement.ts';
 import { forecastRequests, simulatePlan, withRunningRequests } from '../../../research/orchestration/rehearse.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { SMALL } from './support.ts';
 
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];

@@ -1,16 +1,16 @@
 import { type OursOptions, ours } from '../../../research/orchestration/orchestrators/ours.ts';
 import { runTimeline, type TimelineSetup } from '../../../research/orchestration/timeline.ts';
+import { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { withPrintedMemory } from '../../../scheduler/catalogue/printed-memory.ts';
-import { lastValue } from '../../../scheduler/forecast/persistence.ts';
+import { withDatasheetMemory } from '../../../scheduler/catalogue/datasheet-memory.ts';
+import { lastValue } from '../../../scheduler/forecast/baseline-forecasts.ts';
 import type { History } from '../../../scheduler/forecast/types.ts';
-import { RateTable } from '../../../scheduler/orchestration/rate-table.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
-import { exponential, seededRandom } from '../../../scheduler/serving/random.ts';
-import { requestsFromRows } from '../../../scheduler/serving/request-arrivals.ts';
-import { fitKinds } from '../../../scheduler/workload/kinds.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import { exponential, seededRandom } from '../../../scheduler/simulator/random.ts';
+import { requestsFromRows } from '../../../scheduler/simulator/request-arrivals.ts';
+import { fitKinds } from '../../../scheduler/workload/request-kinds.ts';
 
-const catalogue = withPrintedMemory(loadCatalogue());
+const catalogue = withDatasheetMemory(loadCatalogue());
 
 /** Long prompts with short answers, and short prompts with long answers. */
 const LENGTHS = [

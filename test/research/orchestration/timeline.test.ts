@@ -5,8 +5,8 @@ import { dynamo } from '../../../research/orchestration/orchestrators/dynamo.ts'
 import { reload } from '../../../research/orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../../research/orchestration/orchestrators/unchanged.ts';
 import { raceTimeline } from '../../../research/orchestration/timeline.ts';
-import { calibrated } from '../../../scheduler/forecast/calibrated.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import { calibrated } from '../../../scheduler/forecast/conformal-intervals.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { EMPTY, oursOf, requestsOf, SMALL, timeline } from './support.ts';
 
 const PAIRS: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];

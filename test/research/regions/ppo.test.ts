@@ -15,7 +15,7 @@ import { BetaPolicy, normaliseRows, stateSize } from '../../../research/regions/
 import { readPolicy, writePolicy } from '../../../research/regions/macro/ppo/policy-file.ts';
 import { type Trained, train } from '../../../research/regions/macro/ppo/train.ts';
 import { SLOT_S } from '../../../research/regions/simulator/workload.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import { lineWorld } from './support.ts';
 
 const OPTIONS = { seed: 1, episodes: 60, slots: 40, traces: [101, 102], reactive: [0.5] };

@@ -3,7 +3,7 @@ import loadHighs from 'highs';
 import { describe, expect, it } from 'vitest';
 import { smoothTransport, type TransportProblem } from '../../../research/regions/macro/smooth-transport.ts';
 import { divideRequests } from '../../../scheduler/regions/live/divide-requests.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 
 function drawn(seed: number, rows: number, columns: number, room: number): TransportProblem {
   const random = seededRandom(seed);

@@ -3,7 +3,7 @@ import { latencyGreedy } from '../../../research/regions/baselines/latency-greed
 import { simulateRegions } from '../../../research/regions/simulator/simulate.ts';
 import { traceTasks } from '../../../research/regions/simulator/trace-tasks.ts';
 import { SLOT_S } from '../../../research/regions/simulator/workload.ts';
-import { readTrace } from '../../../scheduler/traces/read.ts';
+import { readTrace } from '../../../scheduler/traces/read-trace.ts';
 import { lineWorld } from './support.ts';
 
 describe('tasks of a trace', () => {

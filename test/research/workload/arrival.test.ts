@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { serveGen } from '../../../research/papers/oserve/traces.ts';
 import { ArrivalClassifier } from '../../../research/workload/arrival.ts';
 import { drawServeGen, weibullShape } from '../../../research/workload/servegen.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
-import { fitKinds } from '../../../scheduler/workload/kinds.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
+import { fitKinds } from '../../../scheduler/workload/request-kinds.ts';
 import { requestsOf } from '../../scheduler/workload/requests.ts';
 
 describe('kinds of requests', () => {

@@ -1,12 +1,12 @@
 /** When a layout changes, when it waits, and when it stays. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
 import { candidateLayouts } from '../../../scheduler/follow/candidate-layouts.ts';
 import { loadsText } from '../../../scheduler/follow/describe-loads.ts';
 import type { FollowProblem, ReplicaOption } from '../../../scheduler/follow/follow-problem.ts';
 import { Decider } from '../../../scheduler/follow/switch-decision.ts';
 import { demandShares, transitionCost } from '../../../scheduler/follow/transition-cost.ts';
-import { balance } from '../../../scheduler/orchestration/demand-assignment.ts';
 import { demand, OPTIONS, problem } from './support.ts';
 
 const BEFORE = [24, 6];

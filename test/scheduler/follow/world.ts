@@ -7,7 +7,7 @@ import { DeploymentDescriptions } from '../../../scheduler/live/agent-pools.ts';
 import type { PlanningContext } from '../../../scheduler/live/observation.ts';
 import { type PlanFilePlacement, planFor } from '../../../scheduler/live/plan-file.ts';
 import type { PlannerGateway } from '../../../scheduler/live/planner-gateway.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { StandInNetwork } from '../support/stand-in-network.ts';
 
 export const MODEL = 'meta-llama/Llama-2-13b-hf';

@@ -1,9 +1,9 @@
 /** The tests of every forecasting method, in all folders. */
 import { expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
-import { lastValue } from '../../../scheduler/forecast/persistence.ts';
+import { lastValue } from '../../../scheduler/forecast/baseline-forecasts.ts';
 import { DEFAULT_FIT, type Forecaster, type History } from '../../../scheduler/forecast/types.ts';
-import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/simulator/random.ts';
 
 export const SLOTS = 400;
 /** A wave of 24 slots with noise, and counts that are noise around a level. */

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { backtest } from '../../../scheduler/forecast/backtest.ts';
-import { chooseForecaster } from '../../../scheduler/forecast/choose.ts';
-import { lastValue, movingAverage } from '../../../scheduler/forecast/persistence.ts';
-import { ridge } from '../../../scheduler/forecast/ridge.ts';
+import { lastValue, movingAverage } from '../../../scheduler/forecast/baseline-forecasts.ts';
+import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
+import { ridge } from '../../../scheduler/forecast/ridge-regression.ts';
 import { seasonal } from '../../../scheduler/forecast/seasonal.ts';
 import { DEFAULT_FIT, type Forecaster, type History } from '../../../scheduler/forecast/types.ts';
-import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
+import { normal, seededRandom } from '../../../scheduler/simulator/random.ts';
 import { LengthPredictor } from '../../../shared/routing/kinds/length-predictor.ts';
 import { forecasterLaws, SLOTS, waves } from './laws.ts';
 

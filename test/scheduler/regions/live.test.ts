@@ -8,7 +8,7 @@ import type { RegionFacts } from '../../../scheduler/live/region-facts.ts';
 import { type LivePlan, LivePlanner, type LivePlannerOptions } from '../../../scheduler/regions/live/region-planner.ts';
 import { plannablePrices } from '../../../scheduler/regions/live/region-prices.ts';
 import { quantile, Tracker } from '../../../scheduler/regions/live/traffic-tracker.ts';
-import { writeWarm } from '../../../scheduler/regions/live/warm-files.ts';
+import { writeWarm } from '../../../scheduler/regions/live/warm-plan-files.ts';
 
 const SLOT_S = 45;
 const BOUNDS = [0.01, 0.05, 0.1, 0.3];

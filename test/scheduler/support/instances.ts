@@ -1,6 +1,6 @@
 import { type HardwareCatalogue, PUBLIC_SOURCE } from '../../../scheduler/catalogue/catalogue.ts';
 import { layerCount } from '../../../scheduler/catalogue/model.ts';
-import { seededRandom } from '../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import type { Demand, Pool } from '../../../scheduler/solver/planning-problem.ts';
 
 /**

@@ -3,7 +3,7 @@ import type { Model } from '../../../scheduler/catalogue/model.ts';
 import { main } from '../../../scheduler/cli/main.ts';
 import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
 import { StepModel } from '../../../scheduler/roofline/step-model.ts';
-import { DEFAULT_LIMITS } from '../../../scheduler/serving/engine-limits.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/planning-problem.ts';
 import type { Io } from '../../../shared/terminal/command-io.ts';
 

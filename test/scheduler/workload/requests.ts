@@ -1,5 +1,5 @@
-import { normal, seededRandom } from '../../../scheduler/serving/random.ts';
-import type { KindLengths } from '../../../scheduler/workload/kinds.ts';
+import { normal, seededRandom } from '../../../scheduler/simulator/random.ts';
+import type { KindLengths } from '../../../scheduler/workload/request-kinds.ts';
 
 /** Requests around three centers, in the given shares. */
 export function requestsOf(seed: number, shares: readonly [number, number, number], count = 3000): KindLengths[] {

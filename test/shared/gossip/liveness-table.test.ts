@@ -5,8 +5,8 @@ import { createGossip, livenessOf, step } from '../../../shared/gossip/index.ts'
 import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
 import { encodePayload } from '../../../shared/lattice/node-payload.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { decodeTicket, signTicket } from '../../../shared/lattice/ticket.ts';
 import { EPOCH_S, payload } from '../../sim/issuer.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';

@@ -7,10 +7,10 @@ import { decodeCertificate } from '../../../shared/lattice/gateway-certificate.t
 import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { LatticeError } from '../../../shared/lattice/lattice-error.ts';
 import { decodePayload, encodePayload } from '../../../shared/lattice/node-payload.ts';
-import { decodeRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice/registry-update.ts';
 import { decodeDigest, decodeIds, encodeDigest, encodeIds } from '../../../shared/lattice/replica-digest.ts';
+import { decodeRecord } from '../../../shared/lattice/signed-record.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { anUpdate, crypto, lab, updates } from './domain.ts';
 import { PAYLOAD } from './house.ts';

@@ -7,9 +7,9 @@ import fc from 'fast-check';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { SESSION_STATES, type SessionState } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { type Gateway, institution, node } from './house.ts';
 
 /** The subject of the suite: the real lattice or a mutant of it. */

@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/node-crypto.ts';
 import type { Crypto } from '../../../shared/lattice/crypto-interface.ts';
 import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/node-payload.ts';
-import { decodeRecord, signRecord, verifyRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica, type ReplicaLimits } from '../../../shared/lattice/registry-replica.ts';
 import { type EntryUpdate, encodeUpdate, UPDATE_MAX_BYTES } from '../../../shared/lattice/registry-update.ts';
 import { decodeDigest, decodeIds, encodeDigest } from '../../../shared/lattice/replica-digest.ts';
+import { decodeRecord, signRecord, verifyRecord } from '../../../shared/lattice/signed-record.ts';
 import { openTicket, signTicket, TICKET_MAX_BYTES } from '../../../shared/lattice/ticket.ts';
 import { DAY_S, institution, NOW_S, node, PAYLOAD, type TestNode } from './house.ts';
 

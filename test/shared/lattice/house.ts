@@ -6,8 +6,8 @@ import { issuerId, signCertificate } from '../../../shared/lattice/gateway-certi
 import { signGcWatermark, signRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 
 /** 2026-11-20. */

@@ -7,8 +7,8 @@ import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
 import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
 import { SESSION_STATES } from '../../../shared/lattice/node-record.ts';
-import { decodeRecord } from '../../../shared/lattice/owner-record.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
+import { decodeRecord } from '../../../shared/lattice/signed-record.ts';
 import { decodeTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import { crypto, lab } from './domain.ts';
 

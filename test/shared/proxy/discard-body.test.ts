@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { discardBody } from '../../../shared/proxy/discard-body.ts';
-import type { BodySource } from '../../../shared/proxy/proxy-messages.ts';
+import type { BodySource } from '../../../shared/proxy/proxy-http-types.ts';
 import { FakeClock } from './fake-host.ts';
 
 /** A body of `pieces` KiB. `stalls`: nothing arrives after them, not even the end. */

@@ -12,6 +12,7 @@ import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { StageTimer } from '../../../shared/openai/request-stage-timer.ts';
 import { BodyMemory } from '../../../shared/proxy/body-memory.ts';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
+import { routedRequest } from '../../../shared/proxy/policy-input.ts';
 import type {
   AttemptContext,
   BodyLimits,
@@ -22,10 +23,9 @@ import type {
   ReserveRequest,
   Route,
 } from '../../../shared/proxy/proxy-host.ts';
-import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/proxy-messages.ts';
+import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/proxy-http-types.ts';
 import { readBody } from '../../../shared/proxy/read-body.ts';
 import type { RequestContext } from '../../../shared/proxy/request-context.ts';
-import { routedRequest } from '../../../shared/proxy/routed-request.ts';
 import { QueueEntry } from '../../../shared/queue/queue-entry.ts';
 import type { TurnResult } from '../../../shared/queue/wait-queue.ts';
 import { BusyNodes, REFUSED_MS } from '../../../shared/routing/busy-nodes.ts';

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
 import type { ResponseStream } from '../../../shared/attempts/started-response.ts';
 import { dispatchQueued } from '../../../shared/proxy/dispatch-queued.ts';
-import type { ProxyResponse, ResponseSink } from '../../../shared/proxy/proxy-messages.ts';
+import type { ProxyResponse, ResponseSink } from '../../../shared/proxy/proxy-http-types.ts';
 import { respond, respondWhenReady } from '../../../shared/proxy/send-response.ts';
 import { entry } from '../routing/support.ts';
 import { contextOf, FakeHost, type Script, settle, textOf } from './fake-host.ts';

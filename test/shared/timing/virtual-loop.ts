@@ -1,4 +1,4 @@
-import type { StartTimer } from '../../../shared/collections/start-timer.ts';
+import type { StartTimer } from '../../../shared/timing/start-timer.ts';
 
 interface Timer {
   at: number;

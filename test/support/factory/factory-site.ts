@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { statusCommand } from '../../../factory/cli/status-command.ts';
 import { readFactoryConfig } from '../../../factory/config/read-config.ts';
-import type { Memory } from '../../../factory/decisions/stored-memory.ts';
+import type { Memory } from '../../../factory/decisions/persisted-state.ts';
 import type { DemandReading, GatewaySource } from '../../../factory/demand/demand-source.ts';
 import { Factory } from '../../../factory/life/factory.ts';
 import type { FactoryReport } from '../../../shared/factory/factory-exchange.ts';

@@ -5,7 +5,7 @@
  */
 import { parseConfig } from '../../../factory/config/read-config.ts';
 import type { FactoryConfig } from '../../../factory/config/schema.ts';
-import type { Memory } from '../../../factory/decisions/stored-memory.ts';
+import type { Memory } from '../../../factory/decisions/persisted-state.ts';
 import type { RoundDependencies, RoundResult } from '../../../factory/life/run-round.ts';
 import { seeded } from '../random.ts';
 import { type Fault, SimulatedCluster, type SimulatedJob } from './simulator/simulated-cluster.ts';

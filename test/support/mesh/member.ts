@@ -5,9 +5,9 @@ import { Mesh } from '../../../agent/mesh/mesh.ts';
 import type { MeshOptions } from '../../../agent/mesh/mesh-options.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { openTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 
 export interface MemberOptions {

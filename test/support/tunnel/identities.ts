@@ -6,8 +6,8 @@ import type { Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { NodeRecord } from '../../../shared/lattice/node-record.ts';
-import { signRecord } from '../../../shared/lattice/owner-record.ts';
 import { encodeUpdate } from '../../../shared/lattice/registry-update.ts';
+import { signRecord } from '../../../shared/lattice/signed-record.ts';
 import { decodeTicket, openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 

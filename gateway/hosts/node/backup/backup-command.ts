@@ -14,10 +14,10 @@ import {
 import { CommandError } from '../../../command-error.ts';
 import { layoutOf } from '../data/directory-version.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
-import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copies.ts';
+import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copy-databases.ts';
+import { linkFiles } from './link-files.ts';
 import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';
-import { exists, withStaging } from './staging.ts';
-import { linkFiles } from './stored-files.ts';
+import { exists, withStaging } from './staging-directory.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },

@@ -15,7 +15,7 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/gateway-certificate.ts';
 import { workerdCrypto } from '../../../issuer/ed25519.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
-import { renewStatement } from '../replication/renew-statement.ts';
+import { renewStatement } from '../replication/renew-epoch-statement.ts';
 import { issueGatewayKey } from './delegated-key.ts';
 import { type IssuerFiles, keyNames, openIssuer, revoke, rotate, workerSecrets } from './issuer-files.ts';
 

@@ -3,7 +3,7 @@
  * ignored.
  */
 import * as z from 'zod';
-import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence-limits.ts';
+import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence-timeouts.ts';
 
 const url = z.url({ protocol: /^https?$/ }).max(2048);
 const cell = z.union([z.string(), z.number(), z.null()]);

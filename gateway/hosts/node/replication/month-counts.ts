@@ -9,7 +9,7 @@ import type { LimitsObject, MonthCount } from '../../../accounts/limits/limits-o
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { writeIfPossible } from '../../../platform/storage/storage-health.ts';
 import type { Database } from '../sqlite.ts';
-import { LINK_ANSWER_MAX_BYTES } from './gateway-link.ts';
+import { LINK_ANSWER_MAX_BYTES } from './signed-gateway-client.ts';
 import type { RecordQueue } from './usage-record-queue.ts';
 
 /** Maximum number of subjects in one answer. */

@@ -14,6 +14,7 @@ import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import type { UsageRow } from '../../../usage/usage-row.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { FollowerTable } from './follower-table.ts';
+import { IdempotentCalls } from './idempotent-calls.ts';
 import {
   budgetsSchema,
   epochSchema,
@@ -24,7 +25,6 @@ import {
   subjectCountsSchema,
 } from './messages.ts';
 import type { MonthCounts, MonthCountsPage } from './month-counts.ts';
-import { IdempotentCalls } from './repeated-calls.ts';
 import type { GatewayRole } from './role-file.ts';
 import {
   CLOCK_SKEW_S,

@@ -9,7 +9,7 @@ import { workerdSigner } from '../../../issuer/ed25519.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { openIssuer } from '../issuer/issuer-files.ts';
 import { Database } from '../sqlite.ts';
-import { signEpoch } from './epoch.ts';
+import { signEpoch } from './epoch-statement.ts';
 import type { ReplicationState } from './replicator.ts';
 import { REPLICATION_FILE, readRole, writeRole } from './role-file.ts';
 

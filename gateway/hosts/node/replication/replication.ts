@@ -18,7 +18,6 @@ import type { Database } from '../sqlite.ts';
 import { AccountsReplica } from './accounts-replica.ts';
 import { ChangeFeed } from './change-feed.ts';
 import { FollowerTable, type FollowerEntry as KnownFollower } from './follower-table.ts';
-import { GatewayLink } from './gateway-link.ts';
 import { type LimitCall, limitAnswerSchema } from './messages.ts';
 import { MonthCounts } from './month-counts.ts';
 import { PastRecords } from './past-usage-records.ts';
@@ -29,6 +28,7 @@ import { type ReplicationState, Replicator } from './replicator.ts';
 import type { GatewayRole } from './role-file.ts';
 import { RoleKeeper } from './role-keeper.ts';
 import { followerLimits, primaryLimits } from './shared-limits.ts';
+import { SignedGatewayClient } from './signed-gateway-client.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 import { RecordQueue } from './usage-record-queue.ts';
 
@@ -68,7 +68,7 @@ export class Replication {
   /** Resolves when the usage that a former primary recorded is queued. */
   #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
-  readonly #link: GatewayLink;
+  readonly #link: SignedGatewayClient;
   readonly #limitAnswers = new AdaptiveTimeout(LIMIT_ANSWER);
   readonly #keeper: RoleKeeper;
   #own: OwnObjects | undefined;
@@ -86,7 +86,7 @@ export class Replication {
     // exclusive to this process.
     if (this.#database.path !== ':memory:') this.#database.close();
     this.#feed = new ChangeFeed(options.accounts);
-    this.#link = new GatewayLink(options.identity);
+    this.#link = new SignedGatewayClient(options.identity);
     const { data, identity, log } = options;
     this.#keeper = new RoleKeeper({
       data,

@@ -4,7 +4,6 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { AccountsReplica } from './accounts-replica.ts';
-import type { GatewayLink } from './gateway-link.ts';
 import {
   budgetsPageSchema,
   epochAnswerSchema,
@@ -13,7 +12,8 @@ import {
   recordsAnswerSchema,
 } from './messages.ts';
 import type { CountPosition, SubjectCounts } from './month-counts.ts';
-import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence-limits.ts';
+import type { SignedGatewayClient } from './signed-gateway-client.ts';
+import { FOLLOWER_SILENT_MS, SILENCE_MAX_MS } from './silence-timeouts.ts';
 import type { RecordQueue } from './usage-record-queue.ts';
 
 const EVERY_MS = 1_000;
@@ -38,7 +38,7 @@ interface ReplicatorOptions {
   /** URL of this gateway. */
   url: string;
   version: string;
-  link: GatewayLink;
+  link: SignedGatewayClient;
   copy: AccountsReplica;
   records: RecordQueue;
   /** Identifies this gateway's monthly counts. */

@@ -9,10 +9,10 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../../../../shared/timing/adaptive-timeout.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { readEpoch } from './epoch.ts';
-import type { GatewayLink } from './gateway-link.ts';
+import { readEpoch } from './epoch-statement.ts';
 import { epochAnswerSchema, type FollowAnswer } from './messages.ts';
 import { type GatewayRole, readRole, writeRole } from './role-file.ts';
+import type { SignedGatewayClient } from './signed-gateway-client.ts';
 import type { GatewayIdentity } from './signed-request.ts';
 
 /** A running gateway checks at this interval whether `promote` wrote the file. */
@@ -25,7 +25,7 @@ interface RoleKeeperOptions {
   data: string;
   identity: GatewayIdentity;
   feed: ChangeFeed;
-  link: GatewayLink;
+  link: SignedGatewayClient;
   /** For a follower: URLs of the other followers of its primary. */
   others(): readonly string[];
   /** URLs of gateways that may know a newer primary. */

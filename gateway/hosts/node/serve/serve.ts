@@ -24,7 +24,7 @@ import { adoptIdentity, requireIdentity } from '../issuer/delegated-key.ts';
 import { keyNames, openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
 import { fileStoreProblem, openFileStore } from '../open-file-store.ts';
-import { takeRole } from '../replication/take-role.ts';
+import { resolveRole } from '../replication/resolve-role.ts';
 import { checkReady } from './check-ready.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
 import { StorageProbe } from './storage-probe.ts';
@@ -40,7 +40,7 @@ export interface ServeOptions {
   /** URL at which other gateways and agents reach this one. */
   url?: string;
   /**
-   * URL of the institution's primary, which this gateway follows. It is stored in DATA/role.json (takeRole), which
+   * URL of the institution's primary, which this gateway follows. It is stored in DATA/role.json (resolveRole), which
    * Replication reads.
    */
   follow?: string;
@@ -107,7 +107,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
   else if (options.follow !== undefined) await requireIdentity(data.issuer);
   const issuerFiles = await openIssuer(data.issuer, nowS());
-  takeRole(data.path, options.follow);
+  resolveRole(data.path, options.follow);
   const settings = Object.fromEntries(
     ENVIRONMENT_NAMES.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );

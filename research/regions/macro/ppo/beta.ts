@@ -1,4 +1,4 @@
-import { gamma, type Random } from '../../../../scheduler/serving/random.ts';
+import { gamma, type Random } from '../../../../scheduler/simulator/random.ts';
 
 /** Keeps samples away from 0 and 1, because the density there is infinite or zero. */
 const EDGE = 1e-4;

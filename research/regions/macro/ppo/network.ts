@@ -1,4 +1,4 @@
-import { normal, type Random } from '../../../../scheduler/serving/random.ts';
+import { normal, type Random } from '../../../../scheduler/simulator/random.ts';
 import { Adam } from '../../../forecast/adam.ts';
 
 /**

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import * as z from 'zod';
 import { SchedulerError } from '../../../../scheduler/errors.ts';
-import { seededRandom } from '../../../../scheduler/serving/random.ts';
+import { seededRandom } from '../../../../scheduler/simulator/random.ts';
 import type { Topology } from '../../world/topology.ts';
 import { BetaPolicy } from './policy.ts';
 import type { Trained, TrainOptions } from './train.ts';

@@ -1,4 +1,4 @@
-import type { Random } from '../../../../scheduler/serving/random.ts';
+import type { Random } from '../../../../scheduler/simulator/random.ts';
 import { densityGradient, logDensity, sampleBeta } from './beta.ts';
 import { Network } from './network.ts';
 

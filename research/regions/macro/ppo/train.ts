@@ -1,4 +1,4 @@
-import { type Random, seededRandom } from '../../../../scheduler/serving/random.ts';
+import { type Random, seededRandom } from '../../../../scheduler/simulator/random.ts';
 import type { World } from '../../world/world.ts';
 import { distance2, FluidRegions, stateOf, type TraceSlot, trace } from './environment.ts';
 import { type Guarantee, guarantee } from './guarantee.ts';

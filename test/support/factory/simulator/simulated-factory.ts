@@ -1,7 +1,7 @@
 /** Runs the factory's real rounds against a simulated cluster; only the simulation advances time. */
 import type { FactoryConfig, ModelConfig } from '../../../../factory/config/schema.ts';
 import { type PlacedModel, placedModels } from '../../../../factory/decisions/factory-world.ts';
-import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/stored-memory.ts';
+import { emptyMemory, type Memory, memorySchema } from '../../../../factory/decisions/persisted-state.ts';
 import { type RoundDependencies, type RoundResult, runRound } from '../../../../factory/life/run-round.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 import { SimulatedEngines, type SimulatedModel } from './simulated-engines.ts';

@@ -1,8 +1,0 @@
-import type { NodeIndex } from '../../shared/routing/node-index.ts';
-
-/** The registry in this agent's view, including its own node. */
-export interface ReadableRegistry {
-  readonly index: NodeIndex;
-  /** Grows with every change of the data that is shown. */
-  readonly version: number;
-}

@@ -1,0 +1,52 @@
+import type { Socket } from 'node:net';
+import type { WebSocket } from 'ws';
+import type { LinkPort } from '../../shared/wire/link.ts';
+import { MaskedFrameWriter } from './masked-frame-writer.ts';
+
+/**
+ * If more bytes than this wait in the socket, it counts as busy. Frames then wait in the link, where they can be
+ * merged.
+ */
+const BUSY_BYTES = 256 * 1024;
+
+/** How long an acknowledgment waits so that it can share a message with a response. The gateway allows a second. */
+const LAZY_MS = 5;
+
+/**
+ * A `ws` socket as a link's port.
+ * @param raw the connection below it; this port and `ws` (for pings) write only whole frames to it, so frames never mix
+ * @param onDrain called when a busy socket accepts bytes again
+ */
+export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
+  const frames = new MaskedFrameWriter();
+  let busy = false;
+  let lazy: NodeJS.Timeout | undefined;
+  const written = (): void => {
+    if (!busy || raw.writableLength >= BUSY_BYTES / 2) return;
+    busy = false;
+    onDrain();
+  };
+  return {
+    send: (message) => {
+      if (socket.readyState !== socket.OPEN) return; // no frame may follow a close frame
+      const { frame, release } = frames.make(message);
+      raw.write(frame, () => {
+        release();
+        written();
+      });
+      busy = raw.writableLength >= BUSY_BYTES;
+    },
+    copies: true,
+    stuck: () => socket.terminate(),
+    busy: () => busy,
+    // Runs after the reads of this turn of the event loop. So the frames that answer them share a message.
+    schedule: (flush) => setImmediate(flush),
+    later: (flush) => {
+      if (lazy !== undefined) return;
+      lazy = setTimeout(() => {
+        lazy = undefined;
+        flush();
+      }, LAZY_MS);
+    },
+  };
+}

@@ -1,0 +1,223 @@
+/** Asks the nodes that coordinate blobs (this node may be one of them), and reports to them what this node holds. */
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import {
+  Coordinator,
+  type CoordinatorAnswer,
+  type CoordinatorQuestion,
+  FANOUT,
+} from '../../shared/weights/blob-coordinator.ts';
+import { chooseCoordinator } from '../../shared/weights/choose-coordinator.ts';
+import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
+import type { WeightsAccess } from './blob-access.ts';
+import type { WeightsClient } from './weights-client.ts';
+import { asWeightsError } from './weights-error.ts';
+import type { Peers } from './weights-peers.ts';
+import { ROWS_MAX } from './weights-server.ts';
+
+/**
+ * Nodes that start together find each other within this time. If a coordinator let a node read the source earlier,
+ * several nodes would read it.
+ */
+const SETTLE_MS = 2_000;
+/** If nodes arrive in the cluster all the time, a node reads the source after this time at the latest. */
+const SETTLE_MAX_MS = 10_000;
+/** Interval at which a node reports what it holds, shorter than the coordinator's lease. */
+const ANNOUNCE_MS = 40_000;
+/** Delay of a report after a change, because several nodes often arrive together. */
+const SOON_MS = 250;
+/**
+ * Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection.
+ */
+const SHARD_DIGITS = 1;
+
+interface CoordinatorClientOptions {
+  peers: Peers;
+  access: WeightsAccess;
+  client: WeightsClient;
+  fanout?: number;
+  settleMs?: number;
+  /** Returns the keys of everything that this node holds. */
+  held(): Promise<readonly string[]>;
+}
+
+export class CoordinatorClient {
+  /** Nodes from which no blobs are requested for a while. */
+  readonly senders = new PeerBlocklist();
+  /**
+   * Nodes that are not asked as coordinators for a while. A separate list: a node that is too busy to send still
+   * coordinates. Otherwise two coordinators would plan for one blob.
+   */
+  readonly #coordinators = new PeerBlocklist();
+  readonly #options: CoordinatorClientOptions;
+  /** Coordinates blobs of public models, which all nearby nodes share. */
+  readonly #shared: Coordinator;
+  /**
+   * Coordinates manifests and all other blobs. Another provider's node must not be able to claim that it reads them,
+   * because this provider's nodes would wait for it.
+   */
+  readonly #private: Coordinator;
+  readonly #stop = new AbortController();
+  readonly #bornAt = performance.now();
+  /** When each shard was first asked for. Bounded by the number of shards. */
+  readonly #asked = new Map<string, number>();
+  #nearby: ReadonlySet<string> = new Set();
+  #ours: ReadonlySet<string> = new Set();
+  #nearAt = Number.NaN;
+  #announced = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: CoordinatorClientOptions) {
+    this.#options = options;
+    const fanout = options.fanout ?? FANOUT;
+    const lives = (session: string) => session === options.peers.own()?.session || this.#near().has(session);
+    this.#shared = new Coordinator({ fanout, lives });
+    this.#private = new Coordinator({ fanout, lives });
+  }
+
+  open(): void {
+    this.#timer = setInterval(() => neverRejects(this.#announceWhenDue()), SOON_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#stop.abort();
+  }
+
+  /** Sessions of the nodes with which this one exchanges weights. */
+  #near(): ReadonlySet<string> {
+    this.#update();
+    return this.#nearby;
+  }
+
+  /** The nodes of the cluster that belong to this node's provider. */
+  #own(): ReadonlySet<string> {
+    this.#update();
+    return this.#ours;
+  }
+
+  #update(): void {
+    const { peers, access } = this.#options;
+    const at = peers.changedAt();
+    if (this.#nearAt === at) return;
+    const near = peers.others().filter((peer) => access.isNear(peer));
+    this.#nearby = new Set(near.map(({ session }) => session));
+    this.#ours = new Set(near.filter((peer) => access.isOwn(peer)).map(({ session }) => session));
+    this.#nearAt = at;
+  }
+
+  /** True if this node knows no other node that could coordinate. */
+  get alone(): boolean {
+    return this.#near().size === 0;
+  }
+
+  /**
+   * Answers another node's questions.
+   * @param own true if the questions concern data for the provider's own nodes, and the asking node belongs to that
+   * provider
+   */
+  answer(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[] {
+    const now = performance.now();
+    const coordinator = own ? this.#private : this.#shared;
+    return questions.map((question) => coordinator.answer(session, question, now, this.#settled(question.blob, now)));
+  }
+
+  #settled(blob: string, now: number): boolean {
+    const { peers, settleMs = SETTLE_MS } = this.#options;
+    const shard = blob.slice(0, SHARD_DIGITS);
+    const first = this.#asked.get(shard) ?? now;
+    this.#asked.set(shard, first);
+    const quiet = now - Math.max(peers.changedAt(), this.#bornAt) >= settleMs;
+    return quiet || now - first >= SETTLE_MAX_MS;
+  }
+
+  /**
+   * Asks the coordinator. Never rejects. If a coordinator is unreachable, the next one is asked; this node is the last.
+   * Any nearby node may coordinate a public blob, or claim to hold it. This node decides from which nodes it accepts
+   * bytes.
+   * @param own true if only nodes of the provider coordinate this key and send its bytes
+   */
+  async ask(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
+    const answer = await this.#answerTo(question, own);
+    if (answer.kind !== 'peer') return answer;
+    const { peers, access } = this.#options;
+    const peer = peers.others().find(({ session }) => session === answer.session);
+    // The coordinator may know a node that gossip has not announced here yet.
+    if (peer === undefined) return { kind: 'wait' };
+    if (own ? access.isOwn(peer) : access.isNear(peer)) return answer;
+    this.senders.failed(answer.session, performance.now());
+    return { kind: 'wait' };
+  }
+
+  /**
+   * Call if the pull waited as long as it may, and no byte arrived. A coordinator of another provider could cause this
+   * forever, so a different coordinator is asked for a while.
+   */
+  waitedInVain(blob: string, own: boolean): void {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return;
+    const coordinator = this.#coordinatorOf(blob, self, own);
+    if (!this.#own().has(coordinator) && coordinator !== self)
+      this.#coordinators.failed(coordinator, performance.now());
+  }
+
+  async #answerTo(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
+    for (;;) {
+      const coordinator = this.#coordinatorOf(question.blob, self, own);
+      if (coordinator === self) return this.answer(self, [question], own)[0] ?? { kind: 'wait' };
+      try {
+        const [answer] = await this.#options.client.coordinate(coordinator, [question], own, this.#stop.signal);
+        return answer ?? { kind: 'wait' };
+      } catch (error) {
+        if (asWeightsError(error).code === 'stopped') return { kind: 'wait' };
+        this.#coordinators.failed(coordinator, performance.now());
+      }
+    }
+  }
+
+  #coordinatorOf(blob: string, self: string, own: boolean): string {
+    const avoided = new Set(this.#coordinators.blocked(performance.now()));
+    const sessions = [...(own ? this.#own() : this.#near())].filter((session) => !avoided.has(session));
+    return chooseCoordinator(blob.slice(0, SHARD_DIGITS), [self, ...sessions]) ?? self;
+  }
+
+  async #announceWhenDue(): Promise<void> {
+    const now = performance.now();
+    const changedAt = this.#options.peers.changedAt();
+    if (this.#announced > changedAt && now - this.#announced < ANNOUNCE_MS) return;
+    this.#announced = now;
+    await this.announce('holds', await this.#options.held());
+  }
+
+  /** Reports to the coordinators. Never rejects: a coordinator that is unreachable gets the next report. */
+  async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
+    const shared = blobs.filter((blob) => this.#options.access.isPublic(blob));
+    const listed = new Set(shared);
+    const others = blobs.filter((blob) => !listed.has(blob));
+    await Promise.all([this.#announce(role, shared, false), this.#announce(role, others, true)]);
+  }
+
+  async #announce(role: 'holds' | 'drops', blobs: readonly string[], own: boolean): Promise<void> {
+    const self = this.#options.peers.own()?.session;
+    if (self === undefined) return;
+    const rows = new Map<string, CoordinatorQuestion[]>();
+    for (const blob of blobs) {
+      const coordinator = this.#coordinatorOf(blob, self, own);
+      rows.set(coordinator, [...(rows.get(coordinator) ?? []), { blob, role }]);
+    }
+    await Promise.all(
+      [...rows].map(async ([coordinator, questions]) => {
+        if (coordinator === self) return void this.answer(self, questions, own);
+        try {
+          for (let at = 0; at < questions.length; at += ROWS_MAX) {
+            const some = questions.slice(at, at + ROWS_MAX);
+            await this.#options.client.coordinate(coordinator, some, own, this.#stop.signal);
+          }
+        } catch {
+          this.#coordinators.failed(coordinator, performance.now());
+        }
+      }),
+    );
+  }
+}
