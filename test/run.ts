@@ -2,7 +2,8 @@
  * `npm test` runs the short form, which proves the product in minutes; `npm run test:all` adds the rest
  * (test/tiers.ts). `-- e2e netns` runs only these parts. `-- --changed` runs the form's files that can be affected by
  * the differences from main. `--ci`, used by .ci/run, runs the short form, and of the rest the files that can be
- * affected by the differences from the main of `origin`, or all if there is none.
+ * affected by the differences from the main of `origin`, or all if there is none. With `--begin-within MINUTES`, no file
+ * of the long form begins later; those left out are listed, and count as skipped.
  *
  * Several runs of vitest run concurrently, the longest first, because tests mostly wait; the output of each is printed
  * when it ends.
@@ -50,7 +51,7 @@ const CHECKS: Record<string, string[]> = {
 const DEPLOY_CHECK: Record<string, string[]> = {
   'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
-/** Loads the machine fully and allows no error, so it runs after all others. */
+/** Loads the machine fully and allows no error, so it runs before all others. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 /**
  * Tests wait for two thirds of their time, so this many runs of vitest keep the cores busy. On a slow machine they wait
@@ -92,15 +93,24 @@ interface Ended {
   outcome: Outcome;
 }
 
+interface Running {
+  /** For the reports. */
+  directory: string;
+  /** Other output is printed meanwhile, so each job's output is printed at its end. */
+  quiet: boolean;
+  /** Whether files of the long form may no longer begin. */
+  isLate: () => boolean;
+  tally: TestTally;
+}
+
 /**
  * Runs `jobs` in their order, `lanes` concurrently, and returns each one's outcome. While waiting jobs are left, only
- * one computing job runs; afterwards one per core. `quiet`: other output is printed meanwhile, so each job's is printed
- * at its end.
+ * one computing job runs; afterwards one per core.
  */
 async function runAll(
   jobs: readonly Job[],
   lanes: number,
-  { directory, quiet }: { directory: string; quiet: boolean },
+  { directory, quiet, isLate, tally }: Running,
 ): Promise<Ended[]> {
   const ended: Ended[] = [];
   const left = [...jobs];
@@ -115,12 +125,16 @@ async function runAll(
   // A lane ends if only computing jobs are left and enough of them run.
   const lane = async () => {
     for (let job = next(); job !== undefined; job = next()) {
-      const { part, project, title, files } = job;
+      const { part, project, title } = job;
+      const files = isLate() ? job.files.filter((file) => isShort(part, file)) : job.files;
+      tally.leaveOut(job.files.filter((file) => !files.includes(file)));
       const isComputing = COMPUTING.has(part);
       if (isComputing) computing++;
-      console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
-      const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
-      ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
+      if (files.length > 0) {
+        console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
+        const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
+        ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
+      }
       if (isComputing) computing--;
       else waiting--;
     }
@@ -130,11 +144,8 @@ async function runAll(
 }
 
 /** Runs these files by part, and failed files a second time. */
-async function runFiles(
-  files: ReadonlyMap<string, readonly string[]>,
-  directory: string,
-  tally: TestTally,
-): Promise<void> {
+async function runFiles(files: ReadonlyMap<string, readonly string[]>, running: Omit<Running, 'quiet'>): Promise<void> {
+  const { directory, tally } = running;
   const able = new Map(
     [...files].filter(([part]) => {
       const reason = cannotRun(part);
@@ -145,17 +156,16 @@ async function runFiles(
     }),
   );
   const jobs = jobsOf(able);
+  const alone = jobs.filter(({ part }) => ALONE.has(part));
   const sideBySide = jobs.filter(({ part }) => !ALONE.has(part));
   const ended = [
-    ...(await runAll(sideBySide, LANES, { directory, quiet: sideBySide.length > 1 })),
-    ...(await runAll(
-      jobs.filter(({ part }) => ALONE.has(part)),
-      1,
-      { directory, quiet: false },
-    )),
+    ...(await runAll(alone, 1, { ...running, quiet: false })),
+    ...(await runAll(sideBySide, LANES, { ...running, quiet: sideBySide.length > 1 })),
   ];
   for (const part of able.keys()) {
-    const first = together(ended.filter(({ job }) => job.part === part).map(({ outcome }) => outcome));
+    const outcomes = ended.filter(({ job }) => job.part === part).map(({ outcome }) => outcome);
+    if (outcomes.length === 0) continue;
+    const first = together(outcomes);
     if (first.passed + first.failures.length === 0) first.failures.push({ message: `no test of ${part} ran` });
     tally.add(part, first, await secondTry(part, first, directory));
   }
@@ -199,6 +209,7 @@ interface Asked {
   changed: boolean;
   ci: boolean;
   'no-budget': boolean;
+  'begin-within'?: string;
 }
 
 /** The files of the requested form, by part. */
@@ -223,8 +234,9 @@ function asked(argv: string[]): Asked | string {
   const { values, positionals } = parseArgs({
     args: argv,
     allowPositionals: true,
-    options: { all: flag, changed: flag, ci: flag, 'no-budget': flag },
+    options: { all: flag, changed: flag, ci: flag, 'no-budget': flag, 'begin-within': { type: 'string' } },
   });
+  if (!/^\d+$/.test(values['begin-within'] ?? '0')) return '--begin-within must be a number of minutes';
   const unknown = positionals.find((name) => name !== 'checks' && !PARTS.some((part) => part === name));
   if (unknown !== undefined) return `no part is called ${unknown}; there are: checks ${PARTS.join(' ')}`;
   const isWanted = (name: string) => positionals.length === 0 || positionals.includes(name);
@@ -251,7 +263,8 @@ async function main(argv: string[]): Promise<number> {
   try {
     await Promise.all([buildPrograms(tally), ...(checks ? [runChecks(CHECKS, directory, tally)] : [])]);
     if (checks) await runChecks(DEPLOY_CHECK, directory, tally);
-    await runFiles(files, directory, tally);
+    const lastBegin = 60_000 * Number(wanted['begin-within'] ?? Number.POSITIVE_INFINITY);
+    await runFiles(files, { directory, tally, isLate: () => performance.now() > lastBegin });
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }

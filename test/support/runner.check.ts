@@ -73,6 +73,13 @@ await test('what passes at the second try is flaky and counts as passed; what fa
   assert.deepEqual(tally.flaky, [{ test: 'a.test.ts > now and then', message: 'expected 1 to be 2' }]);
 });
 
+await test('files that may no longer begin are listed and count as skipped', () => {
+  const tally = new TestTally();
+  tally.leaveOut(['a.test.ts', 'b.test.ts']);
+  assert.equal(tally.skipped, 2);
+  assert.match(tally.told(), /^skipped, .*: b\.test\.ts$/m);
+});
+
 await test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
   const reach = new Reach(ROOT);
   const has = (changed: string, file: string) => reach.tests([changed])?.has(file);

@@ -39,6 +39,7 @@ export class TestTally {
   readonly failures: Failure[] = [];
   readonly #files: FileReport[] = [];
   readonly #rows: string[] = [];
+  readonly #leftOut: string[] = [];
   readonly #startedAt = performance.now();
   #checksSeconds = 0;
 
@@ -73,6 +74,12 @@ export class TestTally {
     this.#rows.push(row(`${part}, skipped`, undefined, undefined));
   }
 
+  /** Records files that may no longer begin. */
+  leaveOut(files: readonly string[]): void {
+    this.skipped += files.length;
+    this.#leftOut.push(...files);
+  }
+
   isOverBudget(): boolean {
     if (endedChildrenSeconds() <= BUDGET_CPU_SECONDS) return false;
     console.log(
@@ -100,6 +107,7 @@ export class TestTally {
       ...this.#rows,
       'of all:',
       row('', wall, endedChildrenSeconds()),
+      ...this.#leftOut.map((file) => `skipped, because it would have begun too late: ${file}`),
     ].join('\n');
   }
 }
