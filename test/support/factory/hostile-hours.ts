@@ -14,9 +14,9 @@ import { SimulatedFactory } from './simulator/simulated-factory.ts';
 const HOUR_MS = 3_600_000;
 const STEP_MS = 5_000;
 const ROUND_MS = 15_000;
-/** The factory knows a job after three correct lists of it. */
+/** After this many correct lists of a job, the factory must know it. */
 const LISTS_MAX = 3;
-/** After 40 rounds without a fault, the first replica of a requested model has been submitted to a scheduler. */
+/** After this many rounds without a fault, the first replica of a requested model must have been submitted. */
 const FIRST_MAX = 40;
 /** Faults under which every list is correct, and every call is answered. */
 const QUIET: ReadonlySet<Fault> = new Set(['hides', 'holds']);
@@ -186,7 +186,8 @@ class Watch {
   }
 
   /**
-   * For a model with a submitted job: no more jobs run or wait than are wanted, apart from jobs that are being ended.
+   * Finds models with a submitted job for which more jobs run or wait than are wanted, without jobs that are being
+   * ended.
    */
   #tooMany({ actions, wanted }: RoundResult): string[] {
     const { jobs } = this.#factory.memory;
@@ -212,7 +213,7 @@ class Watch {
     });
   }
 
-  /** The first job of a requested model is submitted, and before any growth of another model. */
+  /** Finds requested models whose first job is not submitted, or is submitted after the growth of another model. */
   #behind({ actions, held, world }: RoundResult): string[] {
     const alive = this.#alive();
     const jobsOf = (id: string) => alive.filter(({ model: of }) => of === id);
@@ -220,12 +221,12 @@ class Watch {
     return this.#config.models.flatMap(({ id }) => {
       const because = held.get(id) ?? '';
       const isHeld = (world.demand.get(id)?.waiting ?? 0) > 0 && jobsOf(id).length === 0 && because.includes('already');
-      // One more job of another model on a cluster with a cap that holds back this first one.
+      // Further jobs of other models on a cluster whose cap prevents this first job.
       const growing = actions.filter(
         (action) =>
           action.kind === 'submit' &&
           jobsOf(action.model).length > action.count &&
-          because.includes(`wait at ${action.place.cluster.id} already`),
+          because.includes(`already wait at ${action.place.cluster.id}`),
       );
       const mayYield = alive.some(
         ({ job, model: of }) => job.state === 'pending' && of !== undefined && of !== id && jobsOf(of).length > 1,
@@ -241,7 +242,7 @@ class Watch {
     });
   }
 
-  /** An engine is drained for a waiting model only if no cluster has idle GPUs for it. */
+  /** Finds engines that were drained for a waiting model although a cluster had idle GPUs for it. */
   #drained({ actions }: RoundResult): string[] {
     return actions.flatMap((action) => {
       if (action.kind !== 'drain') return [];
