@@ -30,7 +30,10 @@ function notRoot(): string | undefined {
   return process.getuid?.() === 0 ? undefined : 'needs root';
 }
 
-/** Containers often forbid namespaces, so this creates one to learn the reason before twenty tests fail. */
+/**
+ * Returns why this machine allows no network namespaces. Containers often forbid them, so this creates one: otherwise
+ * twenty tests would fail without this reason.
+ */
 function noNamespaces(): string | undefined {
   const name = `otela-probe-${process.pid}`;
   const made = spawnSync('ip', ['netns', 'add', name], { encoding: 'utf8' });
@@ -38,7 +41,7 @@ function noNamespaces(): string | undefined {
   return made.status === 0 ? undefined : `no network namespaces here: ${made.stderr.trim()}`;
 }
 
-/** Why a project of vitest.config.ts cannot run here; undefined: it can. */
+/** Returns why a project of vitest.config.ts cannot run here; undefined if it can. */
 export function cannotRun(project: string): string | undefined {
   switch (project) {
     case 'slurm':

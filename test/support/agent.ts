@@ -9,15 +9,15 @@ export const ENGINE_MAIN = join(ROOT, 'test/support/engine.ts');
 export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
   gateways: string[];
   token: string;
-  /** A running engine. */
+  /** URL of a running engine. */
   engineUrl?: string;
-  /** Or a command that the agent runs as its engine. */
+  /** Instead of `engineUrl`: the command that the agent runs as its engine. */
   command?: string[];
-  /** More flags of `start`. */
+  /** Additional flags of `start`. */
   args?: string[];
-  /** Default: the program in this clone. */
+  /** File of the agent's program; default: the one in this clone. */
   main?: string;
-  /** Or a program that needs no Node. */
+  /** Instead of `main`: a program that needs no Node. */
   executable?: string;
   /** Prepended to the command, e.g. `ip netns exec c1h1`. */
   prefix?: string[];

@@ -50,7 +50,7 @@ export async function installAgent(file: string, version: string): Promise<void>
   await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
 }
 
-/** `file` is DIR/dist/NAME.js; the gateway's other files are written too, without the page. `root`: the clone. */
+/** Installs a gateway as `file`, which is DIR/dist/NAME.js, with its other files except the page. `root`: the clone. */
 export async function installGateway(file: string, version: string, root = ROOT): Promise<void> {
   const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' }, root);
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };

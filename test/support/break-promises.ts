@@ -28,7 +28,7 @@ function copyOfClone(directory: string): string {
   return copy;
 }
 
-/** Why this promise is not proven; undefined: it is. */
+/** Returns why the test does not prove this promise; undefined if it does. */
 async function unproven(
   { file, test, breaks }: Promised,
   copy: string,

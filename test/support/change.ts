@@ -1,4 +1,7 @@
-/** Changed files, as paths from the root: since the local main, for a developer; since the main of `origin`, for CI. */
+/**
+ * Lists changed files, as paths from the root: for a developer those since the local main, for CI those since the main
+ * of `origin`.
+ */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { ROOT } from './where.ts';
 
@@ -17,8 +20,8 @@ export function changedSinceMain(): string[] {
 }
 
 /**
- * Undefined: not known, because there is no main of `origin`, it is this commit, or its common commit is not in this
- * clone, as in a shallow one.
+ * Returns undefined if the changes are unknown: `origin` has no main, its main is this commit, or this clone lacks the
+ * common commit, as a shallow clone does.
  */
 export function changedSinceOrigin(): string[] | undefined {
   const { status, stdout } = spawnSync('git', ['merge-base', 'HEAD', 'origin/main'], { cwd: ROOT, encoding: 'utf8' });

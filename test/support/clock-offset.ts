@@ -1,5 +1,5 @@
 /**
- * `--import` this into a program to shift its wall clock by CLOCK_OFFSET_MS. Monotonic clocks and timers stay right.
+ * `--import` this into a program to shift its wall clock by CLOCK_OFFSET_MS. Monotonic clocks and timers do not change.
  */
 const offset = Number(process.env.CLOCK_OFFSET_MS ?? 0);
 const RealDate = Date;

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
 
 interface StandInWorker {
-  /** Values by name; Cloudflare never returns them. */
+  /** Values of the secrets, by name. Cloudflare never returns them. */
   secrets: Map<string, string>;
   vars: Record<string, string>;
   databases: string[];
@@ -21,9 +21,9 @@ interface StandInWorker {
 export class Cloudflare {
   readonly workers = new Map<string, StandInWorker>();
   readonly databases = new Map<string, { name: string; sqlite: DatabaseSync }>();
-  /** Jurisdictions by name. */
+  /** Jurisdiction of each bucket, by name. */
   readonly buckets = new Map<string, string>();
-  /** `METHOD path`, in order. */
+  /** All requests as `METHOD path`, in order. */
   readonly asked: string[] = [];
   #failing: { pattern: RegExp; after: number } | undefined;
   readonly #server = createServer((request, response) => {
@@ -46,7 +46,7 @@ export class Cloudflare {
     return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
   }
 
-  /** Environment with which wrangler finds it. */
+  /** Environment with which wrangler uses this mock. */
   get env(): Record<string, string> {
     return {
       CLOUDFLARE_API_BASE_URL: this.url,
@@ -197,7 +197,7 @@ interface Answer {
   result?: unknown;
   code?: number;
   message?: string;
-  /** Only for pages. */
+  /** Only in answers that are one page of a list. */
   info?: unknown;
 }
 

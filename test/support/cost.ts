@@ -1,6 +1,6 @@
 /** Compares the cost of two pieces of code in one process, so that a slow or busy machine affects both sides. */
 const RUNS = 5;
-/** Shorter times are not measured accurately, so cheaper code is repeated. */
+/** Minimum measured time. Shorter times are inaccurate, so cheaper code is repeated. */
 const LEAST_MS = 5;
 
 /**
@@ -24,7 +24,7 @@ export function costBeside(act: () => unknown, control: () => unknown): number {
   return cpuMs(act) / cpuMs(control);
 }
 
-/** Reads each byte once. */
+/** Reads each byte once, as a control for `costBeside`. */
 export function readOnce(bytes: Uint8Array): number {
   let sum = 0;
   for (const byte of bytes) sum = (sum + byte) | 0;

@@ -7,12 +7,12 @@ import { endedChildrenSeconds } from './ended-children.ts';
 
 declare module 'vitest' {
   interface TaskMeta {
-    /** Of a test file. */
+    /** CPU seconds of a test file. */
     cpuSeconds?: number;
   }
 }
 
-// If files share modules, a worker runs several of them, so each one is charged the time since the previous one.
+// Key of the CPU time at the end of the previous file: a worker runs several files if they share modules.
 const KEY = Symbol.for('otela.cpuSecondsBefore');
 const kept = globalThis as { [KEY]?: number };
 

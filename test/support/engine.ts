@@ -16,7 +16,7 @@ export type { EngineOptions } from './engine/mock-engine.ts';
 export type { EngineRequest } from './engine/record.ts';
 
 export interface Engine {
-  /** Origin and prefix, without a slash at the end. */
+  /** Origin and path prefix of the engine, without a slash at the end. */
   url: string;
   port: number;
   /** The newest 10,000 requests, oldest first. */
@@ -28,9 +28,9 @@ export interface Engine {
   setModels(models: string[]): void;
   /** Number of prompts that got their keys and values from a prefill engine. */
   received(): number;
-  /** Cuts every connection mid-transfer, and keeps listening. */
+  /** Breaks all connections, even during a transfer, and continues to listen. */
   hangUp(): void;
-  /** Also ends open connections. */
+  /** Closes the server and its open connections. */
   close(): Promise<void>;
 }
 

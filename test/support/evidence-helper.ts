@@ -8,7 +8,7 @@ import { program } from './program.ts';
 
 const HELPER = '#!/bin/sh\nprintf "stand-in report over %s" "$1$OTELA_TOKEN$HOME"\n';
 
-/** Arguments of `otela-agent start`. */
+/** Returns the arguments of `otela-agent start` that use the mock. */
 export async function evidenceArgs(): Promise<string[]> {
   const helper = program(join(await temporaryDirectory('evidence'), 'helper'), HELPER);
   return ['--evidence-command', helper, '--evidence-kinds', 'tdx,nvidia'];

@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000;
 export function ordinaryDay(now: number): Partial<FactoryReport> {
   const at = (ms: number) => new Date(ms).toISOString();
   const day = Array.from({ length: 288 }, (_, n) => {
-    // Few at night, many in the afternoon.
+    // Few GPUs at night, many in the afternoon.
     const wanted = Math.round(6 + 5 * Math.sin(((n - 90) / 288) * 2 * Math.PI));
     const pending = n % 24 < 4 ? 2 : 0;
     const point = { running: wanted, ready: Math.max(0, wanted - 1), pending, idle: 16 - wanted, waiting: pending };

@@ -26,7 +26,7 @@ export interface MockFactoryOptions {
 export class MockFactory {
   readonly #options: MockFactoryOptions;
   readonly name: string;
-  /** Its next report; tests change it. */
+  /** The next report, which tests change. */
   report: Partial<FactoryReport>;
   #after: string | undefined;
   #ended = false;
@@ -63,7 +63,7 @@ export class MockFactory {
     return this.#answer;
   }
 
-  /** Exchanges until `close`. */
+  /** Exchanges reports for demand until `close`. */
   async open(): Promise<this> {
     await this.tell();
     neverRejects(this.#run());
@@ -95,7 +95,7 @@ export class MockFactory {
     return this.#answer?.nodes ?? [];
   }
 
-  /** Resolves when its last answer satisfies `met`. */
+  /** Resolves when the last answer of the gateway satisfies `met`. */
   heard(what: string, met: (factory: this) => boolean, withinMs = 10_000): Promise<void> {
     if (met(this)) return Promise.resolve();
     return new Promise((resolve, reject) => {

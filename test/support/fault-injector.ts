@@ -11,17 +11,17 @@ import { promisify } from 'node:util';
 import { seeded } from './random.ts';
 import { ROOT } from './where.ts';
 
-/** A place fails in one of this many first calls. */
+/** A place fails once, in one of its first calls: this is their number. */
 const TIMES = 3;
 /** Maximum number of broken sockets, because retries must succeed in the end. */
 const SOCKETS_MAX = 20;
-/** A socket that is broken during a transfer breaks in one of this many first writes. */
+/** A socket that breaks during a transfer breaks in one of its first writes: this is their number. */
 const WRITES = 12;
 /** Existing sockets break within this time. */
 const SOON_MS = 2_000;
 /** A port on which nothing listens. */
 const NOWHERE = 1;
-/** Lines of our code. */
+/** Matches lines of our code in a stack trace. */
 const PLACE = new RegExp(`${ROOT}((?:agent|shared|dist)/[^):]+:\\d+)`);
 
 const FILE_CODES = ['EIO', 'ENOSPC', 'EACCES', 'ESTALE', 'EMFILE'];
@@ -130,7 +130,7 @@ function breakOff(socket: Socket, when: string): void {
   socket.destroy(faultOf('socket', `${when} ${socket.remotePort ?? ''}`.trim(), SOCKET_CODES));
 }
 
-/** Breaks the socket in one of its next writes, if it has that many. */
+/** Breaks the socket in one of its next writes, if it makes so many writes. */
 function doom(socket: Socket, when: string): void {
   let left = 1 + Math.floor(random() * WRITES);
   const write = socket.write.bind(socket) as Call;

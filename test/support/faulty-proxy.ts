@@ -16,9 +16,9 @@ type Fault =
 
 export interface FaultyProxy {
   url: string;
-  /** Called for each request; undefined: no fault. */
+  /** Returns the fault for a request; undefined: none. */
   fault: (asked: { method: string; path: string }) => Fault | undefined;
-  /** Requests that arrived. */
+  /** The requests that arrived, as `METHOD path`. */
   asked: string[];
 }
 

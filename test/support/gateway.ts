@@ -4,19 +4,17 @@ import { HOST, type RunningHost } from './host.ts';
 import { freePort, type Managed, temporaryDirectory } from './processes.ts';
 
 export interface GatewayOptions {
-  /** Default: a temporary directory. */
+  /** Data directory; default: a temporary one. */
   data?: string;
   host?: string;
-  /** Default: a free one. */
+  /** Port; default: a free one. */
   port?: number;
-  /** More flags of `serve`. */
+  /** Additional flags of `serve`. */
   args?: string[];
   env?: Record<string, string>;
-  /** Default: the program in this clone. */
+  /** File of the gateway's program; default: the one in this clone. */
   main?: string;
-  /**
-   * How long requests wait for a node, in the form of its settings; `false`: not at all. Default: the shipped settings.
-   */
+  /** The queue's settings; `false`: requests do not wait for a node. Default: the shipped settings. */
   queue?: false | Record<string, unknown>;
   /** Prepended to the command, e.g. `ip netns exec gateway`. */
   prefix?: string[];

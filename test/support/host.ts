@@ -8,17 +8,17 @@ import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-gene
 import { descendants, Managed, memoryOf } from './processes.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from './where.ts';
 
-/** 1 s on an idle machine. */
+/** Time limit of a start, which takes 1 s on an idle machine. */
 const READY_MS = 120_000;
 
 interface HostOptions {
   data: string;
   host: string;
   port: number;
-  /** More flags of `serve`. */
+  /** Additional flags of `serve`. */
   args: string[];
   env?: Record<string, string> | undefined;
-  /** Another build of the program. */
+  /** File of another build of the program. */
   main?: string | undefined;
   /** Prepended to the command, e.g. `ip netns exec gateway`. */
   prefix?: string[] | undefined;
@@ -96,7 +96,7 @@ function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // it ended meanwhile
+    // The process has ended meanwhile.
   }
 }
 

@@ -10,7 +10,7 @@ export const AUDIENCE = 'https://gateway.test/api';
 
 interface IdentityOptions {
   redirectUri: string;
-  /** Claims by login name, in addition to `sub`, which is the name. */
+  /** Claims of each user by login name, in addition to `sub`, which is that name. */
   people: Record<string, Record<string, unknown>>;
   port?: number;
 }
@@ -19,7 +19,7 @@ type Key = Awaited<ReturnType<typeof generateKeyPair>>['privateKey'];
 
 export class Identity {
   readonly issuer: string;
-  /** Number of requests for its keys. */
+  /** Number of requests for the provider's public keys. */
   keysAsked = 0;
   readonly #options: IdentityOptions;
   readonly #server: Server;
@@ -113,7 +113,7 @@ export class Browser {
     jar.set(name, value);
   }
 
-  /** One request, without following redirects. */
+  /** Sends one request and follows no redirect. */
   async once(url: string, init: RequestInit = {}): Promise<Response> {
     const jar = this.#cookies.get(new URL(url).host) ?? new Map<string, string>();
     const headers = new Headers(init.headers);

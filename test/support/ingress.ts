@@ -17,10 +17,10 @@ interface IngressAgentOptions {
   gateway: Gateway;
   token: string;
   engineUrl?: string;
-  /** Absent: the first agent of the mesh. */
+  /** An agent of the mesh that it joins; absent: it is the first agent. */
   peer?: IngressAgent;
   args?: string[];
-  /** Its state directory; after an agent ended, the next one takes over the directory. */
+  /** The agent's state directory. After an agent ended, the next agent may use its directory. */
   state?: string;
 }
 
@@ -55,7 +55,7 @@ export class IngressAgent {
     return { ...agent.status, network: await askNetwork(agent) };
   }
 
-  /** `…/v1` and its key. */
+  /** Returns the URL of its endpoint, which ends in `/v1`, and the key. */
   async door(): Promise<{ url: string; key: string }> {
     const { ingress } = await this.status();
     if (ingress === undefined) throw this.process.failure('has no ingress');
@@ -70,7 +70,7 @@ export class IngressAgent {
     return eventually('an address of the mesh', 20_000, async () => (await this.status()).mesh?.addresses[0]);
   }
 
-  /** Waits until it knows this many live serving nodes. */
+  /** Waits until the agent knows this many serving nodes. */
   async knows(serving: number): Promise<void> {
     await eventually(`${serving} nodes that serve`, 20_000, async () => {
       const { network } = await this.status();

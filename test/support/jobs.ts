@@ -16,13 +16,13 @@ export interface Job {
   /** Paths from the root. */
   files: string[];
   env: NodeJS.ProcessEnv;
-  /** Measured in the past; it affects only the order. */
+  /** Duration in earlier runs. It affects only the order. */
   seconds: number;
 }
 
 /** Files of a part are divided into runs of at most this duration, unless one file takes longer. */
 const PIECE_SECONDS = 200;
-/** For a file that is not in the table. */
+/** Assumed duration of a file that is not in the table. */
 const OTHER_FILE_SECONDS = 2;
 /**
  * Parts that are one run: files of `netns` and `slurm` share the machine's addresses and daemons; the others share a

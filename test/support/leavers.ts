@@ -17,7 +17,7 @@ interface Target {
 
 type Leaver = (target: Target) => Promise<Asking>;
 
-/** Ignores the rejection of an aborted request, because it differs between clients. */
+/** Ignores the rejection of an aborted request, because each client rejects differently. */
 const hush = (promise: Promise<unknown>): Promise<void> =>
   promise.then(
     () => undefined,
@@ -27,7 +27,7 @@ const hush = (promise: Promise<unknown>): Promise<void> =>
 /** Reads a stream to its end, so that the client holds it open as a user would. */
 async function drain(stream: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of stream) {
-    // Only reading matters.
+    // The content does not matter.
   }
 }
 

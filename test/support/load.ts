@@ -3,7 +3,7 @@
 import { atEnd } from './processes.ts';
 import { chatBody, type TestCluster } from './test-cluster.ts';
 
-/** Failures that are kept, as text: the first ones explain the problem. */
+/** Maximum number of kept failures: the first ones explain the problem. */
 const KEPT = 20;
 
 type Asker = Pick<TestCluster, 'ask'>;
@@ -12,7 +12,7 @@ export interface Load {
   /** Requests that were answered with 200. */
   served: number;
   failures: string[];
-  /** Stops after the running requests. */
+  /** Stops sending, and resolves when the running requests have ended. */
   stop(): Promise<void>;
 }
 

@@ -1,10 +1,13 @@
-/** A peer's gateway that lies to every agent: the session is over, each gateway is of the agent's institution, there is a batch; or it answers garbage. */
+/**
+ * A gateway of a peer institution that lies to every agent: that its session has ended, that each gateway belongs to
+ * the agent's institution, or that there is a batch. Or it answers garbage.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { atEnd } from './processes.ts';
 
-/** Requests that are recorded. */
+/** Maximum number of recorded requests. */
 const ASKED_MAX = 100_000;
 const DEEP = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
 const OVER = JSON.stringify({
@@ -38,7 +41,10 @@ function lieTo(socket: WebSocket, random: () => number): void {
   socket.close();
 }
 
-/** @param random chooses the lies; without it every session is over, and every gateway is of the agent's institution */
+/**
+ * @param random chooses the lies; without it, every session has ended, and every gateway belongs to the agent's
+ * institution
+ */
 export async function lyingGateway(random?: () => number): Promise<LyingGateway> {
   const asked: LyingGateway['asked'] = [];
   const note = (url: string | undefined, authorization: string | undefined) => {

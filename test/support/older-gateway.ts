@@ -6,7 +6,7 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { installGateway } from './as-version.ts';
 import { ROOT } from './where.ts';
 
-/** The messages between two gateways: the commit before the last change of this file speaks an older version. */
+/** The file with the messages between two gateways. The commit before its last change uses an older version of them. */
 const LANGUAGE = 'gateway/hosts/node/replication/messages.ts';
 const HISTORY_MAX_BYTES = 512 * 1024 * 1024;
 
@@ -15,7 +15,7 @@ const git = (...args: string[]): Buffer =>
 
 /**
  * Builds it below `directory`.
- * @returns the program's file and the commit; or the reason if there is none: this clone lacks the history
+ * @returns the program's file and the commit; or the reason, if this clone lacks the history
  */
 export async function olderGateway(directory: string): Promise<{ file: string; commit: string } | string> {
   let commit: string;

@@ -4,7 +4,7 @@
  * never mean that the machine is slow. Both scale with one factor, which `slowness.ts` measures when a run starts.
  */
 
-/** Set by the first process of a run. Its children inherit it, so that all use the same factor. */
+/** Variable with the factor. The first process of a run sets it, and its children inherit it. */
 export const SLOWNESS_VARIABLE = 'OTELA_TEST_SLOWNESS';
 /** Minimum wait before a hang is reported: a process that shares two cores with other tests may not run for seconds. */
 const LEAST_PATIENCE_MS = 30_000;
@@ -21,7 +21,7 @@ export const patience = (ms = 0): number => Math.ceil(slowness() * Math.max(LEAS
 export const promise = (ms: number): number => Math.ceil(slowness() * ms);
 
 /**
- * The most requests since `askedAt` that a limit of `limit` per minute lets pass: on a slow machine, sending may take
+ * The number of requests since `askedAt` that a limit of `limit` per minute allows. On a slow machine, sending may take
  * more than a minute.
  */
 export const limitSince = (limit: number, askedAt: number): number =>

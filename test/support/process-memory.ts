@@ -6,10 +6,10 @@ import { readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 
 const PIECE_BYTES = 8 * 1024 * 1024;
-/** Longer than any searched word, in either of V8's string encodings. */
+/** Overlap of two reads. It is longer than any searched word in either of V8's string encodings. */
 const OVERLAP_BYTES = 128;
 
-/** For each word, true if it is in the memory. */
+/** Returns for each word whether it is in the memory. */
 export async function inMemory(pid: number, words: readonly string[]): Promise<boolean[]> {
   const memory = await open(`/proc/${pid}/mem`, 'r');
   const found = words.map(() => false);

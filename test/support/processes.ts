@@ -1,7 +1,7 @@
 /**
- * Starts real processes for tests and ends all of them in every case. There are two safety nets. Each process leads a
- * process group. All carry a mark in their environment, which finds children that left the group (an engine that
- * outlives a killed agent, a Slurm job).
+ * Starts real processes for tests and ends all of them in every case, by two means. Each process leads a process group.
+ * Each also has a mark in its environment, by which children outside the group are found: an engine that outlives a
+ * killed agent, or a Slurm job.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
@@ -25,7 +25,7 @@ const TOLD_BYTES = 3_000;
  */
 export const LOST_CREDIT = /^.*credit of -?\d+ bytes was lost.*$/m;
 const LINE_BYTES = 300;
-/** From TERM to the end, on a quiet machine. */
+/** Maximum time from TERM to the end of a process, on a quiet machine. */
 const STOPS_MS = 5_000;
 /** At the end of a test file, remaining processes get this long to clean up; no test checks how they end. */
 const GRACE_MS = 4_000;
@@ -40,7 +40,7 @@ export interface SpawnOptions {
   /** Added to a small environment: PATH, HOME, TMPDIR, the mark. */
   env?: Record<string, string>;
   cwd?: string;
-  /** Shown before its output if something fails. */
+  /** Title of the process's output in the message of a failed test. */
   label?: string;
   uid?: number;
   gid?: number;
@@ -172,7 +172,9 @@ export class Managed {
     await this.#close(patience(STOPS_MS), true);
   }
 
-  /** For the end of a test file: like `stop`, with a short grace period and then KILL. Idempotent. */
+  /**
+   * Ends the process at the end of a test file: like `stop`, but after a short grace period it sends KILL. Idempotent.
+   */
   async dispose(): Promise<void> {
     await this.#close(promise(GRACE_MS), false);
   }
@@ -210,7 +212,7 @@ function tryKill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // Already ended.
+    // The process has already ended.
   }
 }
 
@@ -280,7 +282,7 @@ function parentOf(pid: number): number {
   }
 }
 
-/** All current descendants. */
+/** All current descendants of a process. */
 export function descendants(pid: number): number[] {
   const children = new Map<number, number[]>();
   for (const id of processIds()) {
@@ -321,14 +323,14 @@ export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
 }
 
 /**
- * Below the range of outgoing connections, which could take a port before its program listens. `fetch` blocks none of
- * these.
+ * Ports below the range of outgoing connections, which could take a port before its program listens. `fetch` blocks
+ * none of these ports.
  */
 const PORTS = [20_000, 32_000] as const;
 
 /**
- * Concurrent runs would otherwise use a port twice, because its program needs seconds until it listens. A name in this
- * folder reserves it.
+ * A file in this folder reserves the port in its name. Otherwise concurrent runs could use a port twice, because its
+ * program needs seconds until it listens.
  */
 const RESERVED = join(ROOT, 'node_modules/.cache/test-ports');
 const RESERVED_MS = 10 * 60_000;

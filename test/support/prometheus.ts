@@ -38,14 +38,14 @@ export function shortenedRules(): string {
 
 interface PrometheusOptions {
   /**
-   * URL with the path /metrics, and bearer token. `also`: hosts of other gateways. `ca`: a PEM file, if no public CA
-   * signed the certificate.
+   * `url` has the path /metrics; `token` is the bearer token. `also`: hosts of other gateways. `ca`: a PEM file, if no
+   * public CA signed the certificate.
    */
   gateway: { url: string; token: string; also?: string[]; ca?: string };
   agents: { hosts: string[]; token: string };
-  /** The text of the alerts. Default: as shipped. */
+  /** The text of the alert rules; default: the shipped file. */
   rules?: string;
-  /** Default: as shipped. */
+  /** Seconds between two scrapes; default: as shipped. */
   intervalS?: number;
 }
 

@@ -11,7 +11,7 @@ export interface RawAnswer {
   status: number;
   headers: IncomingHttpHeaders;
   body: Buffer;
-  /** Hex, of the body. */
+  /** SHA-256 of the body, in hex. */
   sha256: string;
   bytes: number;
   /** False if the connection ended before the body did. */
@@ -96,7 +96,7 @@ export function dial(url: string): Promise<Socket> {
   });
 }
 
-/** Sends until the peer accepts no more. */
+/** Sends data until the peer accepts no more. */
 export async function sendUntilHeld(socket: Socket): Promise<void> {
   const piece = Buffer.alloc(64 * 1024, 'x');
   let sent = 0;

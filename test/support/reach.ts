@@ -12,13 +12,10 @@ const SOURCE = /\.(ts|tsx|toml|py|sh)$|^[^.]+$/;
 const QUOTED = /(['"`])((?:\.{1,2}\/)*[\w@.-]+(?:\/[\w@.-]+)*\/?)\1/g;
 /** Comments are removed: a page that a comment quotes is not read. */
 const COMMENT = /^\s*(\/\*\*|\*|\/\/).*$/gm;
-/** Names each program by its file; an importer starts the programs that it imports by name. */
+/** The file that exports the path of each program. A file that imports such a path starts that program. */
 const PROGRAMS = 'test/support/where.ts';
 const PROGRAM = /export const (\w+) = programFile\('[^']*', '([^']+)'\)/g;
-/**
- * Names all programs by their outputs: a file that names build.ts runs it, and a file that names `dist/NAME` reaches
- * that program.
- */
+/** The build script. A file that names it runs it, and a file that names `dist/NAME` reaches that program. */
 const BUILD = 'build.ts';
 const BUILT = /'([\w-]+\.js)': '([^']+)'/g;
 
@@ -31,13 +28,13 @@ const OF_PART: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Files that decide how everything is installed, built or run. The files of test/ that the runner and vitest's settings
- * need have the same effect.
+ * Files that decide how everything is installed, built or run, so a change affects all tests. Files of test/ that the
+ * runner and vitest's settings need have the same effect.
  */
 const EVERYTHING =
   /^(package(-lock)?\.json|\.npmrc|tsconfig.*|vitest\..*|build\.ts|wrangler\.toml|migrations\/.*|\.ci\/.*)$/;
 const RUNNER = ['test/run.ts', 'vitest.config.ts', 'vitest.gateway.config.ts'];
-/** Exceptions: they only choose, order and record tests. */
+/** Files of test/ without that effect: they only choose, order and record tests. */
 const CHOICE: ReadonlySet<string> = new Set(['test/tiers.ts', 'test/file-times.json']);
 /** Files that tests of the docs read, because they check all pages. */
 const PAGE = /\.(md|svg|png)$|^docs\/|^LICENSE$/;

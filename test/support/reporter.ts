@@ -16,11 +16,11 @@ const MESSAGE_CHARS = 200;
 export interface Failure {
   /** Path from the root; absent: the run failed outside any file. */
   file?: string;
-  /** With its enclosing `describe`s; absent: the file itself failed, for example to load. */
+  /** The test's name after those of its `describe`s. Absent if the file itself failed, for example to load. */
   test?: string;
-  /** Its first line. */
+  /** The first line of the message. */
   message: string;
-  /** A shell command that runs it again. */
+  /** A shell command that runs only this test again. */
   again?: string;
 }
 
@@ -28,7 +28,7 @@ export interface FileReport {
   /** Path from the root. */
   file: string;
   seconds: number;
-  /** Absent in Cloudflare's runtime. */
+  /** CPU seconds of the file; absent in Cloudflare's runtime. */
   cpuSeconds?: number;
 }
 

@@ -21,7 +21,7 @@ export interface SchemathesisRun {
 export const PYTHON = pythonWith(ROOT, 'schemathesis');
 export const NO_PYTHON = 'no Python with schemathesis: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv';
 
-/** A key of each role; the provider's is of `lab`. */
+/** Creates a key for each role; that of the provider belongs to `lab`. */
 export async function keysOfRoles(gateway: Gateway): Promise<Record<SchemathesisRole, string>> {
   const keyOf = async (body: object) => {
     const user = (await gateway.admin('POST', 'users', { name: 'Somebody', ...body })) as { id: string };

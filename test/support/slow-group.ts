@@ -32,7 +32,7 @@ export class SlowGroup {
     return new SlowGroup(existsSync(join(ROOT_V2, 'cgroup.controllers')) ? second(name) : first(name));
   }
 
-  /** Moves a process in. Its later children run there, too. */
+  /** Moves a process into the group. Its later children also run there. */
   enter(pid: number): void {
     for (const directory of this.#group.directories) writeFileSync(join(directory, 'cgroup.procs'), String(pid));
   }
@@ -48,7 +48,7 @@ export class SlowGroup {
     return this.#group.cpuSeconds();
   }
 
-  /** How long its processes stalled because the quota was used up. */
+  /** Seconds for which the group's processes stalled because the quota was used up. */
   get throttledSeconds(): number {
     return this.#group.throttledSeconds();
   }
@@ -62,7 +62,7 @@ export class SlowGroup {
     }
   }
 
-  /** Moves a process out again. */
+  /** Moves a process out of the group. */
   leave(pid: number): void {
     for (const directory of this.#group.directories) writeFileSync(join(directory, '..', 'cgroup.procs'), String(pid));
   }
@@ -93,7 +93,8 @@ function first(name: string): Group {
 
 function second(name: string): Group {
   const directory = join(ROOT_V2, name);
-  // In a container's root this fails with EBUSY, because it has processes. The controller may be enabled anyway.
+  // In the root group of a container this fails with EBUSY, because that group has processes. The controller may be
+  // enabled already.
   spawnSync('sh', ['-c', `echo +cpu > ${ROOT_V2}/cgroup.subtree_control`]);
   mkdirSync(directory);
   try {

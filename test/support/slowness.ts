@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { SLOWNESS_VARIABLE } from './patience.ts';
 
-/** The start of Node on the machine for which the tests' times were chosen. */
+/** Duration of Node's start on the machine for which the tests' times were chosen. */
 const NODE_START_MS = 45;
 const MOST_SLOWNESS = 100;
 

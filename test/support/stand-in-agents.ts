@@ -11,11 +11,11 @@ interface Node {
   /** Models that its templates allow. */
   allow: string[];
   refuses?: string;
-  /** It obeys, but its answer is lost. */
+  /** True: the agent obeys, but its answer is lost. */
   deaf?: boolean;
-  /** Its running requests take long: it serves until `drained`. */
+  /** True: its running requests take long, so it serves until `drained`. */
   drains?: boolean;
-  /** It was ordered to end, and has not ended yet. */
+  /** True: the agent was ordered to end, and has not ended yet. */
   leaving?: boolean;
 }
 
@@ -34,7 +34,7 @@ export class StandInAgents {
   nodes: Node[] = [];
   workload: object[] = [];
   readonly weights: string[] = [];
-  /** Published for every model. */
+  /** Kinds of requests that the gateway publishes for every model. */
   kinds: object[] = [];
   readonly asked: string[] = [];
   readonly drainsMs: number[] = [];
@@ -43,7 +43,7 @@ export class StandInAgents {
   /** If set, every request to end a deployment gets status 404 and this body. */
   notFound: string | undefined;
   #sessions = 0;
-  /** Values of the header `authorization`. */
+  /** Received values of the header `authorization`. */
   readonly keys = new Set<string>();
   readonly #server: Server = createServer((request, response) => {
     let text = '';
@@ -126,7 +126,7 @@ export class StandInAgents {
     this.nodes.push({ ...rest, session: id(this.#sessions++), state: 'JOIN', ...next });
   }
 
-  /** The models that it serves because of orders. */
+  /** The models that agents serve because of orders. */
   get running(): string[] {
     return this.nodes.flatMap(({ state, model }) => (state === 'SERVING' && model !== undefined ? [model] : []));
   }

@@ -12,7 +12,7 @@ interface Heard {
   /** Number of events with text. */
   textChunks: number;
   comments: string[];
-  /** The last event lacks its blank line. */
+  /** True if the last event lacks its blank line. */
   cut: boolean;
 }
 

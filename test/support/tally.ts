@@ -6,8 +6,8 @@ import type { Outcome } from './vitest-run.ts';
 /** Number of the most expensive files that are listed. */
 const DEAREST = 20;
 /**
- * For the whole short form with its checks and the build, on a machine of 2026. A more expensive run exits with 1,
- * unless `--no-budget` or `--ci` is given.
+ * Maximum CPU seconds of the whole short form, with its checks and the build, on a machine of 2026. A more expensive
+ * run exits with 1, unless `--no-budget` or `--ci` is given.
  */
 const BUDGET_CPU_SECONDS = 1_300;
 
@@ -50,7 +50,8 @@ export class TestTally {
     const failed = new Set(failures.map(nameOf));
     const flaky = second === undefined ? [] : first.failures.filter((failure) => !failed.has(nameOf(failure)));
     this.flaky.push(...flaky.map((failure) => ({ test: nameOf(failure), message: failure.message })));
-    // A test that passed at first and fails now counts as failed: the sum stays the number of tests that ran.
+    // A test that passed at the first try and failed at the second counts as failed, so that the sum stays the number
+    // of tests that ran.
     this.passed += first.passed + first.failures.length - failures.length;
     this.skipped += first.skipped;
     this.failures.push(...failures);

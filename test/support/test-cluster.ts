@@ -17,7 +17,7 @@ interface TestClusterOptions {
 
 export interface TestCluster {
   gateway: Gateway;
-  /** A consumer's key. */
+  /** API key of a user. */
   key: string;
   /** A join token of provider `lab`. */
   token: string;
@@ -25,7 +25,7 @@ export interface TestCluster {
   agents: Managed[];
   /** The first engine, for clusters with one. */
   engine: Engine;
-  /** `…/v1` of the gateway. */
+  /** The gateway's URL with `/v1`. */
   base: string;
   /** Sends a request to the gateway with the consumer's key; `body` is sent as JSON if it is an object. */
   ask(path: string, body?: unknown, init?: RequestInit): Promise<Response>;

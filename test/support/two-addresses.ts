@@ -6,12 +6,12 @@ import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
 import { chatBody } from './test-cluster.ts';
 
-/** Errors that are kept: the first ones explain the problem. */
+/** Maximum number of kept errors: the first ones explain the problem. */
 const KEPT = 20;
-/** Answers that are kept: the newest. */
+/** Maximum number of kept answers: the newest. */
 const ANSWERS_KEPT = 2_000;
 const ANSWER_MS = 20_000;
-/** As in an SDK: it retries at most this often, and doubles the pause each time. */
+/** Maximum number of attempts. As an SDK does, the client doubles the pause after each attempt. */
 const TRIES = 6;
 const BACKOFF_MS = 100;
 
@@ -69,7 +69,7 @@ export function twoAddresses({
     },
   };
   const body = JSON.stringify(chatBody(standIn));
-  /** Facts from the response, or the error that a user would have seen. */
+  /** Makes one attempt. Returns facts from the response, or the text of the error that a user would have seen. */
   const attempt = async (url: string, id: string): Promise<Pick<Answered, 'attempts' | 'sunset'> | string> => {
     try {
       const response = await fetch(`${url}/v1/chat/completions`, {

@@ -22,7 +22,7 @@ import type { UsageRow } from '../../gateway/usage/usage-row.ts';
 import { temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
 
-/** One object's context. The test triggers its alarm. */
+/** The context of one object. The test triggers the object's alarm. */
 class VirtualContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectContext['storage'];
@@ -66,9 +66,9 @@ export class VirtualGateway {
   /** Usage records that the hour's objects would get. */
   readonly used: UsageRow[] = [];
   readonly settled: AttemptSettlement[] = [];
-  /** Reports that /metrics is made of. */
+  /** The reports from which /metrics is made. */
   readonly reports: MetricsReport[] = [];
-  /** The month's usage according to the limits. */
+  /** Tokens that count as used in this month. */
   usedTokens = 0;
   /** Maximum size of a batch's output; undefined: the gateway's. */
   outputMaxBytes: number | undefined;
@@ -184,7 +184,7 @@ export class VirtualGateway {
     }
   }
 
-  /** A batch of the bootstrap key, because no store is asked about it. */
+  /** Advances the clock by `ms`, and runs each alarm of the batch that becomes due. */
   async pass(id: string, ms: number): Promise<void> {
     const end = this.now + ms;
     const { context } = this.batch(id);
@@ -203,7 +203,7 @@ export class VirtualGateway {
   }
 }
 
-/** Of the bootstrap key: no store is asked about it. */
+/** A batch of the bootstrap key, because no store is asked about that key. */
 export function specOf(id: string, change: Partial<BatchSpec> = {}): BatchSpec {
   return {
     id,

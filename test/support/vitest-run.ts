@@ -9,7 +9,7 @@ import { MARK, sweep } from './processes.ts';
 import { type Failure, type FileReport, REPORT_VARIABLE, type RunReport } from './reporter.ts';
 import { ROOT } from './where.ts';
 
-/** A longer run hangs. */
+/** Time limit of a run. A longer run counts as hanging. */
 const LIMIT_MS = 45 * 60_000;
 
 const reportSchema: z.ZodType<RunReport> = z.object({
@@ -66,7 +66,7 @@ export async function command(argv: string[], env: NodeJS.ProcessEnv, logTo?: st
       console.error(`${file}: ${error.message}`);
       resolve(1);
     });
-    // A child is waited for just before this event, so the time since the last event is its own.
+    // Node waits for a child just before this event, so the CPU time since the last event belongs to this child.
     child.once('exit', () => {
       const seconds = endedChildrenSeconds();
       cpuSeconds = seconds - secondsBefore;
@@ -102,11 +102,11 @@ export interface RunOptions {
   /** The directory of its report and log. */
   directory: string;
   env: NodeJS.ProcessEnv;
-  /** Its output is printed under this title after it ended; absent: immediately. */
+  /** The run's output is printed under this title when it has ended. Absent: output is printed immediately. */
   title?: string;
   /** The directory of another clone. */
   cwd?: string;
-  /** Prints nothing. */
+  /** True: the run prints nothing. */
   quiet?: boolean;
 }
 

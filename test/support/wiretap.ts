@@ -5,7 +5,7 @@
 import { connect, createServer, type Socket } from 'node:net';
 import { atEnd } from './processes.ts';
 
-/** Recorded bytes of all connections. A test that sends more fails, because only a part could be searched. */
+/** Maximum recorded bytes of all connections. A test that sends more fails, because only a part could be searched. */
 const KEPT_MAX_BYTES = 64 * 1024 * 1024;
 const MASKED = 0x80;
 

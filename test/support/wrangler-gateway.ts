@@ -7,14 +7,14 @@ import { GatewayClient } from './gateway-client.ts';
 import { eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
-/** Wrangler first builds the page and the Worker. */
+/** Time limit of a start: wrangler first builds the page and the Worker. */
 const READY_MS = 120_000;
 
 interface WranglerOptions {
   data?: string;
   port?: number;
   host?: string;
-  /** See gateway/env.ts. */
+  /** Variables of the gateway; see gateway/env.ts. */
   settings?: Record<string, string>;
 }
 

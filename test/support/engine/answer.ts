@@ -3,9 +3,11 @@ import type { Behaviour } from './behaviour.ts';
 
 export interface SseEvent {
   event?: string;
-  /** Sent unchanged; the endpoint serializes objects, so that it controls the bytes. */
+  /**
+   * The event's data, which is sent unchanged. The endpoint serializes objects itself, so that it controls the bytes.
+   */
   data: string;
-  /** This event carries a token: pace and faults count it. */
+  /** True if the event contains a token: pace and faults count tokens. */
   token?: boolean;
 }
 
@@ -23,7 +25,7 @@ export interface Ask {
   /** Tokens that the prompt already contains; the answer continues after them. */
   already: number;
   id: string;
-  /** Seconds. */
+  /** Time of the answer, in seconds since 1970. */
   created: number;
   behaviour?: Behaviour;
 }

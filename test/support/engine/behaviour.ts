@@ -7,9 +7,9 @@ import { z } from 'zod';
 export const behaviourSchema = z.object({
   /** Tokens of an answer; the request's `max_tokens` still caps them. */
   tokens: z.number().int().min(0).max(10_000_000).optional(),
-  /** 0: as fast as the reader takes them. */
+  /** Rate of a stream's tokens; 0: as fast as the reader accepts them. */
   tokensPerSecond: z.number().min(0).max(1_000_000).optional(),
-  /** Prefill: the time before the head of the answer; with `earlyHead`, before its first token. */
+  /** Duration of the prefill: the time before the head of the answer; with `earlyHead`, before its first token. */
   delayMs: z.number().min(0).max(3_600_000).optional(),
   /** A path on the engine's machine: the answer waits until the file exists. */
   gate: z.string().max(512).optional(),
@@ -26,7 +26,7 @@ export const behaviourSchema = z.object({
    * byte.
    */
   id: z.string().max(64).optional(),
-  /** Additional headers of the answer. */
+  /** Additional headers of the response. */
   headers: z.record(z.string(), z.string()).optional(),
   /**
    * - reset-before-head: the socket is reset instead of an answer
@@ -48,10 +48,11 @@ export const behaviourSchema = z.object({
   faultGate: z.string().max(512).optional(),
   /** A stream stalls after this many tokens, so that a test can break it there. */
   pauseAfter: z.number().int().min(0).optional(),
-  /** What `/tokenize` answers instead of tokens. */
+  /** A faulty answer of `/tokenize`, instead of tokens. */
   tokenizer: z.enum(['none', 'garbage', 'empty', 'text']).optional(),
   /**
-   * How a partial answer is rendered after its prompt: trims: without its white space · thinks: after an empty thought.
+   * How the chat template renders a partial answer after its prompt. `trims`: without its white space. `thinks`: after
+   * an empty thought.
    */
   template: z.enum(['plain', 'trims', 'thinks']).optional(),
   /** The model that the answer claims to be from. */
@@ -62,7 +63,7 @@ export const behaviourSchema = z.object({
   eol: z.enum(['lf', 'crlf']).optional(),
   /** Answers with a body of this many bytes of `patternBytes`. */
   bytes: z.number().int().min(0).optional(),
-  /** false: the request's body is not read; its sender must stall, not buffer more. */
+  /** False: the engine does not read the request's body. The sender must then stall, and not buffer more. */
   readBody: z.boolean().optional(),
 });
 
@@ -70,6 +71,6 @@ export type Behaviour = z.infer<typeof behaviourSchema>;
 
 export const controlSchema = z.object({
   behaviour: behaviourSchema,
-  /** Number of requests that it is for; absent: all. */
+  /** Number of requests to which the behavior applies; absent: all. */
   requests: z.number().int().min(1).optional(),
 });

@@ -8,7 +8,7 @@ const JSON_LIMIT_BYTES = 256 * 1024 * 1024;
 const START_BYTES = 64 * 1024;
 
 interface ReadBody {
-  /** undefined: not JSON, or malformed. */
+  /** The parsed body; undefined if it is not valid JSON. */
   json: Record<string, unknown> | undefined;
   /** The first bytes, latin1: enough for the text fields at the beginning of a multipart body. */
   start: string;

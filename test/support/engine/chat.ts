@@ -12,9 +12,9 @@ interface Usage {
 const ENDED = { stop_reason: null };
 
 interface UsageWish {
-  /** A last chunk with `choices: []`. */
+  /** Whether the stream ends with a chunk with `choices: []` and the counts. */
   final: boolean;
-  /** vLLM's `continuous_usage_stats`: counts in each chunk. */
+  /** Whether each chunk has the counts (vLLM's `continuous_usage_stats`). */
   each: boolean;
 }
 
@@ -36,7 +36,7 @@ interface ToolCall {
   arguments: string;
 }
 
-/** An argument that matches the type of a JSON schema. */
+/** Returns an argument that matches the type of a JSON schema. */
 function sample(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || !('type' in schema)) return 'Bern';
   switch (schema.type) {
@@ -103,8 +103,8 @@ export function chat(ask: Ask): Answer {
 }
 
 /**
- * The chunk with the counts, and in a stream the only place of vLLM's fingerprint. If no counts are requested, vLLM
- * puts it into the previous chunk.
+ * The chunk with the counts. In a stream, only this chunk has vLLM's fingerprint; if no counts are requested, the chunk
+ * before it has the fingerprint.
  */
 const last = (head: object, usage: Usage) =>
   JSON.stringify({ ...head, choices: [], usage, system_fingerprint: FINGERPRINT });

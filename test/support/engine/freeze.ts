@@ -12,7 +12,7 @@ export class Freeze {
     }
   }
 
-  /** Resolves when the engine resumes or the client disconnects. */
+  /** Resolves when the engine is not frozen any more, or when the client has disconnected. */
   async over(res: ServerResponse): Promise<void> {
     while (this.#thawed !== undefined && !res.destroyed) {
       const left = Promise.withResolvers<void>();

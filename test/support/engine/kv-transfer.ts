@@ -7,7 +7,7 @@ import type { EngineRequest } from './record.ts';
 
 export type Role = 'prefill' | 'decode';
 
-/** Prompts with stored keys and values. The oldest are dropped first. */
+/** Maximum number of prompts with stored keys and values. The oldest are dropped first. */
 const KEPT = 1000;
 /** SGLang waits for a peer with its own, longer time-out. */
 const PEER_WAIT_MS = 5_000;
@@ -18,7 +18,7 @@ export class KvTransfer {
   readonly #held = new Map<string, string>();
   readonly #waiting = new Map<string, () => void>();
   #next = 1;
-  /** Decode: number of prompts that came from a prefill engine. */
+  /** In a decode engine: the number of prompts that it got from a prefill engine. */
   received = 0;
 
   constructor(role: Role) {
@@ -84,5 +84,5 @@ function peerUrl({ kv_transfer_params: params, ...body }: Record<string, unknown
   return `http://${String(params.remote_host)}:${String(params.remote_port)}/__kv/${String(ids[0])}`;
 }
 
-/** Requests for answers, without those for models and metrics. */
+/** Returns the inference requests, without those for models and metrics. */
 export const prompts = (requests: readonly EngineRequest[]) => requests.filter(({ url }) => url.startsWith('/v1/chat'));

@@ -15,14 +15,14 @@ import { detokenize, tokenize, tokensAlready } from './tokens.ts';
 import { countTokens } from './words.ts';
 
 export interface EngineOptions {
-  /** Default 0: any free port. */
+  /** Port; default 0: any free port. */
   port?: number;
   host?: string;
-  /** Default `['stand-in']`. */
+  /** Names of the served models; default: `['stand-in']`. */
   models?: string[];
-  /** Behavior for requests that ask for no other. */
+  /** Behavior for requests that do not set their own. */
   behaviour?: Behaviour;
-  /** Requests must send it as a bearer token. */
+  /** API key, which requests must send as a bearer token. */
   apiKey?: string;
   /** Prefix of every path, e.g. `/llm`. */
   pathPrefix?: string;
@@ -31,9 +31,9 @@ export interface EngineOptions {
   slots?: number;
   /** Prompt tokens/s, before the answer's first token. Default: no time. */
   promptRate?: number;
-  /** Reports to be SGLang, and has rerank and score only under /v1, as SGLang does. */
+  /** True: the mock says that it is SGLang, and has rerank and score only under /v1, as SGLang does. */
   likeSglang?: boolean;
-  /** A file for `journal.ts`. */
+  /** File of the journal, see `journal.ts`. */
   journal?: string;
   /** One half of a disaggregated pair. */
   role?: Role;
@@ -124,7 +124,7 @@ export class MockEngine {
     }
   }
 
-  /** Requests to an engine other than inference. */
+  /** Answers requests that are not inference. */
   #probe(path: string, authorization: string | undefined): Answer | undefined {
     if (path === '/health' || path === '/ping') return json({ status: 'ok' });
     if (path === '/version') return json({ version: 'stand-in' });
@@ -209,7 +209,7 @@ export class MockEngine {
     return refuse(404, 'NotFoundError', `The model \`${model}\` does not exist.`, 'model');
   }
 
-  /** Paths for tests only; engines do not have them. */
+  /** Answers paths that only tests use; engines do not have them. */
   async #operate(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     if (path === '/__requests') return answerNow(res, json({ running: this.log.running, requests: this.log.requests }));
     const pieces: Buffer[] = [];

@@ -4,26 +4,26 @@ import { patience } from '../patience.ts';
 export interface EngineRequest {
   id: number;
   method: string;
-  /** As received: path and query. */
+  /** Path and query, as received. */
   url: string;
-  /** Lower-case names. */
+  /** Headers by their lower-case names. */
   headers: Record<string, string>;
   bodyBytes: number;
-  /** Hex, of the received bytes. Empty until the whole body was read. */
+  /** SHA-256 of the received body, in hex. Empty until the whole body was read. */
   bodySha256: string;
   /** The first 64 KiB of the body as text. */
   bodyStart: string;
   /** Milliseconds since 1970. */
   arrivedAt: number;
-  /** The answer was sent completely. */
+  /** Time at which the response was sent completely. */
   finishedAt?: number;
-  /** The client disconnected before that. */
+  /** Time at which the client disconnected before the response was complete. */
   abortedAt?: number;
   headAt?: number;
   tokensSent: number;
 }
 
-/** Requests that are kept; older ones are dropped. */
+/** Maximum number of kept requests. The oldest are dropped first. */
 const KEPT = 10_000;
 
 interface Waiting {
@@ -35,7 +35,7 @@ export class RequestLog {
   readonly requests: EngineRequest[] = [];
   #next = 1;
   #running = 0;
-  /** Tokens of requests that were dropped. */
+  /** Tokens that were sent in requests that were dropped. */
   #written = 0;
   readonly #waiting = new Set<Waiting>();
 
@@ -44,7 +44,7 @@ export class RequestLog {
     return this.#running;
   }
 
-  /** Tokens sent since it began. */
+  /** Tokens that the engine has sent since its start. */
   get tokens(): number {
     return this.requests.reduce((sum, { tokensSent }) => sum + tokensSent, this.#written);
   }

@@ -16,7 +16,7 @@ function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: str
     id: ask.id,
     object: 'response',
     created_at: ask.created,
-    // vLLM reports it only here: the stream's last event is `response.completed` anyway.
+    // vLLM reports a cut-off response only here: the last event of its stream is `response.completed` in any case.
     status: cut ? 'incomplete' : status,
     error: null,
     incomplete_details: cut ? { reason: 'max_output_tokens' } : null,

@@ -43,7 +43,7 @@ function render(event: SseEvent, eol: string): string {
     : `event: ${event.event}${eol}data: ${event.data}${eol}${eol}`;
 }
 
-/** Performs a fault that replaces the whole answer. True if there is nothing left to send. */
+/** Performs a fault that replaces the whole answer. Returns true if nothing is left to send. */
 function failBeforeHead(res: ServerResponse, behaviour: Behaviour): boolean {
   switch (behaviour.fault) {
     case 'never':
@@ -59,7 +59,7 @@ function failBeforeHead(res: ServerResponse, behaviour: Behaviour): boolean {
   }
 }
 
-/** Performs a fault in mid-answer. True if the answer ends here. */
+/** Performs a fault in the middle of an answer. Returns true if the answer ends with it. */
 function failNow(res: ServerResponse, behaviour: Behaviour, sent: number): boolean {
   if (sent < (behaviour.afterTokens ?? 0)) return false;
   switch (behaviour.fault) {
@@ -145,14 +145,14 @@ function sendJson(res: ServerResponse, status: number, body: unknown, behaviour:
   request.headAt = Date.now();
   const fault = behaviour.fault;
   if (fault === 'reset' || fault === 'close' || fault === 'stall') {
-    // Half of the promised bytes, then the fault.
+    // Sends half of the promised bytes, and then performs the fault.
     res.write(bytes.subarray(0, bytes.length >> 1), () => failNow(res, behaviour, Number.POSITIVE_INFINITY));
     return;
   }
   res.end(bytes);
 }
 
-/** Resolves when the file exists, or the client has left. */
+/** Resolves when the file exists, or when the client has disconnected. */
 async function gateOpen(res: ServerResponse, gate: string | undefined): Promise<void> {
   while (gate !== undefined && !res.destroyed && !existsSync(gate)) await pause(res, GATE_MS);
 }

@@ -7,7 +7,7 @@ import { token } from './words.ts';
 
 const PIECES = /<\|[^|]*\|>\n?| ?[^\s<]+|[\s<]/gu;
 
-/** A smaller token id is a UTF-16 unit, a larger one a piece of the vocabulary. */
+/** First token id of the vocabulary. Smaller ids are UTF-16 units. */
 const FIRST_PIECE = 0x10000;
 const VOCABULARY_MAX = 50_000;
 const numbers = new Map<string, number>();

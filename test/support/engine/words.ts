@@ -10,7 +10,7 @@ export function token(n: number): string {
   return n === 0 ? word : ` ${word}`;
 }
 
-/** `tokens` tokens of the text, after the first `already`. */
+/** Returns `tokens` tokens of the text, from token `already` on. */
 export function text(tokens: number, already = 0): string {
   let out = '';
   for (let n = 0; n < tokens; n++) out += token(already + n);

@@ -48,7 +48,7 @@ export class MockExchange {
     return this.reports.at(-1);
   }
 
-  /** Absent fields are 0. */
+  /** Sets the demand of models; absent fields are 0. */
   demand(...demand: (Partial<ModelDemand> & { model: string })[]): void {
     const none = { waiting: 0, oldest_wait_ms: 0, queued: 0, in_flight: 0, busy: 0, ready_replicas: 0 };
     this.#demand = demand.map((one) => ({ ...none, ...one }));

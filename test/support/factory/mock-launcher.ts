@@ -10,7 +10,7 @@ export class MockLauncher implements Launcher {
   readonly jobs: ListedJob[] = [];
   readonly submissions: Submission[] = [];
   lists = 0;
-  /** sbatch's error, instead of accepting a job. */
+  /** If set, the error with which each submission is refused. */
   refusal: string | undefined;
   /** Changes a new job, for example its state. */
   begin: (job: ListedJob, submission: Submission) => ListedJob = (job) => job;

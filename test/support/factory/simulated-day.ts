@@ -68,7 +68,7 @@ idle = "10m"
 export interface DayOptions {
   seed: number;
   hours?: number;
-  /** All engines fail at their start. */
+  /** True: all engines fail at their start. */
   broken?: boolean;
   mutant?(parts: RoundDependencies): RoundDependencies;
 }
@@ -83,8 +83,8 @@ export interface Day {
 }
 
 /**
- * A script of faults with at least a minute in between. A wrong list lasts at most 90 s: after that nothing could
- * distinguish a lie from the truth. Other faults last up to 140 s, `down` up to 620 s.
+ * Makes a script of faults with at least a minute between two faults. A wrong list lasts at most 90 s, because the
+ * factory could not distinguish a longer one from the truth. Other faults last up to 140 s, `down` up to 620 s.
  */
 function faultScript(seed: number, hours: number): (now: number) => Fault | undefined {
   const random = seeded(seed * 7919);
@@ -169,7 +169,7 @@ export async function simulateDay({ seed, hours = 24, broken = false, mutant }: 
     killedSeen = cluster.killed.length;
     for (const one of limits(config, cluster, factory, now)) violations.add(one);
   }
-  // The last hour, without demand and faults, has passed.
+  // The simulation ends with an hour without demand and faults.
   if (violations.size === 0)
     for (const { id, name, state } of cluster.alive())
       violations.add(`job ${id} (${name}) is ${state} an hour after the last demand`);

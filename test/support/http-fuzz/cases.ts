@@ -6,14 +6,14 @@ export interface Target {
   /** `host:port`. */
   host: string;
   key: string;
-  /** Served by an engine that reports the bodies that it received. */
+  /** A model whose engine reports the bodies that it received. */
   model: string;
 }
 
 export interface Case {
-  /** Each character is a byte. */
+  /** The bytes to send; each character is one byte. */
   bytes: string;
-  /** Ends of the client's writes, ascending. */
+  /** Offsets at which the client's writes end, in ascending order. */
   cuts: readonly number[];
   /** The applied mutations; if there are none, every request must be answered. */
   mutations: readonly string[];
@@ -238,7 +238,7 @@ const MUTATIONS: Record<string, (random: Random, text: string) => string> = {
   'the end is missing': (random, text) => text.slice(0, below(random, text.length)),
 };
 
-/** The case with this number: the same `random` gives the same case. */
+/** Makes the case with this number. The same `random` gives the same case. */
 export function caseOf(random: Random, target: Target, number: number): Case {
   const count = 1 + below(random, REQUESTS_MAX);
   let bytes = '';
@@ -269,7 +269,7 @@ export function markOf({ method, target, body, ...rest }: ReadRequest, { key }: 
   return /^\{"model":"(fuzz-[0-9a-z-]+)","messages":\[\]\}$/.exec(body)?.[1];
 }
 
-/** True if its body is passed to the engine unchanged. */
+/** True if the gateway passes the request's body to the engine unchanged. */
 export function isForEngine({ method, target }: ReadRequest): boolean {
   return method === 'POST' && target === ENGINE_PATH;
 }

@@ -6,7 +6,7 @@ import { isOffer, type Reading, readRequests } from './rfc9112.ts';
 /** Data received on the connection of a case. */
 export interface Heard {
   answers: readonly Answer[];
-  /** The server ended the connection. */
+  /** True if the server ended the connection. */
   ended: boolean;
   /** Received data that is not a complete response. */
   unread: string;
@@ -15,7 +15,7 @@ export interface Heard {
 export interface Comparison {
   /** One sentence per disagreement. */
   disagreements: readonly string[];
-  /** The server refused a request that the judge accepts, which harms no other request. */
+  /** True if the server refused a request that the judge accepts. That harms no other request. */
   stricter: boolean;
   reading: Reading;
 }

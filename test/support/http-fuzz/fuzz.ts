@@ -12,8 +12,8 @@ const AT_ONCE = 24;
 const QUIET_MS = 400;
 const LOOK_MS = 10;
 /**
- * A server that must still send a response or close, and has sent nothing for this long, has failed to. A busy machine
- * gets more time at the second try.
+ * A server that must still respond or close, and has sent nothing for this long, counts as failed. A busy machine gets
+ * more time at the second try.
  */
 const OWING_MS = 2_000;
 const PATIENT_MS = 20_000;
@@ -26,9 +26,9 @@ export interface Fuzzed {
   requests: number;
   /** Cases in which the server refused a request that the judge accepts. */
   stricter: number;
-  /** Each with its seed, its number and its bytes. */
+  /** The disagreements, each with the seed, the number and the bytes of its case. */
   disagreements: readonly string[];
-  /** Bodies that an engine may receive: hex of SHA-256. */
+  /** SHA-256, in hex, of the bodies that an engine may receive. */
   bodies: ReadonlySet<string>;
 }
 

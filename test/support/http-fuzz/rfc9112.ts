@@ -9,7 +9,7 @@ export interface ReadRequest {
   method: string;
   target: string;
   version: '1.0' | '1.1';
-  /** Lower-case names, in their order. */
+  /** Headers with lower-case names, in the order of the request. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string;
 }
@@ -24,7 +24,7 @@ export interface Reading {
   rest: 'nothing' | 'part' | 'refused' | 'last';
   /** Set if the head of what follows is valid: it may be answered before its body is read. */
   restHead: ReadRequest | undefined;
-  /** Only for `refused`. */
+  /** Why the bytes are refused; only if `rest` is `refused`. */
   reason?: string;
 }
 
@@ -65,7 +65,10 @@ export function valuesOf({ headers }: Pick<ReadRequest, 'headers'>, name: string
   return headers.filter(([one]) => one === name).map(([, value]) => value);
 }
 
-/** §9.3: nothing after it is read on its connection. CONNECT and an upgrade hand the connection to another protocol. */
+/**
+ * True if nothing after this request is read on its connection (§9.3). CONNECT and an upgrade hand the connection to
+ * another protocol.
+ */
 function isLast(request: ReadRequest): boolean {
   const options = valuesOf(request, 'connection').flatMap((value) => value.toLowerCase().split(/[\t ]*,[\t ]*/));
   if (options.includes('close') || request.method === 'CONNECT') return true;
@@ -104,7 +107,7 @@ class Reader {
 
   request(): ReadRequest {
     const line = this.#line();
-    // §3 allows a server to accept more than one space between them, as llhttp does.
+    // §3 allows a server to accept more than one space between the parts of a request line, as llhttp does.
     const [method = '', target = '', protocol = '', more] = line.split(/(?<=\S) +/);
     if (more !== undefined || !TOKEN.test(method) || !TARGET.test(target)) throw new Refusal('request line');
     const version =
@@ -118,7 +121,7 @@ class Reader {
     return { ...head, body: framing === 'chunked' ? this.#chunks() : this.#exactly(framing) };
   }
 
-  /** Up to CR LF. A bare CR or LF does not end a line, and is not allowed in one. */
+  /** Reads a line up to CR LF. A bare CR or LF does not end a line, and is not allowed in one. */
   #line(): string {
     const end = this.#bytes.slice(this.#at).search(/[\r\n]/);
     if (end < 0) throw new Part();
@@ -170,7 +173,7 @@ class Reader {
   }
 }
 
-/** §6.3, without the repairs that it allows a server. */
+/** The framing of the body by §6.3, without the repairs that §6.3 allows a server. */
 function framingOf(head: ReadRequest): 'chunked' | number {
   const lengths = valuesOf(head, 'content-length');
   const codings = valuesOf(head, 'transfer-encoding').flatMap((value) => value.toLowerCase().split(/[\t ]*,[\t ]*/));

@@ -6,7 +6,7 @@ import { issuerId, keyName, signCertificate } from '../../../shared/lattice/gate
 import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 
-/** 2026; any time is good, because no clock is used. */
+/** A time in 2026. Any time would do, because no clock is used. */
 const FROM_S = 1_767_225_600;
 const YEAR_S = 365 * 86_400;
 
@@ -15,7 +15,7 @@ export class TestIssuer {
   readonly gateway: Signer;
   readonly certificate: Uint8Array;
   readonly issuer: string;
-  /** Its id as a gossip peer. */
+  /** The gateway's id as a gossip peer. */
   readonly gatewayId: string;
 
   constructor(rootSeed?: Uint8Array, gatewaySeed?: Uint8Array) {

@@ -18,9 +18,9 @@ export interface MemberOptions {
   listen: MeshOptions['listen'];
   peers?: readonly string[];
   replica?: RegistryReplica;
-  /** Published instead of its real addresses. */
+  /** Addresses to publish instead of the real ones. */
   addresses?: readonly string[];
-  /** Published: it is a relay. */
+  /** True: publishes that it is a relay. */
   relay?: boolean;
   more?: Partial<MeshOptions>;
 }

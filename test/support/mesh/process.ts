@@ -12,7 +12,7 @@ const LEAVE_MS = 20;
 
 const STAGGER_MS = 50;
 
-/** Sightings that are kept between two reports. */
+/** Maximum number of sightings between two reports. */
 const SIGHTINGS_MAX = 2_000_000;
 
 const members: Member[] = [];
@@ -86,7 +86,7 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       opened = command.peers.length > 0 ? command : { ...command, peers: one.mesh.addresses };
       const open = [one];
       for (const spec of others) {
-        // One after the other: they share an event loop, which accepts one connection per turn.
+        // Members start one after another, because they share an event loop, which accepts one connection per turn.
         await sleep(STAGGER_MS);
         open.push(await add(open.length, spec, opened));
       }
@@ -107,7 +107,7 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       const port = Number(old.mesh.addresses[0]?.split(':').at(-1));
       old.close();
       await sleep(LEAVE_MS);
-      // Like an agent with an ended session: the new session keeps the replica and the port.
+      // The new member keeps the replica and the port, as an agent does after its session ended.
       const member = await add(command.index, command.member, opened, port, old.mesh.replica);
       return { opened: [{ session: member.session, addresses: member.mesh.addresses }] };
     }

@@ -20,7 +20,7 @@ export const commandSchema = z.discriminatedUnion('do', [
   z.object({ do: z.literal('publish'), index: z.number(), state: z.enum(['SERVING', 'DOWN', 'LEFT']) }),
   /** Ends one session and begins another. */
   z.object({ do: z.literal('again'), index: z.number(), member: memberSchema }),
-  /** Requests the sightings since the last report. */
+  /** Asks for the sightings since the last report. */
   z.object({ do: z.literal('report') }),
   z.object({ do: z.literal('view'), index: z.number() }),
   /** Answered without any action. */
@@ -56,7 +56,7 @@ export const replySchema = z.object({
   view: z.array(viewSchema).optional(),
   channels: z.array(z.number()).optional(),
   memoryMiB: z.number().optional(),
-  /** Gossip that was sent by all members that ever were in this process. */
+  /** Gossip that all members of this process have sent, including members that left. */
   sent: z.object({ messages: z.number(), bytes: z.number() }).optional(),
   ended: z.array(z.string()).optional(),
 });

@@ -16,7 +16,7 @@ interface AgentSide {
   refusals: TunnelRefusal[];
 }
 
-/** Before the first handshake. */
+/** Starts the agent and resolves before its first handshake. */
 export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: number): Promise<AgentSide> {
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
   gateway.reads = reads;
@@ -41,7 +41,7 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: 
   return { gateway, engine, tunnel, log, refusals };
 }
 
-/** After the handshake: `socket` is ready for frames. */
+/** Starts the agent and resolves after its handshake: `socket` is ready for frames. */
 export async function openAgentSide(
   more: Partial<TunnelOptions> = {},
   reads?: number,

@@ -53,7 +53,7 @@ export class HandAgent {
   constructor(
     shop: Pick<TunnelBench, 'url'> & Partial<Pick<TunnelBench, 'issuer'>>,
     identity = shop.issuer?.identity({ cluster: 'testbed' }),
-    /** The highest frame number that it reads. */
+    /** Highest frame type that this agent reads. */
     reads?: number,
   ) {
     if (identity === undefined) throw new Error('an issuer or an identity');
@@ -119,12 +119,12 @@ export class HandAgent {
     return { type: 'hello', publicKey, signature, generation, window: SOCKET_WINDOW_BYTES, ...more };
   }
 
-  /** Its registry record, for a RECORD frame. */
+  /** The agent's registry record, for a RECORD frame. */
   words(models: string[], more: Partial<NodeRecord> = {}): Uint8Array {
     return wordsOf(this.identity, { ...nodeRecord(models), ...more });
   }
 
-  /** Challenge, hello, welcome, and the record stored. */
+  /** Completes the handshake (challenge, hello, welcome), and resolves when the gateway has stored the record. */
   async join(models: string[], generation = 1): Promise<this> {
     const { nonce } = await this.when('challenge');
     this.send(this.hello(nonce, generation));
@@ -134,7 +134,7 @@ export class HandAgent {
     return this;
   }
 
-  /** The n-th opening, after its whole body was read. */
+  /** Resolves with the n-th OPEN frame when the whole body of its request was read. */
   async opening(n = 1): Promise<OpenFrame> {
     const open = await this.when('open', n);
     await eventually('the body', 5_000, () =>

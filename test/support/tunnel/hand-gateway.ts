@@ -16,7 +16,7 @@ export class HandSocket {
   readonly socket: WebSocket;
   readonly link: Link;
   readonly frames: Frame[] = [];
-  /** True: no link accounts for credit, and the test writes DATA itself. */
+  /** True: the test writes DATA itself, and no link accounts for credit. */
   byHand = false;
   readonly closed: Promise<{ code: number; reason: string }>;
 
@@ -52,12 +52,12 @@ export class HandSocket {
     );
   }
 
-  /** The first such frame, past or future. */
+  /** Resolves with the first frame of this type, past or future. */
   when<T extends Frame['type']>(type: T, stream?: number, withinMs = 5_000): Promise<FrameOf<T>> {
     return eventually(`${type} on ${stream ?? 'any stream'}`, withinMs, () => this.all(type, stream)[0]);
   }
 
-  /** Challenge, hello, welcome. */
+  /** Completes the handshake: challenge, hello, welcome. */
   async greet(): Promise<FrameOf<'hello'>> {
     this.put({ type: 'challenge', nonce: new Uint8Array(32) });
     const hello = await this.when('hello');
@@ -81,7 +81,7 @@ export class HandGateway {
   /** If set, responds to the next upgrades instead of accepting them. */
   refuse: ((request: IncomingMessage, response: ServerResponse) => void) | undefined;
   upgrades = 0;
-  /** The highest frame number that it announces at the upgrade; undefined: none. */
+  /** Highest frame type that the gateway announces at the upgrade; undefined: it announces none. */
   reads: number | undefined;
 
   private constructor(server: Server, port: number) {

@@ -23,7 +23,7 @@ export class TestIssuer {
   readonly #gateway: Signer;
   readonly certificate: Uint8Array;
   readonly root: string;
-  /** Variables for the gateway under test. */
+  /** Environment variables of the gateway under test. */
   readonly vars: { OTELA_GATEWAY_KEY: string; OTELA_GATEWAY_CERT: string };
 
   constructor() {
@@ -36,7 +36,7 @@ export class TestIssuer {
     this.vars = { OTELA_GATEWAY_KEY: toBase64url(seed), OTELA_GATEWAY_CERT: toBase64url(this.certificate) };
   }
 
-  /** A new session. */
+  /** Makes a new session. */
   identity(more: { provider?: string; cluster?: string; birth?: number; expires?: number } = {}): TestIdentity {
     const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
     const { provider = 'lab', cluster = 'testbed', birth = nowS(), expires = birth + 3600 } = more;
@@ -46,7 +46,7 @@ export class TestIssuer {
   }
 }
 
-/** A session that a gateway admits through its public endpoint, with a join token. */
+/** Makes a session that a gateway admits through its public endpoint, with a join token. */
 export async function admitted(url: string, token: string): Promise<TestIdentity> {
   const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
   const response = await fetch(`${url}/agent/admit`, {

@@ -4,13 +4,16 @@ import { eventually } from '../processes.ts';
 import { chatBody } from '../test-cluster.ts';
 import type { Bench, TunnelBench } from './tunnel-bench.ts';
 
-/** A suspected node that speaks is trusted again after this: the first hold of a session that is suspected twice. */
+/**
+ * A suspected node that answers is trusted again after this time. It applies to a session that is suspected for the
+ * second time.
+ */
 const SUSPECTED_MS = 10_000;
 
 export class Neighbour {
   readonly bench: Bench;
   readonly #shop: TunnelBench;
-  /** Expected connections on its path: one, and those that the test caused. */
+  /** Expected number of connections on the node's path: the first, and those that the test caused. */
   #connections = 1;
 
   private constructor(shop: TunnelBench, bench: Bench) {
@@ -45,7 +48,7 @@ export class Neighbour {
     expect(this.bench.path.connections).toBe(this.#connections);
   }
 
-  /** The test cut its path: from now on the current socket must stay. */
+  /** Call after the test cut the node's path: from then on, the new socket must stay. */
   reconnected(): void {
     this.#connections = this.bench.path.connections;
   }

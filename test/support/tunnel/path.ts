@@ -13,7 +13,7 @@ export class Path {
   #held = false;
   #watchers = new Set<() => void>();
   readonly port: number;
-  /** Bytes that passed since the path was opened. */
+  /** Bytes that passed toward the gateway since the path was opened. */
   toGateway = 0;
   toAgent = 0;
   /** Accepted connections so far. */
@@ -88,7 +88,7 @@ export class Path {
     });
   }
 
-  /** Both ends see a reset. */
+  /** Breaks the connections: both ends get a reset. */
   cut(): void {
     for (const { near, far } of this.#pairs) {
       near.resetAndDestroy();
@@ -106,7 +106,7 @@ export class Path {
     this.#closed = false;
   }
 
-  /** Passes nothing, without an error at either end. */
+  /** Stops passing bytes, without an error at either end. */
   hold(): void {
     this.#held = true;
     for (const { near, far } of this.#pairs) {

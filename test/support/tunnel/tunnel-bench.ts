@@ -81,11 +81,11 @@ export interface TunnelBench {
   restOf(session: string): Promise<void>;
   /** One sample of /metrics, by its name and labels as they are written there; undefined: it is not on the page. */
   metric(sample: string): Promise<number | undefined>;
-  /** Sessions that the registry suspects. */
+  /** Returns the sessions that the registry suspects. */
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a newer view of the registry than now. */
   refreshed(): Promise<void>;
-  /** Without the lines about requests, nodes that left, and clusters. */
+  /** Returns the log without the lines about requests, nodes that left, and clusters. */
   logs(): string[];
 }
 

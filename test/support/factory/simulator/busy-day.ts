@@ -19,7 +19,7 @@ const LOST_S = 15;
 /** Slurm's backfill runs every half minute, on a busy cluster less often. */
 const SCHEDULER_MS = 60_000;
 
-/** With mean 0 and standard deviation 1. */
+/** Draws from the normal distribution with mean 0 and standard deviation 1. */
 const normal = (random: () => number): number =>
   Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 
@@ -53,7 +53,9 @@ idle = "2m"
 `;
 
 export interface BusyDay {
-  /** GPU-hours that were free (counted up to MAX_JOBS GPUs), that jobs used, and that jobs spent on loading. */
+  /**
+   * GPU-hours that were free (at any time at most MAX_JOBS GPUs count), that jobs used, and that jobs spent on loading.
+   */
   free: number;
   used: number;
   loading: number;
@@ -67,8 +69,9 @@ export interface BusyDay {
 }
 
 /**
- * Free GPUs by the minute: a made-up trace like that of the paper's site, which had daily means of 11 to 64 GPUs. Other
- * users' jobs begin and end in groups, so the number stays for a while and then jumps; by day it is lower.
+ * Free GPUs by the minute: an invented trace. It resembles the site of the paper arXiv 2509.13201, with daily means of
+ * 11 to 64 GPUs. Other users' jobs begin and end in groups, so the number stays for a while and then jumps; by day it
+ * is lower.
  */
 function freeGpus(random: () => number): (now: number) => number {
   const minutes: number[] = [];

@@ -12,7 +12,7 @@ export interface SimulatedJob {
   began?: number;
   ended?: number;
   how?: ListedJob['ended'];
-  /** The time from which it is listed. */
+  /** The time from which squeue lists the job. */
   shows: number;
   /** The time at which TERM was sent. */
   cancelled?: number;
@@ -63,7 +63,7 @@ export class SimulatedCluster implements Launcher {
   readonly jobId = '$ID';
   readonly seen = 'recorded';
   readonly jobs: SimulatedJob[] = [];
-  /** By call of sbatch: the number of requested jobs. */
+  /** The time and the number of jobs of each call of sbatch. */
   readonly asked: { at: number; count: number }[] = [];
   /** Jobs that were cancelled while they ran. */
   readonly killed: { id: string; at: number }[] = [];

@@ -14,9 +14,9 @@ export interface SimulatedModel {
   id: string;
   contexts: readonly string[];
   loadMs: number;
-  /** Rate of one engine. */
+  /** Lines per second of one engine. */
   linesPerS: number;
-  /** Number of requests at this time. */
+  /** Number of concurrent requests at this time. */
   requestsAt(now: number): number;
 }
 
@@ -28,7 +28,7 @@ interface Engine {
 
 /** Delay until the registry learns of a node, and until it forgets it. */
 const SEEN_MS = 3_000;
-/** A drain waits for the running streams. */
+/** Duration of a drain, which waits for running streams. */
 const DRAIN_MS = 10_000;
 
 export class SimulatedEngines {
@@ -57,7 +57,7 @@ export class SimulatedEngines {
     if (engine !== undefined) engine.drainAt ??= this.now;
   }
 
-  /** `key`: of the job. */
+  /** `key`: the key of the engine's job. */
   isBusy(key: string): boolean {
     const engine = this.#engines.get(key);
     return (

@@ -17,11 +17,10 @@ export interface SimulationOptions {
   models(placed: readonly PlacedModel[]): SimulatedModel[];
   /** True if the gateway answers. */
   gatewayAt?(now: number): boolean;
-  /** True: the next submission kills the factory. */
+  /** Returns true if the next submission kills the factory. */
   killAt?(now: number): boolean;
   /**
-   * Changes the factory's parts before each round. A mutant breaks one of its rules, and the invariants must detect
-   * this.
+   * Changes the factory's parts before each round, so that it breaks one of its rules. The invariants must detect that.
    */
   mutant?(parts: RoundDependencies): RoundDependencies;
 }
@@ -55,7 +54,8 @@ export class SimulatedFactory {
   }
 
   /**
-   * Advances time to `now`: the clusters, their engines, one round. Undefined: there was no round, or it was killed.
+   * Advances the clusters and their engines to `now`, and runs a round. Returns undefined if there was no round, or if
+   * it was killed.
    */
   async step(now: number, withRound: boolean): Promise<RoundResult | undefined> {
     this.now = now;
