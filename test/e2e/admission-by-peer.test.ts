@@ -23,7 +23,7 @@ const here = await lookup(NAME).then(
 const able = OPENSSL && here;
 const UNABLE = 'needs openssl, and a host name that is 127.0.0.1';
 
-/** A proxy that does not exist: the node has no way out. */
+/** A proxy that does not exist, so that the node cannot connect to a gateway. */
 const NO_WAY_OUT = { https_proxy: 'http://127.0.0.1:1' };
 
 let gateway: Gateway;

@@ -25,9 +25,9 @@ import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);
 
-/** Always the same ones in the short form. With the same seed a run often fails again in the same way. */
+/** Seeds of the short form. With the same seed, a run often fails again in the same way. */
 const SHORT_SEEDS = [1, 2];
-/** Random ones of the long form. */
+/** Number of random seeds in the long form. */
 const MORE_SEEDS = 10;
 
 function seeds(): number[] {
@@ -67,7 +67,7 @@ async function traffic(url: string, key: string, requests: number): Promise<stri
   return ends;
 }
 
-/** Other requests to the agent: none may end it, whatever it answers. */
+/** Sends other requests to the agent. None may end the agent, whatever it answers. */
 async function questions(
   gateway: Gateway,
   session: string,
@@ -87,7 +87,7 @@ async function questions(
       try {
         for await (const answer of askAgent(agent.directory, question, patience(5_000))) void answer;
       } catch {
-        // It reported an error, or its socket broke.
+        // The agent reported an error, or its socket broke.
       }
     }
   }
@@ -113,7 +113,7 @@ async function house(): Promise<House> {
   return { gateway, key, token, folder };
 }
 
-/** One life of an agent. `step` gets the name of each wait, so that a failure can show it. */
+/** Runs one agent from its start to its end. `step` gets the name of each wait, so that a failure can show it. */
 async function live(seed: number, { gateway, key, token, folder }: House, step: (name: string) => void): Promise<void> {
   const state = await temporaryDirectory('otela-faults');
   const log = join(state, 'faults');
@@ -169,7 +169,7 @@ it.each(seeds())(
     const step = (name: string) => {
       waits = name;
     };
-    // Before the test's time limit, because its message does not name the wait.
+    // Fails before the test's time limit, because the message of that limit does not name the wait.
     const hung = Promise.withResolvers<never>();
     const timer = setTimeout(() => hung.reject(new Error(`seed ${seed} hangs: ${waits}`)), 0.9 * patience(120_000));
     try {

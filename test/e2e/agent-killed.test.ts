@@ -12,8 +12,8 @@ afterEach(endAll);
 const historySchema = z.object({ data: z.array(z.looseObject({ event: z.string(), reason: z.string().nullable() })) });
 
 /**
- * Asserts that gateways were notified: without notice an agent leaves as silent, after the window in which it may claim
- * its streams.
+ * Asserts that the gateways were notified. Otherwise the session ends as unreachable, after the time in which the agent
+ * may claim its streams.
  */
 async function wasTold({ gateway }: TestCluster): Promise<void> {
   const left = await eventually('a node has left', 10_000, async () => {

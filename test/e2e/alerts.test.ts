@@ -28,7 +28,7 @@ const TOKEN = 'only-for-prometheus';
 const NODES = 4;
 const LIAR = 'liar/model';
 const FIRES_MS = 40_000;
-/** The default is 50,000, which no fault of a minute fills. */
+/** Maximum usage records in memory. A fault of a minute would not fill the default of 50,000. */
 const HELD_RECORDS = 100;
 /** Alerts of followers and of whole fleets: test/netns/game-day.test.ts has them. */
 const OF_GAME_DAY = [
@@ -188,7 +188,7 @@ it('an engine that is gone, and nodes that fall silent with requests and batches
   await cluster.gateway.admin('DELETE', `catalogue/${MODEL}`);
   const model = await raises('OtelaModelWithoutNode');
   expect(model.labels.gen_ai_request_model).toBe(MODEL);
-  // Its nodes may have left long ago by now; but requests for a model with settings wait anyway.
+  // The nodes may have left long ago, but requests for a model with settings wait in any case.
   await cluster.gateway.admin('PUT', `models/${MODEL}`, {});
   const left = new AbortController();
   void cluster.ask('/v1/chat/completions', chatBody(), { signal: left.signal }).catch(() => undefined);
@@ -212,7 +212,8 @@ async function createBatch(): Promise<void> {
 
 it('a full disk, and more records than memory holds meanwhile', async ({ skip }) => {
   if (typeof disk === 'string') return skip(disk);
-  // The disk is filled each time, because an object that is reset frees space, and others write to this disk.
+  // Fills the disk again each time, because an object that is reset frees space, and because other programs write to
+  // this disk.
   const { fill } = disk;
   await raises('OtelaStorageFailing', () => {
     fill(0);
@@ -229,7 +230,9 @@ it('a full disk, and more records than memory holds meanwhile', async ({ skip })
 const dashboardSchema = z.object({
   panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).optional() })),
 });
-/** The mock engine reports no cache, and stored files are counted every ten minutes. */
+/**
+ * Panels without data in this test: the mock engine reports no cache, and stored files are counted every ten minutes.
+ */
 const NOT_HERE = ['KV cache in use, by agent', 'Stored files'];
 const dashboard = () => dashboardSchema.parse(JSON.parse(overviewJson()));
 /** The variables as Grafana fills them in, with all values chosen. */

@@ -1,4 +1,4 @@
-/** Clients that disconnect, in every phase: the engine is released, and nothing of them remains. */
+/** Clients that disconnect, in every phase of a request: the engine stops, and no state of the request remains. */
 import { connect, type Socket } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { NO_USAGE } from '../../shared/wire/reported-usage.ts';
@@ -138,7 +138,7 @@ describe('a client that leaves as its node’s socket is lost', () => {
     const usage = { ...NO_USAGE, prompt: 5, completion: 7, aborted: true };
     const { requestId, attempt, receipt } = open;
     again.send({ type: 'report', stream, usage, name: { requestId, attempt, receipt } });
-    // It receives the end that it may have missed, and has forgotten the attempt since.
+    // The agent receives the end of the attempt that it may have missed. It has forgotten the attempt since.
     again.send({ type: 'reset', stream: (await again.when('open')).stream, code: 'unknown', message: '' });
     await again.when('settled');
     await own.shop.restOf(session);

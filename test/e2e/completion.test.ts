@@ -45,7 +45,7 @@ function scriptOf(program: Program, shell: Shell): string {
   return file;
 }
 
-/** The last word is the one being typed. */
+/** Returns what the shell offers for the last word, as if the user were typing it. */
 function offered(program: Program, ...words: string[]): string[] {
   const typed = [program, ...words].map((word) => `'${word}'`).join(' ');
   const ask = `source ${scriptOf(program, 'bash')}; COMP_WORDS=(${typed}); COMP_CWORD=${words.length}

@@ -39,7 +39,7 @@ it('carries the next request where the one before was given up in the middle of 
       for (const [name, value] of Object.entries(headers)) sent.setHeader(name, value);
       sent.end(body);
     });
-  // More than is kept for another attempt, and more than all buffers on the way hold.
+  // A body that is larger than what is kept for another attempt, and than all buffers on its path.
   expect(await ask(20_000_000, { 'x-otela-model': MODEL })).toEqual({ status: 502, reused: false });
   expect(await ask(1, {})).toEqual({ status: 502, reused: true });
 });

@@ -83,7 +83,7 @@ it('all replicas are killed with kill -9 in mid-stream: each client hears one wh
   );
   for (const agent of agents) agent.signal('SIGKILL');
   await eventually('nobody serves', 20_000, async () => ((await gateway.serving(0)).length === 0 ? true : undefined));
-  // Their paths are given up after 10 s: after that all of them wait for a node.
+  // The gateway gives up the broken connections after 10 s. After that, all streams wait for a node.
   await new Promise((resolve) => setTimeout(resolve, 13_000));
   expect(streams.flatMap(({ said }) => hear(said()).errors)).toEqual([]);
   await addNode();
@@ -107,7 +107,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
   const busy = engines.find((engine) => engine !== broken);
   const inTheWay = await ask('/v1/completions', COMPLETION);
   expect(busy?.running()).toBe(1);
-  // Its tokenizer may be called in any case, because that takes no slot.
+  // The tokenizer of the busy engine may be called in any case, because a call takes no slot.
   const generated = () => busy?.requests.filter(({ url }) => url.endsWith('/completions')).length;
   const seen = generated();
   broken?.control({ status: 503 }); // otherwise the stream would continue at the same engine
@@ -136,7 +136,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
 
 const continuations = (said: string) => hear(said).comments.filter((comment) => comment.startsWith('otela continued'));
 
-/** The engine that the agent runs as its child. */
+/** Process id of the engine that the agent runs. */
 function engineOf(agent: Managed | undefined): number {
   const found = descendants(agent?.pid ?? -1).find((pid) => commandOf(pid).includes('support/engine.ts'));
   if (found === undefined) throw new Error('the agent runs no engine');

@@ -33,7 +33,7 @@ interface Stream {
   over: Promise<void>;
 }
 
-/** A stream that has begun and stalls. */
+/** Opens a stream that begins and then stalls. */
 async function begun(path: keyof typeof PATHS, model: string, signal?: AbortSignal): Promise<Stream> {
   const body = { model, stream: true, ...PATHS[path] };
   const response = await shop.ask(path, body, { headers: RESUME, ...(signal && { signal }) });
@@ -50,7 +50,7 @@ async function begun(path: keyof typeof PATHS, model: string, signal?: AbortSign
   return { said: () => all, over };
 }
 
-/** The node and its engine are gone, and the registry knows it. */
+/** Ends nodes with their engines, and waits until the registry knows it. */
 async function gone(...benches: Bench[]): Promise<void> {
   await Promise.all(benches.map((bench) => bench.close()));
 }
@@ -102,7 +102,7 @@ it('a node of another revision is no help: the stream waits for one of its own',
   const other = await node(model, { tokens: TOKENS }, { revision: 'b' });
   await gone(first);
   await waiting(stream);
-  // Nor does it block requests that can use the other node.
+  // The waiting stream does not block requests that can use the other node.
   expect((await shop.ask('/v1/completions', { model, prompt: 'Anything.' })).status).toBe(200);
   await node(model, { tokens: TOKENS }, { revision: 'a' });
   await stream.over;

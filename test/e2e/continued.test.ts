@@ -1,4 +1,7 @@
-/** Streams that another engine continues after theirs dies mid-sentence; and streams that must not be continued. */
+/**
+ * Streams that another engine continues after their engine dies in the middle of a sentence, and streams that must not
+ * be continued.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
@@ -61,7 +64,10 @@ async function told(
 
 const stored = async () => (await Promise.all(benches.map((bench) => shop.usage(bench)))).flat();
 
-/** Waits until the stream has ended there: otherwise the test would take this engine for the next carrier. */
+/**
+ * Breaks an engine's connections, and waits until its stream has ended. Otherwise the test would take this engine for
+ * the next carrier.
+ */
 async function hangUp(bench: Bench | undefined): Promise<void> {
   bench?.engine.hangUp();
   await eventually('the engine is alone', 5_000, () => (bench?.engine.running() ? undefined : true));
@@ -95,7 +101,7 @@ describe.each(kinds)('%s: when the engine dies in mid-stream', (kind) => {
   });
 
   it('what both engines gave is counted once each', async () => {
-    // Recognized by its length, because records of previous tests may still arrive.
+    // A prompt that is recognized by its length, because records of previous tests may still arrive.
     const long = 'word '.repeat(100);
     const asked = kind === 'completions' ? { prompt: long } : { messages: [{ role: 'user', content: long }] };
     const heard = hear(await told(kind, asked, [hangUp]));

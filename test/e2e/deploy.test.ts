@@ -139,7 +139,7 @@ it('a Worker that was deployed elsewhere stays as it is until it is said what it
   expect([plain.code, plain.err]).toEqual([2, expect.stringMatching(/--no-production and --database/)]);
   const half = await run('--no-production');
   expect([half.code, half.err]).toEqual([2, expect.stringMatching(/give --database/)]);
-  // A refused run is not remembered, so the next one is refused as well.
+  // A refused run stores no flags, so the next run is refused, too.
   expect((await run()).code).toBe(2);
   const misspelt = await run('--no-production', '--database', 'misspelt');
   expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 database "misspelt"/)]);

@@ -63,7 +63,7 @@ describe('a deployment', () => {
   };
   const live = async () => (await gateway.nodes()).filter(({ state }) => state !== 'LEFT' && state !== 'DOWN');
   const labelsOf = (node: RegisteredNode | undefined) => node?.labels ?? {};
-  /** The only idle node that accepts deployments. */
+  /** Returns the only idle node that accepts deployments. */
   const idle = (not = '') =>
     eventually('an idle node that accepts', 20_000, async () =>
       (await live()).find((node) => node.session !== not && labelsOf(node)['otela.accepts'] !== undefined),

@@ -74,7 +74,7 @@ describe.each([
       ? { bootstrap_room: 7, bootstrap_host: '127.0.0.1', bootstrap_port: prefill.port }
       : { kv_transfer_params: { remote_block_ids: ['x'], remote_host: '127.0.0.1', remote_port: prefill.port } };
     const answer = await ask(chatBody({ tokens: 1 }, stolen));
-    // It gets its own keys and values; a mock that gets those of another request answers 500.
+    // Each request gets its own keys and values: a mock that gets those of another request returns 500.
     expect(answer.status).toBe(200);
     expect(decode.received()).toBe(1);
   });

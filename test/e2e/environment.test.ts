@@ -17,7 +17,7 @@ afterEach(endAll);
 const run = promisify(execFile);
 const MODEL = 'lab/python';
 
-/** Reports where its Python and its module are. */
+/** Source of the mock engine's module. It reports the paths of its Python and of itself. */
 const MODULE = `
 import json, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,7 +55,7 @@ async function packedVenv(python: string): Promise<string> {
   const { stdout } = await run(join(venv, 'bin/python3'), ['-c', 'import site; print(site.getsitepackages()[0])']);
   await mkdir(stdout.trim(), { recursive: true });
   await writeFile(join(stdout.trim(), 'stand_in.py'), MODULE);
-  // In the form in which pip writes a package's scripts.
+  // Writes the script in the form in which pip writes the scripts of a package.
   const script = join(venv, 'bin/stand-in');
   await writeFile(script, `#!${venv}/bin/python3\nfrom stand_in import main\nmain()\n`);
   await chmod(script, 0o755);
@@ -106,8 +106,8 @@ it('engines of two nodes start in a venv that one of them read', async ({ skip }
 });
 
 /**
- * Two ranks of one engine, each as on a separate node. Resolves with the output of rank 1's part and the bytes that
- * each read from the source.
+ * Runs two ranks of one engine, each as on a separate node. Resolves with the output of rank 1 and with the bytes that
+ * each rank read from the source.
  */
 async function ranksIn(environment: string, commands: string[][]) {
   const gateway = await Gateway.start();

@@ -11,7 +11,7 @@ import { chatBody, envelopeOf, MODEL, openTestCluster } from '../support/test-cl
 
 afterEach(endAll);
 
-/** The child that the agent runs, by its command line. */
+/** Finds the engine process of an agent by its command line. */
 function engineOf(agent: Managed): number {
   const found = descendants(agent.pid).find((pid) => commandOf(pid).includes('support/engine.ts'));
   if (found === undefined) throw agent.failure('runs no engine');
@@ -112,7 +112,7 @@ it('an agent that hangs (stopped, its socket open) costs no client an error', as
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
   expect(cluster.engines[0]?.requests).toHaveLength(0);
-  // A suspicion is not final: an agent that continues gets requests again, though its socket never closed.
+  // A suspicion is not final: an agent that continues gets requests again, although its socket never closed.
   cluster.agents[0]?.signal('SIGCONT');
   await cluster.gateway.serving(2, 20_000);
 });

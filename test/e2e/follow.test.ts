@@ -25,15 +25,15 @@ const MODELS = [FOLLOWED, PINNED];
 const GPU = (n: number) => `${n}, GPU-${n}, NVIDIA A100-SXM4-80GB, 81920`;
 
 const SLOT_S = 3;
-/** Numbers of slots: without requests, with the first mix, and with the second. The earlier days were the same. */
+/** Numbers of slots without requests, with the first mix, and with the second mix. Earlier days had the same slots. */
 const [NIGHT, BEFORE, AFTER] = [4, 15, 15];
 const SEASON = NIGHT + BEFORE + AFTER;
-/** Days that a previous run saw. */
+/** Number of earlier days in the history file. */
 const SEASONS_SEEN = 3;
 /**
- * Requests per second of one model, and the share of the frequent kind: 3.26/s. Two replicas that suit it do 2.67/s, so
- * the queue of the mean's deployment grows to a wait of 10 s at the end of a half. Three have a load of 0.81, and one
- * serves the rare kind.
+ * Requests per second of one model. The frequent kind has 3.26/s of them. Two replicas that suit that kind serve
+ * 2.67/s, so with the deployment for the mean, requests wait 10 s at the end of a half. Three such replicas have a load
+ * of 0.81, and one replica serves the rare kind.
  */
 const RATE = 3.7;
 const OFTEN = 0.88;
@@ -49,7 +49,7 @@ const KINDS = {
 } as const;
 type Kind = keyof typeof KINDS;
 const KIND_LIST: readonly Kind[] = ['prompts', 'answers'];
-/** Numbered and named as by the fit. */
+/** Names of the kinds, in the order in which the fit numbers them. */
 const KIND_NAMES = ['short prompt, long answer', 'long prompt, short answer'];
 
 const template = ({ tp, pp, prompt, answer }: (typeof SHAPES)[number]) => ({
@@ -139,7 +139,7 @@ it('re-plans ahead of the flip, loses nothing, and its 99th percentile beats the
     return { model, kind, status: response.status, text, seconds: (performance.now() - began) / 1e3 };
   };
 
-  // Requested while no node serves them, because that makes a model wanted. Both begin with pins.
+  // Requests the models while no node serves them, so that they are planned. Both models begin with pins.
   await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } });
   for (const model of MODELS) await gateway.admin('PUT', `models/${model}`, {});
   for (const model of MODELS) await ask(model, 'answers');
@@ -195,7 +195,7 @@ ${MODELS.map(recipe).join('')}`;
   const requests: ReturnType<typeof ask>[] = [];
   const random = seededRandom(7);
   for (let n = 0; ; n++) {
-    // Evenly, with some jitter: any queue is then due to the deployment.
+    // Requests are sent evenly with some jitter, so that only the deployment can cause a queue.
     const due = 1e3 * (start * SLOT_S + (n + 0.8 * random()) / RATE);
     if (due >= end * SLOT_S * 1e3) break;
     await sleep(Math.max(0, due - Date.now()));
@@ -230,7 +230,7 @@ ${MODELS.map(recipe).join('')}`;
   expect(p99(FOLLOWED)).toBeLessThan(0.8 * p99(PINNED));
 });
 
-/** The seasons before a slot, in the form of a previous run's history. */
+/** Makes the days before a slot, in the form of the history file of a previous run. */
 function earlier(before: number): string {
   const lines: string[] = [];
   const random = seededRandom(11);

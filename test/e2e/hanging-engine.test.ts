@@ -10,9 +10,12 @@ import { promise } from '../support/patience.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { chatBody, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
-/** The detector's silence, and one interval each of the tunnel and of the comparison. */
+/**
+ * Maximum time until routing detects the hang: the detector's silence, and one interval each of the tunnel and of the
+ * comparison.
+ */
 const FOUND_MS = 25_000 + promise(10_000);
-/** Longer than a silence that counts as a hang. */
+/** Duration of a prefill that is longer than a silence that counts as a hang. */
 const PREFILL_MS = 23_000;
 
 let cluster: TestCluster;
@@ -101,7 +104,7 @@ describe('one of two replicas hangs', () => {
     const turns: Asked[] = [];
     for (let turn = 0; turn < 20; turn++) turns.push(await ask({}, { 'x-otela-session': `after-${turn % 4}` }));
     expect(turns.every(({ status }) => status === 200)).toBe(true);
-    // Only the probes. One of them may be withdrawn before it reached the engine.
+    // Only probes moved to another node. A probe may be withdrawn before it reached the engine.
     const moved = turns.filter(({ attempts }) => attempts === 2).length;
     expect(moved).toBeLessThanOrEqual(2);
     expect(seen(hung) - before).toBeLessThanOrEqual(moved);

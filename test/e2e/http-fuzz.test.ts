@@ -15,18 +15,21 @@ import { atEnd, endAll, memoryOf } from '../support/processes.ts';
 import { MODEL, openTestCluster, stillServes, type TestCluster } from '../support/test-cluster.ts';
 
 const SECONDS = process.env.OTELA_FUZZ_SECONDS === undefined ? undefined : Number(process.env.OTELA_FUZZ_SECONDS);
-/** If no duration is given: the same number on any machine. */
+/** Number of cases if no duration is given. */
 const CASES = 3_000;
 const SEED = Number(process.env.OTELA_FUZZ_SEED ?? randomInt(1_000_000));
-/** After this part of the time code is compiled and caches are full. */
+/** Share of the time after which code is compiled and caches are full. */
 const WARM_PART = 1 / 3;
-/** Growth that remains after a collection. A leak of some hundred bytes per case would be ten times as much. */
+/**
+ * Maximum growth that remains after a garbage collection. A leak of some hundred bytes per case would be ten times as
+ * much.
+ */
 const RETAINED_MIB = 3;
 const RESIDENT_MIB = 60;
 
 afterAll(endAll);
 
-/** The bodies that reached the engine, the newest 2,000: the judge must have read each of them too. */
+/** Returns those of the newest 2,000 bodies at the engine that the judge did not read. */
 function strangers(cluster: TestCluster, { bodies }: Fuzzed): string[] {
   const whole = cluster.engine.requests.filter(
     ({ url, finishedAt }) => url.includes('audio') && finishedAt !== undefined,

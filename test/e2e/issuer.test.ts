@@ -52,8 +52,8 @@ it('A rotation under load ends no session and no request that the restart does n
   loaded = false;
   await load;
   expect(new Set(statuses.slice(settled + 1))).toEqual(new Set([200]));
-  // Once the sessions of the old key have rolled, revoking it has no visible effect. Immediately after the rotation,
-  // they roll now.
+  // If all agents have sessions under the new key, revoking the old key has no visible effect. Immediately after the
+  // rotation, the revocation makes them begin new sessions.
   issuer(gateway, 'revoke', before.gateway_key);
   await restarted(gateway);
   await eventually('a new session', 20_000, async () => ((await session(gateway)) !== first ? true : undefined));

@@ -10,10 +10,11 @@ import { hear } from '../support/streams.ts';
 import { type Bench, openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
 /**
- * Probed after 5 s, given up after 12 s more, then 10 s in which the agent may claim its streams; and the work between.
+ * Maximum time until the loss is detected: a probe after 5 s, the connection is given up 12 s later, and the agent may
+ * claim its streams for 10 s.
  */
 const FOUND_OUT_MS = 27_000 + promise(5_000);
-/** Two intervals of silence, and the work between. */
+/** Maximum time until the client gets a comment: two intervals of silence. */
 const TOLD_MS = 8_000 + promise(5_000);
 const TOKENS = 40;
 
@@ -30,7 +31,7 @@ interface Stream {
   over: Promise<void>;
 }
 
-/** A stream that has sent `tokens` tokens. */
+/** Opens a stream, and waits until it has sent `tokens` tokens. */
 async function begun(model: string, headers: Record<string, string> = {}, tokens = 8): Promise<Stream> {
   const body = { model, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
   const response = await shop.ask('/v1/chat/completions', body, { headers });

@@ -12,13 +12,13 @@ import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/t
 
 const BODY_BYTES = 200 * 1024 * 1024;
 const GROWTH_MIB = 80;
-/** How long a stall is watched after the flow has come to rest. */
+/** Duration for which a stall is watched after bytes have stopped flowing. */
 const REST_MS = 3_000;
 
 let cluster: TestCluster;
 beforeAll(async () => {
   cluster = await openTestCluster();
-  // Warm-up: what the first requests load is not growth.
+  // Warm-up: memory that the first requests load does not count as growth.
   for (let n = 0; n < 50; n++) await (await cluster.ask('/v1/chat/completions', chatBody())).text();
 });
 afterAll(endAll);

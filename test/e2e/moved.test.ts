@@ -12,7 +12,7 @@ import { NODE } from '../support/where.ts';
 afterEach(endAll);
 
 const MODEL = 'Qwen/Qwen3-8B';
-/** Tokens of the responses: a minute of the slow replica's time, and a second. */
+/** Tokens of the long and the short response: on the slow replica they take a minute and a second. */
 const [LONG, SHORT] = [1_200, 20];
 const RATES = { slow: 20, quick: 2_000 };
 const DRAIN_MS = 5_000;

@@ -50,7 +50,8 @@ async function page(): Promise<string> {
 }
 
 /**
- * The page's samples under names with their labels in order, after `enough` returns true: counts arrive a second late.
+ * Resolves with the samples of /metrics by name and sorted labels, as soon as `enough` returns true: counts arrive a
+ * second late.
  */
 function samples(what: string, enough: (of: (name: string, labels?: object) => number) => boolean) {
   return eventually(what, 10_000, async () => {
@@ -199,7 +200,7 @@ it('an agent shows its figures to its owner and to holders of the key alone', as
   const [agent] = cluster.agents;
   if (agent === undefined) throw new Error('no agent');
   const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), its key is in (\S+)/, 5_000);
-  // Its directory has its session's name by now.
+  // By now the agent's directory has the name of the session.
   const [, state = ''] = await agent.line(/session \S+, state in (\S+)/, 5_000);
   const file = join(state, basename(keyFile));
   expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -231,7 +232,7 @@ it("Prometheus's own parser reads the page, with the types that are declared", a
   const read = spawnSync(python, ['-c', PARSE], { input: (await page()) + agentText, encoding: 'utf8' });
   expect(read.stderr).toBe('');
   const families = parsed.parse(JSON.parse(read.stdout));
-  // Its parser drops `_total` from a counter's name, as OpenMetrics does.
+  // Prometheus's parser drops `_total` from a counter's name, as OpenMetrics does.
   const declared = new Map(
     [...FAMILIES, ...AGENT_FAMILIES].map(({ name, kind }) => [
       kind === 'counter' ? name.replace(/_total$/, '') : name,

@@ -26,7 +26,7 @@ it('finds no difference where both count alike, and one where something else is 
   const alike = await canary(cluster.gateway.url, `lab=${root.pin}`);
   expect(alike.said).toMatch(/^2 nodes reported 4 requests, (\d+ \+ \d+ tokens); recorded 4 requests, \1$/);
   expect(alike.code).toBe(0);
-  // Like a gateway that records more than nodes reported: another request under the same key.
+  // Simulates a gateway that records more than nodes reported, by another request with the same key.
   const padding = cluster.ask(
     '/v1/chat/completions',
     { model: MODEL, messages: [{ role: 'user', content: 'x' }] },

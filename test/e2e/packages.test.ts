@@ -45,7 +45,7 @@ const npmRelease = (...args: string[]) =>
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'otela-packages-'));
   out = at('release');
-  // It prints the public key.
+  // The command prints the public key.
   expect(npmRelease('--new-key', at('key.pem')).trim()).toMatch(/^[\w-]{43}$/);
   for (const platforms of [PLATFORMS, OWN === undefined ? [] : [OWN], []]) {
     const named = platforms.length === 0 ? ['none'] : platforms;
@@ -67,7 +67,7 @@ beforeAll(async () => {
       console.warn(`no single files for ${platforms.join(', ')}: ${errorText(error)}`);
     }
   }
-  // It brings what it needs, so no registry is used.
+  // The package includes its dependencies, so no registry is used.
   await mkdir(at('prefix'));
   const install = ['install', '--prefix', at('prefix'), '--offline', '--no-audit', '--no-fund'];
   const file = join(out, `opentela-${versionHere}.tgz`);
@@ -172,7 +172,7 @@ it('the single file runs without Node, and joins with the manifest beside it; a 
   const manifest = ['manifest.json', 'manifest.sig'];
   const env = { PATH: BARE_PATH };
   const program = await downloaded('whole', OWN, manifest);
-  // Options for a user's own Node do not affect it.
+  // NODE_OPTIONS, which are for the user's own Node, do not affect the single file.
   const told = { ...env, NODE_OPTIONS: '--require /nowhere/hook.cjs' };
   expect(execFileSync(program, ['version'], { encoding: 'utf8', env: told })).toBe(`otela-agent ${versionHere}\n`);
   const gateway = await gatewayThatAsks();

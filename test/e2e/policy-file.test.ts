@@ -20,7 +20,7 @@ async function policyFile(text: string): Promise<string> {
   return file;
 }
 
-/** Always the session that sorts last; typed, so that Node has something to strip. */
+/** A policy that always chooses the session that sorts last. It has types, so that Node must strip them. */
 const LAST = `
 interface Node { session: string }
 export const policy = {
@@ -91,7 +91,7 @@ test('an agent’s ingress asks where its file says', async () => {
     .map(({ session }) => session)
     .sort()
     .at(-1);
-  // Its directory has its session's name; next to it is the usage of its ingress.
+  // The agent's directory has the name of the session; next to it is the usage of the agent's ingress.
   const own = (await readdir(join(state, 'otela-agent'))).find((name) => name !== 'usage') ?? '';
   const key = (await readFile(join(state, 'otela-agent', own, 'ingress.key'), 'utf8')).trim();
   await eventually('the ingress asks the last node', 20_000, async () => {

@@ -18,7 +18,7 @@ import { openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 const LONG = process.env.OTELA_SCHEMATHESIS === 'long';
 const TIMEOUT_MS = LONG ? 3_600_000 : 900_000;
 
-/** Roles other than operators may call little: for most operations they all get the same refusal. */
+/** Roles other than operators may call few operations: for most they get the same refusal. */
 const SHORT: Partial<Record<SchemathesisRole, SchemathesisRun>> = {
   operator: { phases: ['coverage'], examples: 1, timeoutMs: TIMEOUT_MS },
   provider: { phases: ['fuzzing'], examples: 2, timeoutMs: TIMEOUT_MS },

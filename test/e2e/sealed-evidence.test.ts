@@ -45,7 +45,7 @@ it('a verifier sees what the helper said over this node’s key and a new nonce,
     [['tdx', 'nvidia'], 64],
     [['tdx', 'nvidia'], 64],
   ]);
-  // Two clients, two nonces.
+  // Two clients send two different nonces.
   expect(Buffer.compare(seen[0]?.reportData ?? Buffer.of(), seen[1]?.reportData ?? Buffer.of())).not.toBe(0);
   const client = sealedFetch({ pins: { [root.provider]: root.pin }, ...fetching });
   const headers = { authorization: `Bearer ${cluster.key}` };

@@ -1,7 +1,7 @@
 /**
  * `@opentela/seal` as users install it: packed, installed in an empty directory, and used there without this clone. It
- * runs in the Node of this clone, in the machine's own Node if the package supports it, and in the ones that
- * `OTELA_TEST_NODES` names, separated by `:`.
+ * runs in the Node of this clone, in the machine's own Node if the package supports it, and in the versions of Node
+ * that `OTELA_TEST_NODES` names, separated by `:`.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { NODE, ROOT } from '../support/where.ts';
 
 afterAll(endAll);
 
-/** Older ones have another OpenSSL, and can decrypt only with WebCrypto. */
+/** Older versions of Node have another OpenSSL, and can decrypt only with WebCrypto. */
 const OLDEST_MAJOR = 20;
 const others = ['/usr/bin/node', ...(process.env.OTELA_TEST_NODES?.split(':') ?? [])].filter((program) => {
   const { stdout } = spawnSync(program, ['--version'], { encoding: 'utf8' });

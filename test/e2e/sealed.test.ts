@@ -1,6 +1,6 @@
 /**
  * Sealed requests through a real gateway and real agents: what a lying gateway cannot do. sealed-eavesdropper.test.ts
- * has what a curious one cannot see.
+ * tests what a curious gateway cannot see.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -164,7 +164,7 @@ describe('a gateway that lies, against a client that pins', () => {
       ([first, , ...rest]) => [first, ...rest].filter((one) => one !== undefined),
     ];
     for (const change of changes) {
-      // Tokens that come too fast are one piece, and fewer than three cannot be reordered.
+      // Tokens that arrive too fast form one piece, and fewer than three pieces cannot be reordered.
       let [pieces, gapMs] = [0, 20];
       const answer = async (response: Response) => {
         const frames = new FrameSplitter().push(new Uint8Array(await response.arrayBuffer()));

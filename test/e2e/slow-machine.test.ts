@@ -23,7 +23,7 @@ let gateway: Gateway;
 let client: OpenAI;
 const sockets = new Set<Socket>();
 
-/** A path to the gateway that a test can cut. */
+/** Opens a path to the gateway that a test can cut. */
 async function pathTo(port: number): Promise<string> {
   const server = createServer((from) => {
     const to = connect(port, '127.0.0.1');

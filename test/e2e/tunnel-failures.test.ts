@@ -48,7 +48,7 @@ describe('another node is asked', () => {
   it.each(Object.entries(faults))('%s; each node once, the client sees the good answer', async (_what, behaviour) => {
     const [bad, good] = [await addNode(), await addNode()];
     bad.engine.control(behaviour);
-    // Random choice: requests until the bad node was first.
+    // The choice is random, so the test sends requests until the bad node was chosen first.
     for (let asked = 0; bad.engine.requests.length === 0; asked++) {
       expect(asked).toBeLessThan(40);
       const before = calls();
@@ -114,7 +114,7 @@ describe('another node is asked', () => {
     }
     const asked = bad.engine.requests.length;
     expect(asked).toBeGreaterThanOrEqual(1);
-    // Once a second until five failures open its breaker, then one probe in five seconds.
+    // The node is tried once a second until five failures open its circuit breaker, and then probed every five seconds.
     expect(asked).toBeLessThanOrEqual(6 + Math.ceil((Date.now() - startedAt) / 5_000));
     expect(good.engine.requests).toHaveLength(40);
     bad.engine.control({});
@@ -215,7 +215,7 @@ it('an answer that came whole is not taken back when its node leaves before it w
   let read = 0;
   response.on('data', (piece: Buffer) => {
     read += piece.length;
-    // Slow enough that the end waits in the gateway for a while.
+    // The client reads slowly, so that the end of the response waits in the gateway.
     if (bench.engine.requests[0]?.finishedAt === undefined) return;
     response.pause();
   });

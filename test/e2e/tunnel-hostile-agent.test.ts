@@ -83,7 +83,7 @@ describe('an agent that breaks the protocol', () => {
     'a number above 2^53': () => Uint8Array.of(4, 255, 255, 255, 255, 255, 255, 255, 255, 127),
   };
 
-  /** All concurrently, because each client waits until the node may no longer return. */
+  /** All cases run concurrently, because each client waits until the node may no longer return. */
   it('is cut off with 4002, its client gets an error, and others are served meanwhile', async () => {
     const told = await Promise.all(
       Object.entries(wrongs).map(async ([what, wrong], n) => {
@@ -113,7 +113,7 @@ describe('an agent that breaks the protocol', () => {
     const asked = chat();
     const { stream } = await agent.opening();
     agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
-    // Longer than the gateway waits before it asks for the response as a stream.
+    // Waits longer than the gateway does before it asks for the response as a stream.
     await delay(1_000);
     agent.sendRaw(wrongs['data after the end']?.(stream) ?? '');
     expect((await agent.closed).code).toBe(4002);

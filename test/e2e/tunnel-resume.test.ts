@@ -1,4 +1,6 @@
-/** Faults that a client must not notice: its response's object gone, its node's socket cut. */
+/**
+ * Faults that a client must not notice: the tunnel object of its response is lost, or the socket of its node is cut.
+ */
 import { createHash } from 'node:crypto';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { describe, expect, it } from 'vitest';

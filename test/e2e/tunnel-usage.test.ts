@@ -137,7 +137,7 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
   await agent.when('reset', 1, 20_000);
   expect(agent.frames.slice(-2).map(({ type }) => type)).toEqual(['settled', 'reset']);
   expect(new Set(await Promise.all(asked))).toEqual(new Set([200]));
-  // A response that its Worker fetched later ends later.
+  // A response that its Worker fetches later also ends later.
   const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
   await eventually('all are settled', 20_000, () => (settledNow().length >= 100 ? true : undefined));
   expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);

@@ -17,7 +17,7 @@ const pulledSchema = z.object({ path: z.string(), from_source: z.number(), from_
 
 const knownSchema = z.object({ elsewhere: z.array(z.object({ session: z.string() })) });
 
-/** An agent with a directory for weights, and its command line. */
+/** Starts an agent with a directory for weights. Returns it with its command line. */
 async function keeper(gateway: Gateway, token: string, args: string[] = []) {
   const state = await temporaryDirectory('otela-state');
   const directory = await temporaryDirectory('otela-weights');
@@ -130,7 +130,7 @@ it('each rank of an engine over two nodes has its weights before its part begins
   expect(told.reduce((sum, [, read]) => sum + Number(read), 0)).toBe(bytes.length);
   const other = (await gateway.nodes()).find(({ session }) => session !== node?.session);
   expect(other).toMatchObject({ models: [], hardware: { gpus: [], cpus: 0 } });
-  // Its part of the engine ends with it.
+  // Rank 1's process of the engine ends with its agent.
   ranks[1]?.signal('SIGTERM');
   await ranks[1]?.end(60_000);
   await eventually('its session has left', 60_000, async () => {

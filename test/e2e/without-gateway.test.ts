@@ -18,7 +18,7 @@ type Status = z.infer<typeof statusesSchema>[number];
 
 interface Agent {
   process: Managed;
-  /** Its `otela-agent status --json` output. */
+  /** Output of `otela-agent status --json` of this agent. */
   status(): Status;
 }
 
@@ -49,7 +49,7 @@ async function engine(): Promise<Engine> {
   return started;
 }
 
-/** Sends a request to an agent's own endpoint with the key that it wrote. */
+/** Sends a request to an agent's ingress, with the key that the agent wrote. */
 function ask({ ingress }: Status, body: unknown): Promise<Response> {
   if (ingress === undefined) throw new Error('no ingress');
   return fetch(`${ingress.url}/chat/completions`, {
@@ -82,20 +82,20 @@ it('an agent serves a request that came through another agent’s ingress with e
   expect(answer.status, await answer.text()).toBe(200);
   expect([first.status().session, second.status().session]).toContain(answer.headers.get('x-otela-node'));
 
-  // Its usage is reported to the gateway after its return.
+  // The usage is reported to the gateway after the gateway returned.
   await eventually('the usage waits', 10_000, () => asking.status().ingress?.usage_waiting === 1 || undefined);
   await gateway.restart();
   await eventually('the usage is stored', 20_000, () => asking.status().ingress?.usage_waiting === 0 || undefined);
   await gateway.stop();
 
-  // One leaves, the others learn of it, and requests continue.
+  // The first agent leaves. The others learn of it, and requests continue.
   first.process.signal('SIGTERM');
   expect(await first.process.end(15_000)).toMatchObject({ code: 143 });
   await eventually('the departure is heard', 10_000, () => (serving(asking.status(), 1) ? true : undefined));
   const again = await ask(asking.status(), chatBody({ tokens: 3 }));
   expect(again.headers.get('x-otela-node')).toBe(second.status().session);
 
-  // One is killed, so no record says LEFT. A request that arrives now waits for a node.
+  // The second agent is killed, so no record says LEFT. A request that arrives now waits for a node.
   second.process.signal('SIGKILL');
   const waiting = ask(asking.status(), chatBody());
   await gateway.restart();

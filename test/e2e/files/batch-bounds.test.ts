@@ -34,7 +34,7 @@ function leased(node: string) {
 const parsed = async (file: string | null) => (await gateway.text(file)).map((line) => JSON.parse(line));
 
 it.each([
-  // For responses of 78 bytes in lines of 200.
+  // The limit, in bytes, has room for some lines: a response of 78 bytes takes a line of 200.
   ['the answers of some lines', 1_300],
   ['the answers, and not what stands around them', 78 * LINES],
 ])('a batch for whose files there is room for %s ends: the other lines are in the error file', async (_, most) => {

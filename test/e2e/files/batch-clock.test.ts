@@ -203,7 +203,7 @@ describe('killed at any moment', () => {
   });
 });
 
-/** More steps than a fault of the batch's data may fail. */
+/** Runs more steps than may fail if the data of the batch is faulty. */
 async function steps(): Promise<void> {
   for (let i = 0; i < 5; i++) await turn(5_000);
 }
@@ -340,7 +340,7 @@ describe('a budget of tokens per month', () => {
       first,
       Array.from({ length: 40 }, (_, line) => line),
     );
-    // 120 tokens: known immediately, before the limits are asked again.
+    // The 120 tokens count immediately, before the limits are asked again.
     expect(batch().admission()).toBeNull();
     await turn(5_000);
     expect(shown()).toMatchObject({

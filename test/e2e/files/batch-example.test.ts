@@ -54,7 +54,8 @@ it.skipIf(PYTHON === undefined)(
     const gateway = await Gateway.start();
     const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
     const truth = (prompt: string) => (TRUE_ONES.test(prompt) ? 'TRUE' : 'FALSE');
-    // One always says TRUE; the other knows the answer, but says nothing useful if it is asked to reason.
+    // The first engine always says TRUE. The second engine knows the result, but says nothing useful if it is asked to
+    // reason.
     const engines = [
       await engine('lab/credulous', () => 'TRUE'),
       await engine('lab/careful', (prompt) => (prompt.startsWith('Think') ? 'I am not sure.' : truth(prompt))),

@@ -104,7 +104,8 @@ describe.skipIf(S3_SERVER === undefined)('a bucket', () => {
     const env = server.env(proxy.url, 'another-secret');
     const refused = new S3FileStore(new S3Client(readS3Config(`s3://${BUCKET}`, env)));
     proxy.asked.length = 0;
-    // Short: a server that refuses a long body closes the connection during the upload, and its response may be lost.
+    // The body is short: if a server refuses a long one, it closes the connection during the upload, and its response
+    // may be lost.
     const error: Error = (await refused.put(ID(7), few(), 100 * MIB).catch((one: Error) => one)) as Error;
     expect(error).toMatchObject({ code: 'unavailable', message: expect.stringMatching(/403 SignatureDoesNotMatch/) });
     expect(JSON.stringify([error.message, error.stack])).not.toContain('another-secret');

@@ -20,7 +20,7 @@ async function stored(): Promise<string[]> {
   return ids.sort();
 }
 const rows = (table: string) => gateway.database.rows(`SELECT id FROM ${table} ORDER BY id`, []).map(({ id }) => id);
-/** Bytes without a row, last written `ageMs` ago. */
+/** Writes a file without a row, with a modification time `ageMs` ago. */
 async function bytes(id: string, ageMs: number): Promise<void> {
   async function* content() {
     yield new Uint8Array(3);
@@ -125,7 +125,7 @@ it('a store that is away keeps what it has, and the sweep comes again', async ()
   gateway.store.delete = () => Promise.reject(new FileStoreError('unavailable', 'away'));
   await object.alarm();
   expect(context.alarmAt).toBeGreaterThan(gateway.now);
-  // Its row is what the next sweep finds it by.
+  // The row stays, because the next sweep finds the file by it.
   expect(rows('files')).toEqual([ID(1)]);
   gateway.store.delete = remove;
   gateway.now += 600_000;

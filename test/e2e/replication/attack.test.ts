@@ -74,7 +74,7 @@ test('a first from an old backup finds the gateway that was promoted since, what
   atEnd(() => link.close());
   const tell = (statement: string) =>
     link.ask(new URL(restored.url), '/gateway/epoch', { statement }, epochAnswerSchema, 10_000);
-  // It asks the followers that it remembers.
+  // The restored primary asks the followers that it remembers.
   await follows(restored, two, 2);
   expect((await tell(oldWord)).answer.epoch).toBe(2);
   expect((await statusOf(restored)).first).toBe(two.url);
@@ -86,7 +86,7 @@ test('a first from an old backup finds the gateway that was promoted since, what
     cli('issuer', 'rotate', '--data', gateway.data);
     rmSync(here);
     await gateway.stop();
-    // Without --follow, because a promoted gateway refuses it.
+    // Started without --follow, because a promoted gateway refuses this flag.
     if (gateway === two) await Gateway.start({ data: two.data, port: two.port, args: ['--url', two.url] });
     else await gateway.restart();
   }

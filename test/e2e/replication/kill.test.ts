@@ -10,7 +10,7 @@ import { booked, openPair, type Pair } from './support.ts';
 afterEach(endAll);
 
 const PER_SECOND = 50;
-/** The long form, `npm run soak -- gateways`, has more. */
+/** Number of kills; the long form, `npm run soak -- gateways`, has more. */
 const ROUNDS = Number(process.env.OTELA_KILL_ROUNDS ?? 1);
 
 /** Each request that the engine began is recorded at the primary exactly once. */

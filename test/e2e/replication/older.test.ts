@@ -1,7 +1,7 @@
 /**
- * Gateways with different schemas follow each other under load. Here the older one is simulated: this program over a
- * database that lacks a column of the other's. `npm run soak -- gateways` builds a real one from the history and names
- * its program in OTELA_OLDER_GATEWAY.
+ * Gateways with different schemas follow each other under load. Here the older gateway is simulated: by this program
+ * with a database that lacks a column. `npm run soak -- gateways` builds a real one from the history and names its
+ * program in OTELA_OLDER_GATEWAY.
  */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';

@@ -80,7 +80,7 @@ describe('a part of all that holds for a request', () => {
       gpu_seconds_per_month: 57,
       models: { big: { tokens_per_month: 550 } },
     });
-    // If it is disconnected, a follower allows none of a limit of one request a minute.
+    // A disconnected follower allows no request of a limit of one request per minute.
     expect(shareReservation({ ...asked, model: 'other' }, { of: 'follower', followers: 1 }).nothing).toBe(true);
   });
 });
@@ -121,7 +121,7 @@ describe('a first that is asked', () => {
     return { key: own, certificate: new GatewayIssuer(own).certificate, revoked: new Set() };
   };
   const asked = new EventEmitter();
-  /** It answers with the epoch that it learned. */
+  /** Makes a primary that answers with the epoch that it learned. */
   async function first() {
     const options = { identity: certified(1, 2), role: () => ({ statement: 's' }), hear: () => 7, log: () => {} };
     const primary = new PrimaryServer(options as unknown as ConstructorParameters<typeof PrimaryServer>[0]);
@@ -291,7 +291,7 @@ describe('a copy of the accounts', () => {
     peer('ethz', 'R');
     peer('eth', 'R2');
     copied();
-    // Each gets the other's root.
+    // Each of the two peers gets the root of the other peer.
     first.rows("UPDATE peers SET root = 'R3' WHERE name = 'eth'", []);
     first.rows("UPDATE peers SET root = 'R2' WHERE name = 'ethz'", []);
     first.rows("UPDATE peers SET root = 'R' WHERE name = 'eth'", []);

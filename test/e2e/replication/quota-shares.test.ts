@@ -57,7 +57,7 @@ const tokensSchema = z.object({ prompt_tokens: z.number(), completion_tokens: z.
 const usageSchema = z.object({ data: z.array(tokensSchema) });
 const usesSchema = z.object({ key: z.array(z.object({ limit: z.string(), used: z.number() })) });
 
-/** Tokens of a key's month, according to a gateway. */
+/** Tokens that a gateway counts for a key in this month. */
 async function monthOf(gateway: { url: string }, key: string): Promise<number | undefined> {
   const answer = await fetch(`${gateway.url}/admin/me/limits`, { headers: { authorization: `Bearer ${key}` } });
   const { key: uses } = usesSchema.parse(await answer.json());
@@ -86,8 +86,8 @@ test('a promoted follower is the first, and counts months on; the former one fol
   await eventually('a connected follower', 10_000, async () =>
     (await gatewaysOf(first)).followers?.[0]?.connected ? true : undefined,
   );
-  // Disconnected, but not dead: the follower never learns of the next change. It has the count by now, because it asks
-  // once a second.
+  // The primary is disconnected, but not dead, so the follower never learns of the next change. The follower has the
+  // count by now, because it asks once a second.
   await new Promise((resolve) => setTimeout(resolve, 5_000));
   follower.process.signal('SIGSTOP');
   await first.createKey('made after the split');
@@ -117,7 +117,7 @@ test('a promoted follower is the first, and counts months on; the former one fol
     (await asked(first, made)) === 200 ? true : undefined,
   );
   expect(await asked(first, key)).toBe(200);
-  // The usage that the former primary recorded after the split is there once, and so is the usage that it records as a
+  // The usage that the former primary recorded after the split counts once, and so does the usage that it records as a
   // follower.
   await used(follower, 4 * each);
   expect(await asked(first, budget)).toBe(200);

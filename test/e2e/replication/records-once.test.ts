@@ -103,7 +103,7 @@ it('records that a follower sends again under a new key, since it crashed before
     [4, [...items, more]],
   ] as const) {
     const own = identity(key);
-    // As at its start: its own name is on disk from its first start on.
+    // As at the gateway's start: its name is on disk from the first start on.
     const { own: origin } = new MonthCounts(openReplicationFile(directory), own.certificate.keyName);
     const link = new SignedGatewayClient(own);
     atEnd(() => link.close());
@@ -326,7 +326,7 @@ it('strangers who begin messages and do not end them keep followers out for no l
   const idle = await Promise.all(Array.from({ length: 8 }, () => dial(url.href)));
   const answers = idle.map((socket) => once(socket, 'data'));
   for (const socket of idle) socket.write(head);
-  // Two of them are read together, like followers of an earlier version, which sign no digest.
+  // Two of these bodies are read concurrently, like those of followers of an earlier version, which sign no digest.
   const statuses = (await Promise.all(answers)).map(([text]) => String(text).slice(9, 12));
   expect(statuses.sort()).toEqual(['408', '408', '503', '503', '503', '503', '503', '503']);
   const body = Buffer.from(JSON.stringify({ url: 'http://127.0.0.1:1', version: '1', cursor: null, waiting: 0 }));

@@ -54,7 +54,7 @@ test('the follower serves while the first is away, and hands its records over on
 
   await first.kill9();
   for (let n = 0; n < 5; n++) expect(await asked(follower, key)).toBe(200);
-  // Its own restart loses none of the waiting records, and it starts without the primary.
+  // A restart of the follower loses none of the waiting records. It starts without the primary.
   await eventually('five wait', 10_000, async () => {
     const status = (await follower.admin('GET', 'gateways')) as { waiting_records: number };
     return status.waiting_records >= 1 ? true : undefined;

@@ -189,7 +189,7 @@ test('a first that takes 3 s for each answer is followed, and counts for both: n
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return path === '/gateway/epoch' ? { epoch: 0 } : ANSWER;
   });
-  // Its first question is given up, because nothing was known of the primary.
+  // The follower gives up its first request, because it knew nothing about the primary.
   await vi.advanceTimersByTimeAsync(20_000);
   for (let second = 0; second < 60; second++) {
     await vi.advanceTimersByTimeAsync(1_000);

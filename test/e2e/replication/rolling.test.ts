@@ -18,7 +18,7 @@ import { startFollower } from './support.ts';
 
 afterEach(endAll);
 
-/** Twelve in the long form, `npm run soak -- gateways`. */
+/** Number of agents; twelve in the long form, `npm run soak -- gateways`. */
 const AGENTS = Number(process.env.OTELA_ROLLING_AGENTS ?? 4);
 const run = promisify(execFile);
 
@@ -74,7 +74,7 @@ test(`two gateways and ${AGENTS} agents are upgraded under load, agents go back,
     await installAgent(agentFile, version);
     await rollout('start', '--to', version, '--cohort', '50%', '--within', '2m');
     expect(await rollout('status', '--to', version)).toBe(`${version}  ${AGENTS} nodes\n`);
-    // Which nodes are below the minimum; connected ones stay and continue to serve.
+    // Sets a minimum version of agents. Connected nodes below it stay and continue to serve.
     await first.admin('PATCH', 'settings', { minimum_agent_version: '0.8.0' });
     const behind =
       version === '0.7.0'

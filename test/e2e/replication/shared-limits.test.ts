@@ -67,7 +67,8 @@ test('a first that is heard and does not count in time is no reason to allow a p
   const { reserve, own, released } = follower(lost);
   await expect(reserve()).rejects.toThrow('did not come in time');
   expect(own.reserve).not.toHaveBeenCalled();
-  // A reservation that it may have made nevertheless is not held for an hour.
+  // The primary may have made the reservation nevertheless, so the follower releases it: otherwise it would be held for
+  // an hour.
   expect(released).toEqual([[ASKED.name, 0]]);
 });
 

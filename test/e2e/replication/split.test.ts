@@ -35,7 +35,7 @@ function loadOn(pair: Pair) {
   return { client, flows };
 }
 
-/** A pair; the connection between the two can be cut. */
+/** Opens a pair of gateways. The test can cut the connection between them. */
 async function openDivisible() {
   const between: { cut(): void; heal(): void; url: string }[] = [];
   const pair = await openPair({

@@ -27,7 +27,7 @@ export const cli = (...args: string[]): string =>
 interface PairOptions {
   followerArgs?: string[];
   followerEnv?: Record<string, string>;
-  /** When the agent joins: before or after the follower starts. Default: after. */
+  /** Whether the agent joins before or after the follower starts. Default: after. */
   agent?: 'before' | 'after';
   /** The address at which the follower reaches the primary. Default: the public one. */
   through?: (first: Gateway) => Promise<string>;
@@ -74,7 +74,7 @@ export function chat(gateway: Gateway, key: string, standIn: object = {}): Promi
   });
 }
 
-/** The status, after the whole response was read. */
+/** Sends a request and resolves with its status when the whole response was read. */
 export async function asked(gateway: Gateway, key: string): Promise<number> {
   const response = await chat(gateway, key, { tokens: 2 });
   await response.text();

@@ -67,7 +67,8 @@ test('a database that is gone is left out; one that is there and cannot be opene
   const [data, to] = [await withObjects(1), await temporaryDirectory()];
   const [kept, gone, shut] = ['0', 'gone', 'shut'].map((name) => `objects/USAGE/${name}.sqlite`);
   expect(await copyDatabases(data, [gone ?? '', kept ?? ''], to, 10)).toEqual([kept]);
-  // SQLite has one code for all of these: no file, no free descriptor, no permission, a circular link.
+  // SQLite has the same error code for a missing file, a lack of free descriptors, a missing permission and a circular
+  // link.
   await symlink('shut.sqlite', join(data, shut ?? ''));
   await expect(copyDatabases(data, [shut ?? ''], to, 10)).rejects.toThrow(/shut\.sqlite: unable to open/);
 });

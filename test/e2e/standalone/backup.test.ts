@@ -32,7 +32,7 @@ async function backedUp(data: string): Promise<string> {
   return file;
 }
 
-/** The end of the numbers that nodes' objects have reserved for streams. */
+/** The highest stream number that the nodes' objects have reserved. */
 function streamsOf(data: string): number {
   const directory = join(data, 'objects/TUNNEL');
   const names = readdirSync(directory).filter((name) => name.endsWith('.sqlite'));
@@ -46,7 +46,7 @@ function streamsOf(data: string): number {
   );
 }
 
-/** Requests in the totals, from the hours' objects and D1. */
+/** Number of requests in the usage totals: those in the objects of hours, and those in D1. */
 async function counted(gateway: Gateway): Promise<number> {
   const { data } = z
     .object({ data: z.array(z.object({ requests: z.number() })) })
@@ -69,10 +69,10 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   );
   const moreThan = (n: number) => eventually(`${n} answers`, 20_000, () => (answered > n ? true : undefined));
   await moreThan(50);
-  // What is in the totals before the copy is in the copy.
+  // Requests that are in the totals before the copy must be in the copy.
   const before = await eventually('totals', 20_000, async () => (await counted(gateway)) || undefined);
   const file = await backedUp(gateway.data);
-  // Stream numbers beyond those in the copy.
+  // Uses stream numbers beyond those in the copy.
   await moreThan(answered + 50);
   loaded = false;
   await load;
@@ -94,7 +94,7 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   const known = await counted(second);
   for (let n = 0; n < 20; n++)
     expect((await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
-  // It continues from the number that the restore wrote.
+  // The restored gateway continues from the number that the restore wrote.
   expect(streamsOf(second.data)).toBeGreaterThan(2 ** 24);
   expect(streamsOf(gateway.data)).toBeLessThan(2 ** 24);
   await eventually('twenty more', 20_000, async () => ((await counted(second)) >= known + 20 ? true : undefined));
@@ -211,7 +211,7 @@ test('a directory or a backup with a schema of a newer otela-gateway is refused 
   expect([doctor.status, doctor.stdout]).toEqual([1, expect.stringMatching(/^BAD {2}schema: .*9999_tomorrow/m)]);
 });
 
-/** Every file with its bytes. */
+/** Reads every file of a directory. */
 async function everything(data: string): Promise<Record<string, string>> {
   const entries = await readdir(data, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));

@@ -182,7 +182,7 @@ it('colours stand on a terminal alone, and not where they are refused', () => {
   const finding = { what: 'disk', verdict: 'bad', found: 'full', fix: 'make room' } as const;
   expect(checkText(finding, plainPaint)).toBe('BAD  disk: full\n       → make room');
   expect(checkText(finding, colorPaint)).toContain('\u001b[31mBAD');
-  // Through a pipe, as spawnSync reads it.
+  // Output to a pipe, as of spawnSync, has no colors.
   expect(cli('doctor', '--data', gateway.data, '--port', '0').stdout).not.toContain('\u001b');
 });
 

@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000;
 
 afterEach(endAll);
 
-/** Not spawnSync, because servers of the test answer during the check. */
+/** Runs the command asynchronously, because servers of this test answer during the check. */
 async function doctor(...args: string[]) {
   const { promise, resolve } = Promise.withResolvers<{ status: number; stdout: string }>();
   execFile(NODE, [GATEWAY_MAIN, 'doctor', '--json', ...args], (error, stdout) =>

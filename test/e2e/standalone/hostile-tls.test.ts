@@ -23,7 +23,7 @@ interface Seen {
   answer: string;
 }
 
-/** A handshake with `options`, then a request. Undefined: there was no response. */
+/** Does a handshake with `options`, then sends a request. Resolves with undefined if there was no response. */
 function ask(
   port: number,
   options: ConnectionOptions,
@@ -159,7 +159,7 @@ describe.skipIf(!OPENSSL)('an agent', () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     atEnd(() => void server.close());
     const gateway = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    // Trusted as an authority, so only its name is wrong.
+    // The certificate is trusted as an authority, so only its name is wrong.
     const options = { token: 'otela-join-secret', engineUrl: 'http://127.0.0.1:9', env: { NODE_EXTRA_CA_CERTS: cert } };
     const agent = await startAgent({ gateways: [gateway], ...options });
     await agent.line(/certificate|does not match|altnames/i, READY_MS);

@@ -87,7 +87,7 @@ test('A revoked key is replaced, told to everybody at each start, and never kept
   expect(issuerOf(workerSecrets(second))?.revocations).toHaveLength(1);
   expect(await revoke(second, first.certificate.keyName, NOW_S + 9)).toBe(second);
   await expect(revoke(second, 'nobody', NOW_S)).rejects.toThrow(IssuerError);
-  // Interrupted after its first write: the next start finishes it.
+  // The creation of an issuer was interrupted after its first write. The next start finishes it.
   writeFileSync(join(dir, 'gateway.key'), first.gateway.key);
   expect((await openIssuer(dir, NOW_S)).certificate.keyName).not.toBe(first.certificate.keyName);
 });

@@ -24,7 +24,7 @@ afterAll(() => {
   server.close();
 });
 
-/** The gateway's end of a new connection from 127.0.0.`host`. */
+/** Opens a connection from 127.0.0.`host` and returns the server's end. */
 async function open(host: number): Promise<Socket> {
   const { port } = server.address() as AddressInfo;
   const came = once(server, 'place');
@@ -84,7 +84,7 @@ it('one key does not hold all places: what it opens beyond its share gives way a
     held.push(socket);
     prove(socket, 'one key');
     const place = connections.of(socket);
-    // Marks its connection as answering a request.
+    // Marks the connection as answering a request.
     if (place !== undefined) place.answering.push({} as never);
   }
   const others = [await open(4), await open(5)];

@@ -30,7 +30,7 @@ class Faulty extends GatewayObject {
     return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM rows').one().n;
   }
 
-  /** A timer that writes, and throws. */
+  /** Starts a timer that writes and then throws. */
   failLater(): void {
     this.ctx.clock.after(1, () => {
       this.write(99);

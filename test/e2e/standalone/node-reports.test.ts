@@ -28,7 +28,7 @@ afterEach(async () => {
 
 async function opened() {
   const directory = await temporaryDirectory();
-  // Totals are not sent anywhere: a failed alarm is tried again.
+  // There is no object to which totals could be sent. A failed alarm is only tried again.
   const env = {} as Env;
   const host = new ObjectHost({ directory, classes: { USAGE: UsageObject }, env: () => env, log: () => {} });
   const accounts = new Database(join(directory, 'accounts.sqlite'));

@@ -92,7 +92,7 @@ test('a client that does not read holds its object back, and one that leaves is 
     await new Promise((resolve) => setTimeout(resolve, 200)); // asserts that nothing happens in this time
     return before > 0 && before === full.sent ? full.sent : undefined;
   });
-  // The kernel's buffers at both ends, and what may wait in the process.
+  // At most the kernel's buffers at both ends, and the bytes that may wait in the process, were taken from the object.
   expect(stalled).toBeLessThan(16 * 1024 * 1024);
   answer.destroy();
   await eventually('that the client left', 5_000, () => (full.left ? true : undefined));

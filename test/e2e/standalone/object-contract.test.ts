@@ -17,7 +17,7 @@ afterAll(endAll);
 const answerSchema = z.union([z.object({ result: z.unknown() }).strict(), z.object({ error: z.string() }).strict()]);
 const alarmsSchema = z.tuple([z.number(), z.number(), z.string(), z.number()]);
 
-/** Wrangler bundles the Worker first. */
+/** Time limit of a start: wrangler first bundles the Worker. */
 const READY_MS = 40_000;
 const QUIET = { CI: 'true', WRANGLER_SEND_METRICS: 'false', WRANGLER_HIDE_BANNER: 'true', NO_COLOR: '1' };
 

@@ -177,7 +177,7 @@ test('TLS ends at the public socket, and SIGHUP takes a new certificate without 
   served.signal('SIGHUP');
   await served.line(/the old ones remain in use/, 5_000);
   expect(await subjectOf(url)).toBe('second');
-  // Plain HTTP on the TLS port gets no response, and does not disturb it.
+  // Plain HTTP on the TLS port gets no response, and does not disturb other connections.
   await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
   expect(await subjectOf(url)).toBe('second');
 });

@@ -56,7 +56,7 @@ const totals = (cluster: TestCluster, requests: number) =>
     return (data[0]?.requests ?? 0) >= requests ? data : undefined;
   });
 
-/** What holds while nothing can be written, for any reason. */
+/** Asserts the behavior while no data can be written, whatever the reason. */
 async function servesAndTells(cluster: TestCluster, reason: RegExp): Promise<void> {
   const { statuses, slowestMs } = await ask(cluster, 40);
   expect(new Set(statuses)).toEqual(new Set([200]));

@@ -13,7 +13,10 @@ import { GatewayClient } from '../../support/gateway-client.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 
-/** The agent reconnects in a second or two; its object's next life ends what the last one left. */
+/**
+ * Time limit for the error to arrive. The agent reconnects within two seconds, and the restarted object then ends the
+ * streams of the previous one.
+ */
 const TOLD_MS = 60_000;
 
 afterAll(endAll);

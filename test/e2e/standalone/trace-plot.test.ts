@@ -15,10 +15,10 @@ import { GATEWAY_MAIN, NODE, PLAN_MAIN } from '../../support/where.ts';
 
 const run = promisify(execFile);
 const START = Date.parse('2026-11-20T10:00:00Z');
-/** A provider's agent chose this name. */
+/** A model name that a hostile agent may choose. */
 const HOSTILE = '</text><script>alert("1")</script>&\u0001';
 
-/** An hour of two models, as `trace export` writes it. */
+/** An hour of requests to two models, in the format of `trace export`. */
 const lines = Array.from({ length: 120 }, (_, n) => ({
   timestamp: new Date(START + n * 30_000).toISOString(),
   model: n % 3 === 0 ? HOSTILE : 'org/plain',

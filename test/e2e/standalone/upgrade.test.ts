@@ -30,7 +30,7 @@ const expectedSchema = z.object({
 });
 const expectedOf = (version: number) =>
   expectedSchema.parse(JSON.parse(readFileSync(join(FIXTURES, `${version}.json`), 'utf8')));
-/** Records are kept as long as this test may exist. */
+/** Records must be kept for as long as this test may exist. */
 const KEPT = { USAGE_KEPT_DAYS: '36500' };
 
 afterEach(endAll);
@@ -49,7 +49,7 @@ async function unpacked(archive: string): Promise<string> {
   return data;
 }
 
-/** Every file with its bytes. */
+/** Reads every file of a directory. */
 function everything(directory: string): Record<string, string> {
   const entries = readdirSync(directory, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
@@ -198,7 +198,7 @@ test('data of version 0.1 on workerd is refused by name and left as it is, a bac
       expect.stringContaining(`${data} contains data of otela-gateway 0.1 on workerd (d1/, objects/opentela-…)`),
     ]);
   }
-  // The check opens the lock, which is empty.
+  // The check creates the lock file, which is empty.
   expect(everything(data)).toEqual({ ...before, [join(data, 'lock')]: '' });
   const old = await temporaryDirectory();
   await writeFile(
