@@ -51,8 +51,8 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
 }
 
 /**
- * Returns the message of a validation error. A pattern without a message gets one, because regular expressions are for
- * programmers.
+ * Returns the message of a validation error. A pattern without a message gets a general one, because users do not read
+ * regular expressions.
  */
 function saidOf(issue: z.core.$ZodIssue): string {
   const raw =

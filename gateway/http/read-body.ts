@@ -1,4 +1,4 @@
-/** Reads the bodies of routes of the router. They have the same limit on stalls as requests to models. */
+/** Reads the bodies of requests that the router handles. They have the same stall limit as requests to models. */
 
 import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import { concat } from '../../shared/collections/concat.ts';

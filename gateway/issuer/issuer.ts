@@ -64,7 +64,6 @@ interface Newcomer {
   jobEndsAt?: number | undefined;
 }
 
-/** The environment variables of the issuer. */
 export interface IssuerEnvironment {
   /**
    * This gateway's issuer: 32 secret bytes, and the certificate signed by the root key, base64url. Absent: the gateway

@@ -31,7 +31,7 @@ interface Context {
 
 /**
  * Counts in memory, and reports to the observe object once a second while there is something to report. No request
- * waits for it. A source that dies loses the counts of its last second.
+ * waits for a report. A source that dies loses the counts of its last second.
  */
 export class MetricsReporter {
   readonly counts = new MetricStore();
@@ -50,9 +50,9 @@ export class MetricsReporter {
   }
 
   /**
-   * Schedules a report after a count. Must not be called for a client that disconnected: the runtime would wait for the
-   * report before it ends the request's work, so an engine would run for another second. The next count sends the
-   * report.
+   * Schedules a report after a count. Must not be called for a request whose client disconnected: the runtime would
+   * wait for the report before it ends the request's work, so an engine would run for another second. The next count
+   * sends the report.
    */
   touch(env: Env, ctx: Context, now: number): void {
     if (now - this.#reportingSince < REPORT_STUCK_MS) return;

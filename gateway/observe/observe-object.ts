@@ -8,7 +8,7 @@ import type { MetricsReport } from './metrics-reporter.ts';
 import type { RequestTimeline } from './request-timeline.ts';
 import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
-/** Maximum sources that report. Beyond this, the one that has been silent for longest is dropped. */
+/** Maximum sources that report. Beyond this, the source that has been silent for longest is dropped. */
 const SOURCES_MAX = 4_000;
 /** How long a source's last gauges are valid. A source that died sends no new gauges, so the last ones must expire. */
 const GAUGES_VALID_MS = 30 * 60_000;

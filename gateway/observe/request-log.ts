@@ -179,7 +179,8 @@ export class RequestLog implements RequestRecorder {
   }
 
   /**
-   * Records that the response was cut after its head. `code`: of the error that the client gets inside the response.
+   * Records that the response was cut after its head. `code`: the code of the error that the client gets inside the
+   * response.
    */
   responseBroke(reason: string, code: string): void {
     if (this.#finished) return;

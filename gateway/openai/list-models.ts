@@ -51,7 +51,7 @@ function isListed({ settings }: RegistrySnapshot, account: Account, id: string):
 }
 
 /**
- * Returns, by name, the models that this account may use and that a node which the account trusts serves now. The
+ * Returns the models that nodes serve now, by name, if this account may use the model and trusts such a node. The
  * account's aliases are listed too.
  */
 function servedModels(view: RegistrySnapshot, account: Account): Model[] {

@@ -46,7 +46,6 @@ export interface ModelCaller {
   untracked: boolean;
 }
 
-/** Policies of this isolate. */
 const policies = new PolicySelector();
 
 type RoutingCriteria = Pick<RoutingQuery, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;

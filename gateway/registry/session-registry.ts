@@ -230,8 +230,8 @@ export class SessionRegistry {
   #publishNews(session: string, news: readonly Update[]): PublishResult {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    // If this object was killed, the restored session table still shows tunnels as open, and suspicions without their
-    // reasons.
+    // If this object was killed, the restored session table still shows tunnels as open. It also shows suspicions, but
+    // without their reasons.
     const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
     this.sessions.tunnel(session, 'open', entry);
     this.sessions.suspect(session, 'tunnel', false, entry);

@@ -253,7 +253,6 @@ function source(env: Env, location: string | undefined): SnapshotSource {
   return env.RELAY.getByName(location);
 }
 
-/** The copy of this isolate. */
 export const snapshotCache = new IsolateSnapshotCache();
 
 function coloOf(cf: unknown): string {

@@ -38,8 +38,8 @@ export function fallbackChain(
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
-  // A request counts only against the limits of its `model`. So a model with separate limits is no fallback of the
-  // key's own: the key could use it without counting against those limits.
+  // A request counts only against the limits of its `model`. So a model with separate limits is skipped in a key's own
+  // fallbacks: the key could use the model without counting against those limits.
   const follows = (next: string) =>
     next !== model &&
     !(chain !== undefined && hasOwnLimits(account, next)) &&

@@ -39,7 +39,7 @@ function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
   return weights;
 }
 
-/** The policies of one isolate. Each remembers earlier requests separately. */
+/** The policies of one isolate. Each isolate remembers earlier requests separately. */
 export class PolicySelector {
   /** The newest settings with which a request came. */
   #settings: GatewaySettings | undefined;

@@ -1,6 +1,6 @@
 /**
  * Predicts the kind of an arriving request, for models with kinds in their settings. Each process has its own history
- * of keys: on Workers an isolate learns from its own tunnels; without a history the published kinds decide.
+ * of keys: on Workers an isolate learns from its own tunnels; without a history, only the kinds in the settings decide.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
@@ -11,7 +11,7 @@ import type { HttpRequest } from '../http/http-request.ts';
 
 /**
  * Response lengths by key and model, with a maximum number. Lengths of other keys and models are not used: until a key
- * has a history, the published kinds decide.
+ * has a history, only the kinds in the settings decide.
  */
 const answers = new LengthPredictor('senders');
 

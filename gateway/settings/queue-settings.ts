@@ -11,7 +11,7 @@ import { boundedRecord } from '../http/common-schemas.ts';
  */
 const UNARY_MS = 60_000;
 const STREAM_MS = 600_000;
-/** Maximum of both waits: an hour. */
+/** Maximum of `unary_ms` and of `stream_ms`: an hour. */
 const WAIT_MAX_MS = 3_600_000;
 const PLACES = 1_000;
 const WEIGHTS_MAX = 1_000;

@@ -41,7 +41,6 @@ class WindowBudget {
   }
 }
 
-/** The budget of this isolate. */
 const isolateWindowBudget = new WindowBudget();
 
 /**

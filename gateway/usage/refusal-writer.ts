@@ -14,7 +14,6 @@ import type { Env } from '../env.ts';
 import type { LoggedRequest } from '../observe/request-log.ts';
 import { NO_SESSION, type UsageRow, usageShardOf } from './usage-row.ts';
 
-/** Interval between writes. */
 const WRITE_INTERVAL_MS = 1_000;
 /**
  * After this time a write is overdue and another write starts: the runtime may have stopped the first one with the

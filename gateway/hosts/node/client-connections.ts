@@ -24,7 +24,7 @@ const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
  */
 const HOLDER_PROVEN_MAX = 1_024;
 
-/** Lower limits for tests. */
+/** Limits, which tests can lower. */
 interface ConnectionLimits {
   max: number;
   unproven: number;
@@ -44,7 +44,6 @@ interface ActiveExchange {
   response: ServerResponse;
 }
 
-/** One client's connection. */
 export class ClientConnection {
   /** The TCP socket. A TLS connection has another socket on top of it. */
   readonly socket: Socket;

@@ -22,7 +22,7 @@ export interface ModelWorkload {
   output: ReturnType<Histogram['state']>;
 }
 
-/** Maximum rows of one request. */
+/** Maximum rows of one request that are returned; each row is an attempt. */
 const ATTEMPTS_MAX = 32;
 
 type RecordRow = { row: string };

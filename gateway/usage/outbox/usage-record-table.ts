@@ -165,7 +165,6 @@ type PendingRow = {
   provider: string;
 };
 
-/** Returns the oldest waiting records. */
 export function oldestPendingUsage(sql: Sql, limit: number): PendingUsage[] {
   const query = `SELECT position, coalesce(estimate, record) AS record, replaces, provider,
       coalesce(settled, iif(again, json_object('prompt', record ->> 'prompt', 'completion', record ->> 'completion'), NULL)) AS settled
@@ -189,7 +188,6 @@ export function deliveredRecord(sql: Sql, stream: number): UsageRecord | undefin
   return row && (JSON.parse(row.record) as UsageRecord);
 }
 
-/** Returns the number of waiting records. */
 export function countPendingUsage(sql: Sql): number {
   return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
 }

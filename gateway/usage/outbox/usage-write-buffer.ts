@@ -9,7 +9,6 @@ import { storeUsage } from './usage-record-table.ts';
 export interface UsageBatch {
   records: readonly UsageRecord[];
   streams: readonly number[];
-  /** The node's provider. */
   provider: string;
 }
 

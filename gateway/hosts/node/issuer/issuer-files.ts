@@ -108,7 +108,7 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 /**
  * Revokes a key, and with it every session that the key admitted. If it is the current key, `openIssuer` replaces it.
  * If `name` is the root's, the whole issuer is revoked.
- * @throws IssuerError if `name` is not a key's
+ * @throws IssuerError if `name` is not the name of a key
  */
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
   const signer = workerdSigner(seed(requireRoot(files)));

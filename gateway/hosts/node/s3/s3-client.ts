@@ -94,7 +94,7 @@ export class S3Client {
     }
     if (response.status === 507 || FULL.has(code))
       return { again: false, error: new FileStoreError('full', `the bucket is full: ${code}`) };
-    // Without a code of S3, a proxy answered 404.
+    // A 404 response without one of S3's error codes comes from a proxy.
     const isPage = response.status === 404 && !code.startsWith('NoSuch');
     const again = response.status >= 500 || response.status === 429 || response.status === 408 || isPage;
     return { again, error: storeUnavailable(`the bucket answered ${response.status} ${code}`) };
