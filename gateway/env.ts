@@ -77,6 +77,8 @@ export interface Env extends IssuerEnvironment {
   LOCAL_OFFLOADS?: { of(session: string): ResponseOffload };
   /** On the Node host: id of this process. A request from this process to an object ends with the process. */
   PROCESS_ID?: string;
+  /** On the Node host: aborted when this process begins to stop. Requests then no longer wait for a node. */
+  STOPPING?: AbortSignal;
   /** SHA-256 (hex) of the operator's first key. The Worker never gets the key itself. */
   ADMIN_KEY_SHA256?: string;
   /** Maximum bytes of request bodies above 1 MiB that an isolate keeps for retries. Default 48 MiB. */

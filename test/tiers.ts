@@ -86,6 +86,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/layout': '',
     'standalone/local-calls': '',
     'standalone/node-connections': '',
+    'standalone/node-drain': '',
     'standalone/node-objects': '',
     'standalone/node-plain': '',
     'standalone/node-upgrades': '',

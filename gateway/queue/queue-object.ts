@@ -128,9 +128,14 @@ export class QueueObject extends GatewayObject {
   }
 
   #wait(asked: TurnRequest, signal: AbortSignal): Promise<TurnResult> {
+    const { STOPPING: stopping } = this.env;
+    const signals = stopping === undefined || asked.begun === true ? [signal] : [signal, stopping];
+    if (signals.some(({ aborted }) => aborted)) return Promise.resolve(WAIT_TIMED_OUT);
     const answer = this.#line.wait(asked, (leave) => {
-      signal.addEventListener('abort', leave, { once: true });
-      return () => signal.removeEventListener('abort', leave);
+      for (const one of signals) one.addEventListener('abort', leave, { once: true });
+      return () => {
+        for (const one of signals) one.removeEventListener('abort', leave);
+      };
     });
     for (const session of asked.busy) this.#watch(session);
     return answer;

@@ -7,6 +7,7 @@ import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
+import { stoppingError } from '../platform/stopping-error.ts';
 import type { QueueSettings } from '../settings/queue-settings.ts';
 import { abandonedRowDraft } from '../usage/refusal-writer.ts';
 import { localWaiters } from './local-waiters.ts';
@@ -40,7 +41,8 @@ interface QueuedCaller {
 
 /**
  * Waits in the queue once, until the request's turn or the end of the wait.
- * @throws AttemptError `cancelled` if the client disconnected
+ * @throws AttemptError `cancelled` if the client disconnected, ApiError 503 if this process stops and the client has
+ * received nothing
  */
 export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: QueueWait): Promise<TurnResult> {
   const leave = localWaiters.enter(queued.model, queued.scope, queued.bytes);
@@ -58,14 +60,17 @@ export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Q
 
 async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: QueueWait): Promise<TurnResult> {
   const place = placeOf(queued, settings);
+  const isRefused = () => env.STOPPING?.aborted === true && !queued.begun;
   for (let { back } = queued; ; back = false) {
+    if (isRefused()) throw stoppingError();
     const waitMs = queued.until - steadyNow();
     if (waitMs <= 0) return { kind: 'late' };
     const asked: QueuedTurnRequest = { ...place, waitMs, back };
     try {
       const init = { method: 'POST', body: JSON.stringify(asked), signal };
       const response = await env.QUEUE.getByName(queued.model).fetch('https://queue/', init);
-      return (await response.json()) as TurnResult;
+      const result = (await response.json()) as TurnResult;
+      if (result.kind === 'turn' || !isRefused()) return result;
     } catch {
       if (signal.aborted) throw new AttemptError('cancelled', 'the client disconnected');
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

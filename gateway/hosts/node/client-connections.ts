@@ -42,6 +42,8 @@ const SHARES: ConnectionLimits = {
 interface ActiveExchange {
   message: IncomingMessage;
   response: ServerResponse;
+  /** True if the request is held until there is work. Its client repeats it. */
+  held: boolean;
 }
 
 export class ClientConnection {
@@ -51,6 +53,10 @@ export class ClientConnection {
   readonly network: string;
   /** The fast-path parser of this connection; undefined: `node:http` reads the connection. */
   plain: FastPathConnection | undefined;
+  /** The socket that carries HTTP. Undefined until a TLS handshake is complete. */
+  http: Socket | undefined;
+  /** Bytes that `http` had received when the connection last became idle. */
+  idleAtBytes = 0;
   /**
    * Requests read by `node:http` whose responses are not complete, oldest first. `node:http` stops reading while the
    * client does not read its responses.
@@ -67,7 +73,21 @@ export class ClientConnection {
   last = false;
 
   get idle(): boolean {
-    return !this.upgraded && this.answering.length === 0 && this.plain?.answering !== true;
+    return !this.upgraded && this.answering.length === 0 && this.plain?.response === undefined;
+  }
+
+  /** True if a request has begun to arrive and its response is not complete. */
+  get busy(): boolean {
+    const { http, plain, answering } = this;
+    if (this.upgraded || http === undefined || http.destroyed || http.writableEnded) return false;
+    if (plain !== undefined) return plain.busy;
+    return answering.length === 0 ? http.bytesRead > this.idleAtBytes : answering.some(({ held }) => !held);
+  }
+
+  /** The next response from now on is the last one, if its head was not sent. */
+  announceEnd(): void {
+    const last = this.answering.at(-1)?.response;
+    if (last !== undefined && !last.headersSent) last.setHeader('connection', 'close');
   }
 
   constructor(socket: Socket) {
@@ -128,8 +148,10 @@ export class ClientConnections {
 
   /** Call this when a response was sent, or when its client disconnected. */
   answered(connection: ClientConnection, { response }: Pick<ActiveExchange, 'response'>): void {
-    const at = connection.answering.findIndex((one) => one.response === response);
-    if (at >= 0) connection.answering.splice(at, 1);
+    const { answering, http } = connection;
+    const at = answering.findIndex((one) => one.response === response);
+    if (at >= 0) answering.splice(at, 1);
+    if (answering.length === 0) connection.idleAtBytes = http?.bytesRead ?? 0;
   }
 
   /** Call this after a valid key or an agent's ticket. @param holder owner of the key */
@@ -145,13 +167,8 @@ export class ClientConnections {
     this.#forget(connection);
   }
 
-  /** Closes idle connections that `node:http` does not read. `node:http` closes the idle connections that it reads. */
-  closeIdlePlain(): void {
-    for (const { socket, plain } of this.#all.values()) if (plain?.answering === false) socket.destroy();
-  }
-
-  closeAll(): void {
-    for (const { socket } of this.#all.values()) socket.destroy();
+  [Symbol.iterator](): IterableIterator<ClientConnection> {
+    return this.#all.values();
   }
 
   #setOf(network: string): Set<ClientConnection> {

@@ -6,7 +6,7 @@
 import { constants, X509Certificate } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
@@ -20,8 +20,8 @@ import { bodyStallMs } from '../../http/read-body.ts';
 import { setCertificateEnd } from '../../observe/process-metrics.ts';
 import { handleOpenAI } from '../../openai/handle-openai.ts';
 import type { Background } from '../../platform/object-context.ts';
-import { waitClock } from '../../platform/wait-clock.ts';
 import { type ClientConnection, ClientConnections } from './client-connections.ts';
+import { drainConnections } from './drain-connections.ts';
 import { type ConnectionTakeover, FastPathConnection } from './fast-path/fast-path-connection.ts';
 import { FastPathRequest } from './fast-path/fast-path-request.ts';
 import { type FastPathResponse, KEEP_ALIVE_HINT_MS, KEEP_ALIVE_MS } from './fast-path/fast-path-response.ts';
@@ -69,8 +69,6 @@ const HEAD_MAX_BYTES = 64 * 1024;
  * wait for them.
  */
 const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
-/** At shutdown: interval at which the number of open requests is checked. */
-const QUIET_MS = 50;
 
 /**
  * A path of a request to a model, without dots, escapes or doubled slashes that a URL parser could read differently.
@@ -97,8 +95,9 @@ export class HttpServer {
   readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly #upgrades: Upgrades;
   readonly #connections = new ClientConnections();
-  #openRequests = 0;
   #closing = false;
+  /** True if requests without a response got an error, because the drain is over. */
+  #refused = false;
 
   constructor(options: HttpServerOptions) {
     this.#options = options;
@@ -195,6 +194,7 @@ export class HttpServer {
     const connection = this.#connections.of(socket);
     if (connection === undefined) return void socket.destroy();
     const server = this;
+    connection.http = socket;
     connection.plain = new FastPathConnection(socket, {
       idleMs: KEEP_ALIVE_MS,
       get closing() {
@@ -203,6 +203,7 @@ export class HttpServer {
       answer: (head, response) => this.#takeFastPath(connection, head, response),
       parse: () => {
         connection.plain = undefined;
+        connection.idleAtBytes = -1; // a part of a request has arrived
         parse.call(this.#server, socket);
       },
       late: () => answerUnreadable(socket, REQUEST_TIMEOUT),
@@ -216,18 +217,12 @@ export class HttpServer {
     response: FastPathResponse,
   ): ConnectionTakeover | undefined {
     if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
-    this.#openRequests++;
     this.#connections.asks(connection);
     const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
     );
     neverRejects(this.#serve(request, response));
-    return {
-      leave: request.client.leave,
-      over: () => {
-        this.#openRequests--;
-      },
-    };
+    return { leave: request.client.leave };
   }
 
   /** Returns a function to call with a key's owner when a valid key arrived on this connection. */
@@ -246,14 +241,9 @@ export class HttpServer {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
-    const answers = WAITS_FOR_WORK.has(message.url ?? '') ? 0 : 1;
-    this.#openRequests += answers;
-    connection.answering.push({ message, response });
+    connection.answering.push({ message, response, held: WAITS_FOR_WORK.has(message.url ?? '') });
     this.#connections.asks(connection);
-    response.on('close', () => {
-      this.#openRequests -= answers;
-      this.#connections.answered(connection, { response });
-    });
+    response.on('close', () => this.#connections.answered(connection, { response }));
     response.on('error', () => {}); // the event 'close' follows
     response.on('finish', () => void message.socket.setTimeout(KEEP_ALIVE_MS));
     // After a request that offers another protocol, the parser loses the rest of its input, even in the middle of a
@@ -305,6 +295,7 @@ export class HttpServer {
     const { env, background, offloads } = this.#options;
     try {
       const answer = await handleOpenAI(request, request.path, env, background);
+      if (this.#refused) return;
       await writeAnswer(request.client, response, answer, offloads);
     } catch (error) {
       console.error(error);
@@ -319,13 +310,11 @@ export class HttpServer {
   async close(drainMs: number): Promise<void> {
     this.#closing = true;
     this.#upgrades.close();
-    this.#server.close();
-    this.#server.closeIdleConnections();
-    this.#connections.closeIdlePlain();
-    const deadline = waitClock.now() + drainMs;
-    while (this.#openRequests > 0 && waitClock.now() < deadline)
-      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - waitClock.now())));
-    this.#connections.closeAll();
+    // The `close` of node:http also destroys connections with bytes of a finished response that were not sent yet.
+    NetServer.prototype.close.call(this.#server);
+    await drainConnections(this.#connections, drainMs, () => {
+      this.#refused = true;
+    });
   }
 }
 

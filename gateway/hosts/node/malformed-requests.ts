@@ -124,7 +124,13 @@ const UNREADABLE: Readonly<Record<string, UnreadableError>> = {
 
 /** Sends an error and ends the connection. */
 export function answerUnreadable(socket: Duplex, { status, words, message }: UnreadableError): void {
-  const body = errorBody(new ApiError('invalid_request', message));
-  const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
-  socket.end(head + body);
+  endWithError(socket, `${status} ${words}`, new ApiError('invalid_request', message));
+}
+
+/** Sends an error to a connection without a response, and ends it. `line`: status and words. */
+export function endWithError(socket: Duplex, line: string, error: ApiError): void {
+  const body = errorBody(error);
+  let head = `HTTP/1.1 ${line}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n`;
+  for (const [name, value] of Object.entries(error.headers)) head += `${name}: ${value}\r\n`;
+  socket.end(`${head}connection: close\r\n\r\n${body}`);
 }

@@ -118,6 +118,7 @@ export interface NodeGatewayOptions {
 }
 
 interface GatewayParts {
+  stopping: AbortController;
   server: HttpServer;
   host: ObjectHost;
   accounts: Database;
@@ -126,14 +127,15 @@ interface GatewayParts {
 }
 
 export class NodeGateway {
+  readonly #stopping: AbortController;
   readonly #server: HttpServer;
   readonly #host: ObjectHost;
   readonly #accounts: Database;
-
   readonly #reports: ReportReads;
   readonly following: Replication;
 
-  private constructor({ server, host, accounts, reports, following }: GatewayParts) {
+  private constructor({ stopping, server, host, accounts, reports, following }: GatewayParts) {
+    this.#stopping = stopping;
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;
@@ -149,6 +151,7 @@ export class NodeGateway {
     const d1 = new D1(database);
     const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
     const offloads = new LocalOffloads();
+    const stopping = new AbortController();
     const following = new Replication({ ...options.following, hours: join(objects, 'USAGE'), accounts: database, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const own = {
@@ -175,6 +178,7 @@ export class NodeGateway {
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
       PROCESS_ID: crypto.randomUUID(),
+      STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
       INSTITUTION: following,
     };
@@ -183,7 +187,7 @@ export class NodeGateway {
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following.start(own);
-    return new NodeGateway({ server, host, accounts: database, reports, following });
+    return new NodeGateway({ stopping, server, host, accounts: database, reports, following });
   }
 
   /** Resolves to the port. */
@@ -198,6 +202,7 @@ export class NodeGateway {
   }
 
   async close(drainMs: number): Promise<void> {
+    this.#stopping.abort();
     await this.#server.close(drainMs);
     await this.following.close();
     await this.#reports.close();

@@ -7,8 +7,9 @@ import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
+import { stoppingError } from '../../platform/stopping-error.ts';
 import type { ClientConnections } from './client-connections.ts';
-import { answerUnreadable, findAmbiguity } from './malformed-requests.ts';
+import { answerUnreadable, endWithError, findAmbiguity } from './malformed-requests.ts';
 import { upgradeOf } from './node-sockets.ts';
 
 /**
@@ -52,8 +53,11 @@ export class Upgrades {
     const response = new ServerResponse(message);
     const answer = await this.#answer(message);
     const upgrade = upgradeOf(answer);
-    if (upgrade === undefined || this.#closing) {
+    if (this.#closing) {
       upgrade?.socket.settle();
+      return endWithError(socket, '503 Service Unavailable', stoppingError());
+    }
+    if (upgrade === undefined) {
       response.assignSocket(socket as Socket);
       response.on('finish', () => socket.end());
       response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });

@@ -67,13 +67,14 @@ it('for a client that has left meanwhile', async () => {
   expect(sockets.size).toBe(0);
 });
 
-it('at the end of the process', async () => {
+it('at the end of the process, with 503', async () => {
   const { sockets, closed, upgrades, client } = await open();
   answer.fetch = async () => {
     upgrades.close();
     return sockets.accept().response;
   };
   client.write(GOOD);
+  expect(String((await once(client, 'data'))[0])).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n/s);
   await eventually('the object hears of it', 5_000, () => closed.length === 1 || undefined);
   expect(sockets.size).toBe(0);
 });

@@ -29,8 +29,6 @@ interface FastPathHost {
 export interface ConnectionTakeover {
   /** Called if the client disconnected before the response was sent. */
   leave(): void;
-  /** Called when the response was sent, or can no longer be sent. */
-  over(): void;
 }
 
 /**
@@ -66,8 +64,14 @@ export class FastPathConnection {
     socket.on('close', this.#onClose);
   }
 
-  get answering(): boolean {
-    return this.#response !== undefined;
+  /** The response that is not complete. */
+  get response(): FastPathResponse | undefined {
+    return this.#response;
+  }
+
+  /** True if a part of a request has arrived, or if a response is not complete. */
+  get busy(): boolean {
+    return this.#response !== undefined || this.#buffered !== undefined;
   }
 
   readonly #onData = (piece: Buffer) => {
@@ -99,7 +103,11 @@ export class FastPathConnection {
   }
 
   #take(head: FastPathHead): boolean {
-    const response = new FastPathResponse(this.#socket, this.#host.closing, (last) => this.#onAnswered(last));
+    const response = new FastPathResponse(
+      this.#socket,
+      () => this.#host.closing,
+      (last) => this.#onAnswered(last),
+    );
     const taken = this.#host.answer(head, response);
     if (taken === undefined) return false;
     this.#buffered = undefined;
@@ -111,7 +119,6 @@ export class FastPathConnection {
 
   #onAnswered(last: boolean): void {
     this.#response = undefined;
-    this.#taken?.over();
     this.#taken = undefined;
     if (last || this.#dropped > 0 || this.#host.closing) {
       this.#ended = true;
@@ -181,7 +188,6 @@ export class FastPathConnection {
     this.#taken = undefined;
     taken?.leave();
     response.closed();
-    taken?.over();
   }
 }
 

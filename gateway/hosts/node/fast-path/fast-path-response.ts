@@ -38,25 +38,29 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
   destroyed = false;
   readonly #socket: Socket;
   readonly #ended: (last: boolean) => void;
+  /** True if the head was written. */
+  headersSent = false;
   /** The head, until it is sent together with the first bytes of the body. */
   #head: string | undefined;
   #framing: 'chunked' | 'sized' | 'none' = 'sized';
-  #last: boolean;
+  readonly #isClosing: () => boolean;
+  #last = false;
   #finished = false;
 
   /**
-   * @param last the connection ends after this response
+   * @param isClosing true if the connection ends after this response; called when its head is written
    * @param ended called when the operating system has the whole response
    */
-  constructor(socket: Socket, last: boolean, ended: (last: boolean) => void) {
+  constructor(socket: Socket, isClosing: () => boolean, ended: (last: boolean) => void) {
     super();
     this.#socket = socket;
-    this.#last = last;
+    this.#isClosing = isClosing;
     this.#ended = ended;
   }
 
   writeHead(status: number, headers: Record<string, string>): void {
-    this.#last ||= headers.connection === 'close';
+    this.headersSent = true;
+    this.#last = this.#isClosing() || headers.connection === 'close';
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Unknown'}\r\n`;
     for (const name in headers) {
       const value = headers[name] ?? '';

@@ -53,7 +53,8 @@ export const SERVE_COMMAND: Command = {
   otela-gateway serve --data ./gw2 --follow https://gw1.example.org --url https://gw2.example.org --identity gw2.json
 
 Prints "otela-gateway ready URL" as soon as it accepts requests. The first start creates DATA/admin.key, the key of the first operator.
-SIGTERM and SIGINT wait at most 5 s for running responses, then exit with 0; a second signal exits immediately. SIGHUP reloads the TLS files.
+SIGTERM and SIGINT refuse requests that wait for a node, wait at most 5 s for running responses, then exit with 0; a second signal exits immediately.
+A request without a response gets 503 and retry-after. SIGHUP reloads the TLS files.
 Other settings are environment variables: docs/deploy.md. To check for problems first: \`otela-gateway doctor\`.`,
   flags: SERVE_FLAGS,
   run: serveCommand,
