@@ -55,7 +55,7 @@ const COMMAND = {
   platform: 'node',
   plugins: [BUILTINS_LATE],
   target: 'node24',
-  // It has a WebAssembly file, which only its package finds.
+  // `highs` has a WebAssembly file, which only its own package finds.
   external: ['highs'],
   // CommonJS dependencies call require(), which an ES module does not have.
   banner: {
@@ -139,7 +139,8 @@ async function buildCommands(): Promise<void> {
     const flags = name === 'otela-gateway.js' ? `-S node ${YOUNG_GENERATION_FLAG}` : 'node';
     await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
-  // For browsers, workerd and Node. HPKE stays a dependency, so that its package can be audited separately.
+  // Builds the client for sealed requests, for browsers, workerd and Node. HPKE stays a dependency, so that its package
+  // can be audited separately.
   await mkdir(join(DIST, 'opentela-seal'), { recursive: true });
   const library: BuildOptions & { write: false } = {
     ...COMMON,
@@ -152,7 +153,7 @@ async function buildCommands(): Promise<void> {
   await cp(join(ROOT, 'clients/seal/README.md'), join(DIST, 'opentela-seal/README.md'));
   await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'opentela-seal/index.d.ts'));
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
-  // Its tables stay files, so that users can read and edit them.
+  // The tables of otela-plan stay files, so that users can read and edit them.
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
   await recordPackages('commands', bundled);
 }

@@ -42,7 +42,7 @@ async function buildPage(): Promise<void> {
   if (!(await pageIsStale())) return;
   line.step('building the dashboard, once and after a change of it');
   const build = new Managed([NODE, join(ROOT, 'build.ts'), 'dashboard'], { label: 'the build', cwd: ROOT });
-  // After `close` its output is complete.
+  // The output of the build is complete after `close`.
   const [code] = await once(build.child, 'close');
   if (code !== 0) throw build.failure('failed');
 }

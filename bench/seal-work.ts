@@ -18,7 +18,10 @@ async function median(times: number, work: (n: number) => unknown): Promise<numb
 const CHUNKS = 100_000;
 const TURN = 256;
 
-/** Includes the allocator's and the collector's time, which a median would leave out. */
+/**
+ * CPU time of sealing one chunk. It includes the time of the allocator and the garbage collector, which a median would
+ * leave out.
+ */
 async function cpuOfChunk(work: () => unknown): Promise<number> {
   const before = process.cpuUsage();
   for (let n = 0; n < CHUNKS; n += TURN) {

@@ -189,7 +189,9 @@ async function builder(work: string): Promise<string> {
   return file;
 }
 
-/** In the form that `helm package` writes, except for the name, which would equal that of the npm package. */
+/**
+ * Writes the chart in the form of `helm package`, except for the file name, which would equal that of the npm package.
+ */
 async function chart({ out, project, date }: Making): Promise<string> {
   const cwd = join(ROOT, 'deploy/helm');
   const name = `opentela-chart-${project.version}.tgz`;

@@ -42,7 +42,10 @@ const orderSchema = z.object({
 type Order = z.infer<typeof orderSchema>;
 const toldSchema = z.union([z.object({ port: z.number() }), z.object({ cpu_ms: z.number() })]);
 
-/** In the form of sessions; the connection's first bytes name the dialer, in place of the mesh's handshake. */
+/**
+ * Names of the three ends, in the form of session ids. Instead of the mesh's handshake, the first bytes of a connection
+ * name its dialer.
+ */
 const [SENDER, RELAY, READER] = ['a'.repeat(26), 'b'.repeat(26), 'c'.repeat(26)];
 const nameOf = (session: string) => ({ session, provider: 'lab', cluster: 'alps' });
 

@@ -94,7 +94,10 @@ const chunkSchema = z.object({
   error: z.optional(z.unknown()),
 });
 
-/** For a shorter answer the rate would measure how the pieces arrived, not how fast they were generated. */
+/**
+ * Minimum duration for which a rate is shown. The rate of a shorter answer would depend on how its pieces arrived, and
+ * not on how fast they were generated.
+ */
 const RATE_MIN_S = 0.1;
 
 interface ChatWay {

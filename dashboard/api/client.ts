@@ -54,7 +54,7 @@ export async function send(path: string | Request, init: RequestInit = {}): Prom
   throw parseProblem(response.status, await response.json().catch(() => undefined));
 }
 
-/** Not `randomUUID`: browsers have it only on TLS and on localhost. */
+/** `randomUUID` is not used here, because browsers have it only on TLS and on localhost. */
 const creations = new IdempotencyKeys(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
 
 /**

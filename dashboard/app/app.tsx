@@ -16,7 +16,7 @@ import { useHashPath, useHashSearch } from './hash-location.ts';
 import { PAGES, pagesFor } from './pages.ts';
 import { AppShell } from './shell.tsx';
 
-/** For this long a query's result is shown without a new request. */
+/** A query's result is shown for this time without a new request. */
 const FRESH_MS = 10_000;
 
 /** An error response would be the same again, so only an unreachable gateway is asked once more. */

@@ -34,7 +34,7 @@ const REST_TIMES = 2;
 /** A background tab gets no animation frames, so a timer paints. */
 const HIDDEN_MS = 200;
 
-/** Not `randomUUID`: browsers have it only on TLS and on localhost. */
+/** Does not use `randomUUID`, because browsers have it only on TLS and on localhost. */
 function newId(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }

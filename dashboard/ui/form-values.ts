@@ -108,7 +108,9 @@ const isTable = (value: unknown): value is Readonly<Record<string, unknown>> =>
 const isWords = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((one) => typeof one === 'string');
 
-/** Applies the user's change from `before` to `after` to `stored`. */
+/**
+ * Returns `stored` with the change that the user made: `before` is what the form showed, `after` what the user entered.
+ */
 function over(before: unknown, after: unknown, stored: unknown): unknown {
   if (isSame(before, stored)) return after;
   if (isWords(before) && isWords(after) && isWords(stored)) {

@@ -11,7 +11,7 @@ import * as stat from '@grafana/grafana-foundation-sdk/stat';
 import * as timeseries from '@grafana/grafana-foundation-sdk/timeseries';
 
 const SOURCE = { type: 'prometheus', uid: `\${datasource}` };
-/** In units of the 24 columns of a Grafana row. */
+/** Widths of panels; a row of Grafana has 24 columns. */
 const WIDTH = { stat: 4, graph: 8 };
 const HEIGHT = { stat: 4, graph: 8 };
 /** The gateways that the reader selected. */

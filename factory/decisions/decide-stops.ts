@@ -63,7 +63,7 @@ function cancels(jobs: readonly CountedJob[], why: string): FactoryAction[] {
   return jobs.map((job) => ending(job, why));
 }
 
-/** Repeats requests to end a job that have had no effect. */
+/** Asks again for the end of jobs that continue although they were asked to end. */
 function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   return jobs.flatMap((job): FactoryAction[] => {
     if (job.asked === undefined) return [];

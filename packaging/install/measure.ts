@@ -48,7 +48,7 @@ async function test(clone: string, env: Record<string, string>, args: string[]):
 async function measure(work: string): Promise<boolean> {
   const [clone, home, cache] = [join(work, 'clone'), join(work, 'home'), join(work, 'cache')];
   mkdirSync(home);
-  // Includes the registry and proxy configuration of this machine.
+  // The environment contains the registry and proxy settings of this machine.
   const outside = outsideScript(process.env);
   const userconfig = execFileSync('npm', ['config', 'get', 'userconfig'], { encoding: 'utf8', env: outside }).trim();
   const env = strings({ ...outside, HOME: home, npm_config_cache: cache, npm_config_userconfig: userconfig });

@@ -55,7 +55,7 @@ function comesFromRegistry(path: string, { version, resolved, link, inBundle }: 
  * of other systems that it has not fetched. Keys keep npm's order.
  */
 export function completeLock(text: string, integrityOf: (name: string, version: string) => string): string {
-  // Not an object schema, because zod would put the known keys first.
+  // A record keeps the order of keys. With an object schema, zod would put the known keys first.
   const lock = recordSchema.parse(JSON.parse(text));
   const packages = Object.entries(packagesSchema.parse(lock.packages)).map(([path, raw]) => {
     const entry = entrySchema.parse(raw);

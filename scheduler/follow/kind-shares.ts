@@ -83,9 +83,9 @@ function expectedOf({ mean }: ForecastDemand, kinds: readonly RequestKind[], ste
 }
 
 /**
- * Mean wait by kind, in seconds, of a request for which the quickest replicas have no capacity: half of the time for
- * which the forecast exceeds their capacity. That time is at least one slot, and at most the remaining time of a
- * running change. During a short excess requests wait; during a long one they go to replicas with headroom.
+ * By kind: the mean wait, in seconds, of a request that waits until the quickest replicas have capacity. It is half of
+ * the time for which the forecast exceeds their capacity. That time is at least one slot, and at most the remaining
+ * time of a running change. During a short excess requests wait; during a long one they go to replicas with headroom.
  */
 function waitsOf(
   { options, slotS }: FollowProblem,

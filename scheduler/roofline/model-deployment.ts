@@ -78,13 +78,13 @@ function extraMixerBytes(mixer: Mixer, stored: Stored): number {
 
 /** Memory that sequences take in the whole replica, bytes. */
 export interface CacheLayout {
-  /** For each token, in layers with full attention. */
+  /** Bytes for each token, in layers with full attention. */
   perToken: number;
-  /** For each of the last `window` tokens, in layers with a window. */
+  /** Bytes for each of the last `window` tokens, in layers with a window. */
   perWindowToken: number;
   /** Length of the window, tokens; 0: no layer has a window. */
   window: number;
-  /** For each sequence, independent of its length. */
+  /** Bytes for each sequence, independent of its length. */
   perSequence: number;
 }
 

@@ -6,7 +6,7 @@ import { SchedulerError } from '../errors.ts';
 
 /** A replica of the simulator, as a routing policy sees it. */
 export interface SimulatedReplica extends Candidate {
-  /** Its share of the traffic in the plan. */
+  /** The replica's share of the traffic in the plan. */
   weight: number;
   /** Number of requests that it holds now. */
   readonly inFlight: number;

@@ -92,7 +92,7 @@ export class GoalSolver {
       this.#start = this.#prices();
     }
     if (known !== undefined) this.#consider(known);
-    // For many models, column generation finds better first plans than this search.
+    // For many models, column generation finds better first plans than the greedy search.
     if (this.#small) this.#searched();
     this.#progress('first plan');
     while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {

@@ -2,7 +2,7 @@ import type { Curve } from './planning-problem.ts';
 
 /** A section of a curve of rate * latency. */
 export interface Segment {
-  /** Its width, requests/s. */
+  /** Width of the section, requests/s. */
   width: number;
   /** Request seconds per second that each request/s adds. */
   slope: number;

@@ -162,7 +162,7 @@ export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
   return section;
 }
 
-/** Shows attention of a decode step, for one layer of Llama-2-7B on A100. It is not counted. */
+/** Shows the error for attention of a decode step, for one layer of Llama-2-7B on A100. No limit applies to it. */
 export function attentionSection(catalogue: HardwareCatalogue): ReportSection {
   const gpu: GpuType = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');

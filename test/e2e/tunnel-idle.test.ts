@@ -32,8 +32,8 @@ async function uploadOf(bytes: number): Promise<void> {
 }
 
 /**
- * Without the tests' proxy: if it does not forward the disconnect, a Worker continues to write, and its object stays in
- * use.
+ * Disconnects without the proxy of the tests. If that proxy does not forward the disconnect, a Worker continues to
+ * write, and its object stays in use.
  */
 async function leaving(body: object): Promise<void> {
   const client = new AbortController();
@@ -119,7 +119,7 @@ describe('after hundreds of requests that ended in every way', () => {
     await eventually('the agent is free', 15_000, () => (own.bench.tunnel.inFlight === 0 ? true : undefined));
     await own.shop.rest(own.bench);
     const connections = own.bench.path.connections;
-    // With a leaked window these transfers would stall: they use all that both sides ever hold, together.
+    // If credit had leaked, these transfers would stall, because together they use all the credit of both sides.
     await Promise.all([download(8 * MIB), uploadOf(8 * MIB), download(8 * MIB), uploadOf(8 * MIB)]);
     expect(own.bench.path.connections).toBe(connections);
     await own.bench.tunnel.drain();

@@ -14,7 +14,7 @@ export function which(name: string): string | undefined {
       accessSync(path, constants.X_OK);
       return path;
     } catch {
-      // Not in this directory.
+      // The program is not in this directory.
     }
   }
   return undefined;

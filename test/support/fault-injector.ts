@@ -34,7 +34,7 @@ type Kind = 'spawn' | 'file' | 'socket';
 const random = seeded(Number(process.env.FAULT_SEED ?? '1'));
 const log = process.env.FAULT_LOG ?? '/dev/null';
 const append = fs.appendFileSync;
-/** By place: calls until it fails; 0: it has failed. */
+/** By place in the code: the number of calls until it fails; 0: it has failed. */
 const places = new Map<string, number>();
 let armed = false;
 let broken = 0;

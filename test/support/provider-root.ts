@@ -11,7 +11,7 @@ export interface ProviderRoot {
   provider: string;
   /** The value that clients pin. */
   pin: string;
-  /** For `--delegate-file`. */
+  /** Path of the file for `--delegate-file`. */
   delegateFile: string;
 }
 

@@ -42,7 +42,7 @@ export interface RunReport {
 const firstLine = (errors: readonly SerializedError[]) =>
   (errors[0]?.message ?? 'failed').split('\n', 1).join().slice(0, MESSAGE_CHARS);
 
-/** For vitest's `-t`, which takes a regular expression of the names joined by ` > `. */
+/** Returns the pattern for vitest's `-t`, which is a regular expression over the names joined by ` > `. */
 export const testPattern = (names: string) => names.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** The command that runs only this test. */

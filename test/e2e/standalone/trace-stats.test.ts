@@ -58,7 +58,7 @@ it('an even stream has no bursts, Poisson has 1, and ten at once each minute hav
   let at = 0;
   const poisson = Array.from({ length: 20_000 }, () => (at += -Math.log(random()) * 1_000));
   expect(pace(poisson)?.burstiness).toBeCloseTo(1, 1);
-  // In any order, because records arrive in the order in which responses end.
+  // Records in any order, because they arrive in the order in which responses end.
   const bursts = Array.from({ length: 600 }, (_, n) => Math.floor(n / 10) * 60_000 + (n % 10)).toReversed();
   expect(pace(bursts)?.burstiness).toBeGreaterThan(2.5);
 });
