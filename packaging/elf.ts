@@ -134,7 +134,8 @@ function aligned(size: number): number {
 function only(segments: readonly Segment[], type: number): Segment {
   const found = segments.filter((segment) => segment.type === type);
   const [one] = found;
-  if (one === undefined || found.length > 1) throw new Error(`the program has ${found.length} segments of type ${type}, but must have one`);
+  if (one === undefined || found.length > 1)
+    throw new Error(`the program has ${found.length} segments of type ${type}, but must have one`);
   return one;
 }
 

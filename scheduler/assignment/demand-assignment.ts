@@ -18,10 +18,10 @@ const load = (problem: AssignmentProblem, k: number, j: number): number => {
 };
 
 /**
- * Serves all demand with the lowest load of the fullest group (the makespan form): min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj
- * ≤ τ. A load above 1 is the factor by which demand exceeds capacity. Among assignments of equal load, the one with
- * the lowest `preference.cost[k][j]` (per request) is chosen. While no group is fuller than `preference.idle`, only
- * this cost counts. Kinds that no group can serve are left out of `served`.
+ * Serves all demand so that the load of the fullest group is as low as possible: min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj ≤
+ * τ. A load above 1 is the factor by which demand exceeds capacity. With `preference`, the assignment with the lowest
+ * cost is chosen among those of equal load; `cost[k][j]` is per request. If no group is fuller than `preference.idle`,
+ * only the cost counts. Kinds that no group can serve are left out of `served`.
  */
 export function balance(
   problem: AssignmentProblem,

@@ -15,8 +15,8 @@ interface Validation {
 }
 
 /**
- * Compares the simulator with all measurements in the repository. Published results of current engines are compared by
- * the catalogue's calibration; older measurements by the calibration that was fitted to them, with the memory that
+ * Compares the simulator with all measurements in the repository. For published results of current engines, it uses the
+ * catalogue's calibration. For older measurements, it uses the calibration that was fitted to them, and the memory that
  * OpenTela's paper states.
  */
 export function validate(catalogue: HardwareCatalogue): Validation {

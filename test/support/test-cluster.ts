@@ -52,7 +52,7 @@ export async function openTestCluster(options: TestClusterOptions = {}): Promise
   }
   await gateway.serving(engines.length);
   const [engine] = engines;
-  if (engine === undefined) throw new Error('a house has at least one node');
+  if (engine === undefined) throw new Error('a test cluster needs at least one node');
   const ask = (path: string, body?: unknown, init: RequestInit = {}) =>
     fetch(`${gateway.url}${path}`, {
       method: body === undefined ? 'GET' : 'POST',
