@@ -10,7 +10,7 @@ import { LocalOffloads } from '../../../gateway/hosts/node/local-offload.ts';
 import type { HttpRequest } from '../../../gateway/http/http-request.ts';
 import { stoppingError } from '../../../gateway/platform/stopping-error.ts';
 import { errorBody } from '../../../shared/openai/api-errors.ts';
-import type { ProxyResponse } from '../../../shared/proxy/proxy-messages.ts';
+import type { ProxyResponse } from '../../../shared/proxy/proxy-http-types.ts';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
 
