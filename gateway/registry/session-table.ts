@@ -11,7 +11,7 @@ import { SnapshotStore } from './snapshot-store.ts';
  * one of its models: without it the model would be unknown.
  */
 const LEFT_MAX = 2_000;
-/** Above this number of LEFT sessions, the only session with a model is dropped too. */
+/** If there are more LEFT sessions than this, even the only session with a model is dropped. */
 const LEFT_HARD_MAX = 4_000;
 
 /** Reason for the end of a session that did not answer and gave no reason. */

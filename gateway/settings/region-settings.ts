@@ -28,7 +28,7 @@ export const planBodySchema = z.strictObject({
   planner: z.string().min(1).max(64),
   /** Must be larger than in the planner's previous plan. */
   sequence: z.int().min(1),
-  /** Milliseconds for which the plan is valid after it was accepted, unless a newer one replaces it. */
+  /** Milliseconds for which the plan is valid after it was accepted, unless a newer plan replaces it. */
   holds_ms: z.int().min(1_000).max(PLAN_HOLDS_MAX_MS),
   models: boundedRecord(z.string().min(1).max(256), modelSharesSchema, PLAN_MODELS_MAX),
   /** Contexts that should be kept warm. Only shown to people; autoscalers read their own plan files. */

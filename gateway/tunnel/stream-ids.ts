@@ -9,7 +9,7 @@ const NUMBERS_PER_MS = 1_024;
 
 /**
  * Stream numbers of one session. They never repeat, even after hibernation or a crash, so a late frame of an old stream
- * is never taken for a frame of a new stream. The end of the reserved block is stored.
+ * is never mistaken for a frame of a new stream. The end of the reserved block is stored.
  */
 export class StreamIds {
   readonly #kv: KeyValue;

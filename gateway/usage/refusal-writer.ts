@@ -27,10 +27,7 @@ const WAITING_MAX = 1_000;
 
 type Context = { waitUntil(work: Promise<unknown>): void };
 
-/**
- * The writer of this isolate. There is one, so that rows are written together. Each write runs in the context of one
- * request.
- */
+/** Collects rows, so that they are written together. Each write runs in the context of one request. */
 export class RefusalWriter {
   readonly #waiting = new Map<string, UsageRow>();
   #missed = 0;

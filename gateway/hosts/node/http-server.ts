@@ -180,7 +180,7 @@ export class HttpServer {
 
   /**
    * Calls `write` after the responses to earlier requests on the connection. Otherwise a client, or a proxy that shares
-   * the connection, would take what is written for one of these responses.
+   * the connection, would mistake the written bytes for one of these responses.
    */
   #afterEarlierResponses(socket: Duplex, write: () => void): void {
     const last = this.#connections.of(socket as Socket)?.answering.at(-1);

@@ -71,7 +71,7 @@ export function refuseAmbiguous(response: ServerResponse, { status, message }: R
 /**
  * Sends an error for bytes that the parser cannot read, as the last bytes of the connection. The error is never written
  * inside another response, and never before the response to an earlier request, because a client, or a proxy that
- * shares the connection, would take it for that response.
+ * shares the connection, would mistake it for that response.
  */
 export function refuseUnreadable(
   error: NodeJS.ErrnoException,

@@ -8,7 +8,7 @@ export interface ResponseWriter {
   /** Returns false if written bytes wait for the client. */
   write(bytes: Uint8Array): boolean;
   end(body?: Uint8Array | string): unknown;
-  /** Ends the connection, so that a client does not take an incomplete body for a complete one. */
+  /** Ends the connection, so that a client does not mistake an incomplete body for a complete one. */
   destroy(): unknown;
   on(event: 'drain' | 'close', call: () => void): unknown;
   removeListener(event: 'drain' | 'close', call: () => void): unknown;

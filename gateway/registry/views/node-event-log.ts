@@ -21,8 +21,8 @@ const WAITING_MAX = 1_000;
 /** Old events are deleted once per this many events, so that an event is normally one write. */
 const TRIM_EVERY = 256;
 /**
- * A session's next suspicion within this time is not stored. Otherwise a session that is repeatedly suspected and found
- * would displace all other events.
+ * A session's next suspicion within this time is not stored. Otherwise a session that is suspected and trusted again
+ * and again would displace all other events.
  */
 const SUSPICION_INTERVAL_MS = 60_000;
 /** Maximum sessions whose last suspicion is remembered for SUSPICION_INTERVAL_MS. */

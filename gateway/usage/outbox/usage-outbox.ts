@@ -25,7 +25,7 @@ import {
   type PendingUsage,
 } from './usage-record-table.ts';
 
-/** Delay in which records are collected into one batch. */
+/** For this time, records are collected into one batch. */
 const BATCH_DELAY_MS = 1_000;
 /** Delay before a retry, if an object did not answer. */
 const RETRY_MS = 5_000;

@@ -5,7 +5,7 @@ import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
 import type { Sql } from '../../platform/object-context.ts';
 import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 
-/** Minimum number of records that a session's object keeps. When it has twice as many, the oldest are deleted. */
+/** Minimum number of records that a session's object keeps. When it has twice this number, the oldest are deleted. */
 const RECORDS_MIN = 20_000;
 
 /** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two MiB. */

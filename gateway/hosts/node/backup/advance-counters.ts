@@ -20,17 +20,15 @@ const SKIPPED = 2 ** 24;
 
 /**
  * Skips numbers, because a backup contains only the numbers that were used before it.
- *
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway. An agent's late report on a stream that was
- *   opened after the backup would be taken for a report on a new stream.
+ * opened after the backup would be mistaken for a report on a new stream.
  * - Waiting records (gateway/usage/outbox/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts,
- *   replication/usage-record-queue.ts): the limits objects, and the primary that this gateway follows, store the number
- *   up to which they received records. They would drop new records with numbers that were already used after the backup.
+ * replication/usage-record-queue.ts): the limits objects, and the primary that this gateway follows, store the number
+ * up to which they received records. They would drop new records with numbers that were already used after the backup.
  * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts are copied after the objects. So they may already
- *   contain totals that still wait in the copy of an hour's object. Such waiting totals are deleted.
+ * contain totals that still wait in the copy of an hour's object. Such waiting totals are deleted.
  * - Changes of accounts: a follower may have received changes after the backup. The feed gets a new id, so that each
- *   follower copies everything again. Otherwise it would miss a revocation that gets the number of such a change.
- *
+ * follower copies everything again. Otherwise it would miss a revocation that gets the number of such a change.
  * @param data a data directory that no gateway uses
  */
 export function advanceCounters(data: string): void {

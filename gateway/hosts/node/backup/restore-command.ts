@@ -121,7 +121,7 @@ async function restore(directory: string, file: string, known: readonly string[]
     advanceCounters(unfinished);
     scheduleAllAlarms(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
-    // The lock is created last: without it, no program takes the directory for a gateway's.
+    // The lock is created last: without a lock, no program accepts the directory as the data of a gateway.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
     return manifest;
   } finally {

@@ -61,8 +61,8 @@ const countedSchema = z.object({ origin: z.string().min(1).max(64), id: z.string
 const countPlaceSchema = countedSchema.extend({ subject: subjectSchema });
 
 /**
- * POST /gateway/budgets: asks for monthly counts that changed after `seq`; for a subject that did not fit, for the
- * counts after a position.
+ * POST /gateway/budgets: a follower asks for monthly counts that changed after `seq`. `after`: the last received count
+ * of a subject that did not fit into one answer.
  */
 export const budgetsSchema = z.object({ seq: z.number().int().min(0), after: countPlaceSchema.optional() });
 export const subjectCountsSchema = z.object({

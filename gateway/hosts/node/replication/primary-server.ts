@@ -43,7 +43,7 @@ import type { QueuedRecord } from './usage-record-queue.ts';
 export const PRIMARY_PATH = '/gateway/';
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
 /**
- * Maximum bodies of one gateway that are read concurrently. A gateway opens at most as many connections to another
+ * Maximum bodies of one gateway that are read concurrently. A gateway opens at most this many connections to another
  * gateway.
  */
 const READING_MAX = 8;
@@ -59,7 +59,10 @@ const READING_MS = 60_000;
 const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Maximum nonces: two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
-/** A follower's clock that is wrong by more seconds is logged, because its records' times are wrong by as much. */
+/**
+ * If a follower's clock is wrong by more seconds than this, it is logged, because the times of the follower's records
+ * are wrong too.
+ */
 const CLOCK_LOGGED_S = 30;
 /** Matches the name of an hour's usage object. */
 const HOUR = /^\d{4}-\d{2}-\d{2}T\d{2}$/;

@@ -4,7 +4,7 @@ export interface ReplicatedTable {
   table: string;
   /** Name of the primary key's column. */
   key: string;
-  /** Columns with changes that are not replicated. */
+  /** If only these columns of a row change, the row is not replicated again. */
   quiet?: readonly string[];
   /**
    * SQL condition on the row, as `ROW`, which stands for NEW and OLD. Rows for which it is false are not replicated.

@@ -6,8 +6,8 @@ import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { ROLE_FILE, readRole, writeRole } from './role-file.ts';
 
 /**
- * Called before the accounts are opened: if a primary's accounts were taken for a new follower's, the copy would erase
- * them.
+ * Called before the accounts are opened: if this gateway has the accounts of a primary, a follower's first copy would
+ * erase them.
  * @throws CommandError if flag and directory contradict each other
  */
 export function resolveRole(data: string, follow: string | undefined): void {

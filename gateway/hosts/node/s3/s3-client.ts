@@ -101,8 +101,8 @@ export class S3Client {
   }
 
   /**
-   * Asks again with GET, because a response to HEAD has no body, and so no error code by which a store differs from a
-   * proxy.
+   * Asks again with GET, because a response to HEAD has no body, and so no error code. Without the code, a 404 response
+   * may come from a proxy.
    */
   async #reasonOfMissing(request: S3Request): Promise<'missing' | { again: boolean; error: FileStoreError }> {
     const answer = await this.#requestOnce({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
