@@ -218,7 +218,7 @@ async function buildDashboard(): Promise<void> {
 
 /** Writes the types with which the dashboard is checked. */
 async function buildContract(): Promise<void> {
-  const { writeContract } = await import('./packaging/contract.ts');
+  const { writeContract } = await import('./packaging/dashboard-api-types.ts');
   await writeContract();
 }
 

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { pageIsStale } from './gateway/hosts/node/serve/program-files.ts';
-import { LiveLine } from './packaging/install/live-line.ts';
+import { ProgressLine } from './packaging/install/progress-line.ts';
 import { errorText } from './shared/text/error-text.ts';
 import { neverRejects } from './shared/timing/in-background.ts';
 import { engineCommand, startAgent } from './test/support/agent.ts';
@@ -25,7 +25,7 @@ const MODEL = 'stand-in';
  */
 const SERVING_MS = 10 * 60_000;
 
-const line = new LiveLine();
+const line = new ProgressLine();
 
 /** True after the shutdown began: programs then end because of it. */
 let ending = false;

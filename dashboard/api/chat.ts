@@ -119,7 +119,7 @@ export async function streamChat(
 ): Promise<void> {
   const answer = new Answer(events);
   events.onWaiting({ reason: 'sent' });
-  const sending = sealed ? (await import('./sealed.ts')).sendSealed : send;
+  const sending = sealed ? (await import('./sealed-requests.ts')).sendSealed : send;
   const response = await sending('/v1/chat/completions', {
     method: 'POST',
     headers: {

@@ -10,7 +10,7 @@ import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
 import { CommandError } from '../command-error.ts';
 import { startTimer } from '../platform/start-timer.ts';
-import { isStdoutClosed } from './stdout.ts';
+import { isStdoutClosed } from './closed-stdout.ts';
 import { Table } from './table.ts';
 
 /** The gateway refused the request. Printed without a stack trace. */

@@ -18,7 +18,7 @@ import {
   targetAt,
   upload,
 } from './api-client.ts';
-import { isStdoutClosed, waitForStdout } from './stdout.ts';
+import { isStdoutClosed, waitForStdout } from './closed-stdout.ts';
 
 const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'];
 const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;

@@ -13,8 +13,8 @@ import {
   targetAt,
 } from './api-client.ts';
 import { appendedText } from './appended-text.ts';
+import { isStdoutClosed } from './closed-stdout.ts';
 import { NODE_FIELDS, readNodes } from './read-nodes.ts';
-import { isStdoutClosed } from './stdout.ts';
 
 const telemetrySchema = z.object({
   log: z.string(),

@@ -4,8 +4,8 @@ import { runProgram } from '../../shared/command-line/index.ts';
 import { CommandError, EXIT_FAILED } from '../command-error.ts';
 import { boundYoungGeneration } from '../hosts/node/serve/young-generation.ts';
 import { IssuerError } from '../issuer/issuer.ts';
+import { watchStdout } from './closed-stdout.ts';
 import { GATEWAY_PROGRAM } from './commands.ts';
-import { watchStdout } from './stdout.ts';
 
 const argv = process.argv.slice(2);
 watchStdout();

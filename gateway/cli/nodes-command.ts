@@ -3,8 +3,8 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printableJson } from '../../shared/terminal/printable.ts';
 import { type ApiTarget, askGateway, CONNECTION_FLAGS, refuseIgnoredFlags, targetAt } from './api-client.ts';
+import { isStdoutClosed } from './closed-stdout.ts';
 import { NODE_FIELDS, readNodes } from './read-nodes.ts';
-import { isStdoutClosed } from './stdout.ts';
 import { Table } from './table.ts';
 
 const nodeSchema = z.looseObject({

@@ -11,7 +11,7 @@ import {
   UsageError,
 } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './api-client.ts';
-import { isStdoutClosed, waitForStdout } from './stdout.ts';
+import { isStdoutClosed, waitForStdout } from './closed-stdout.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot-trace.ts';
 import { readTraceLine } from './trace/read-trace-line.ts';

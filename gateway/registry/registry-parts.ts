@@ -7,7 +7,6 @@ import type { ObjectContext } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { nowS } from '../platform/unix-time.ts';
 import { Admissions } from './admissions.ts';
-import { AlarmClock } from './alarm-clock.ts';
 import { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import { GossipSockets } from './gossip/gossip-sockets.ts';
 import { StoredGossip } from './gossip/stored-gossip.ts';
@@ -16,6 +15,7 @@ import { IssuerAuthority } from './issuer-authority.ts';
 import { RegistryMeta } from './registry-meta.ts';
 import { SessionReachability } from './session-reachability.ts';
 import { SessionRegistry } from './session-registry.ts';
+import { SharedAlarm } from './shared-alarm.ts';
 import { SnapshotSettings } from './snapshot-settings.ts';
 import { LogTails } from './views/engine-log-tails.ts';
 import { NodeEventLog } from './views/node-event-log.ts';
@@ -62,7 +62,7 @@ function createStored({ storage, clock }: ObjectContext, env: Env) {
   return {
     logs: new LogTails(storage),
     history: new NodeEventLog(storage),
-    clock: new AlarmClock(storage),
+    clock: new SharedAlarm(storage),
     memory: new StoredGossip(storage, clock),
     authority: new IssuerAuthority(env, meta, nowS()),
     tuning: new GossipTuning(meta),

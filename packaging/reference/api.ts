@@ -1,6 +1,6 @@
 /** The page of the reference with every path of a gateway, from its own OpenAPI document. */
 import * as z from 'zod';
-import { openApiText } from '../contract.ts';
+import { openApiText } from '../dashboard-api-types.ts';
 import { code, markdownTable } from './table.ts';
 
 const schemaSchema = z.looseObject({

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { ENVIRONMENT_NAMES as ENVIRONMENT } from '../../gateway/environment-checks.ts';
-import { openApiText } from '../contract.ts';
+import { openApiText } from '../dashboard-api-types.ts';
 import { code, markdownTable } from './table.ts';
 
 /** Meaning and default of each variable that `otela-gateway serve` reads. */

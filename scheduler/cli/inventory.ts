@@ -1,6 +1,6 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
+import { runCommand } from '../live/run-command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
-import { command } from '../live/slurm-command.ts';
 import { type ClusterInventory, readInventory } from '../planner/read-input.ts';
 
 /** Reads the inventory from a file, or from `sinfo`, which lists the GPUs that are free in Slurm now. */
@@ -8,7 +8,7 @@ export function inventoryFrom(
   where: string,
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
-  run: typeof command = command,
+  run: typeof runCommand = runCommand,
 ): Promise<ClusterInventory> {
   return where === 'sinfo' ? slurmInventory(catalogue, log, run) : Promise.resolve(readInventory(where, catalogue));
 }

@@ -1,6 +1,6 @@
 import type { Plan } from '../planner/types.ts';
 import type { SimulationResult } from '../simulator/simulate.ts';
-import { countText, durationText } from './units.ts';
+import { countText, durationText } from './format-quantities.ts';
 
 /** Maximum width of a pool's row in a terminal, characters. */
 const COLUMNS = 48;

@@ -3,8 +3,8 @@ import type { Plan, PlannedModel, PlannedReplicas } from '../planner/types.ts';
 import { parallelismText } from '../roofline/parallelism.ts';
 import type { SimulationResult } from '../simulator/simulate.ts';
 import { percent, table } from '../validate/text-table.ts';
+import { countText, durationText, energy, perSecond } from './format-quantities.ts';
 import { planPicture } from './plan-picture.ts';
-import { countText, durationText, energy, perSecond } from './units.ts';
 
 const OBJECTIVE_WORDS: Record<string, string> = {
   gpus: 'the fewest GPUs that meet the latency targets',

@@ -1,6 +1,5 @@
 /** The gossip of one node: splits each event into its parts, and passes each part to the module that handles it. */
 import { LatticeError } from '../lattice/lattice-error.ts';
-import { Accusations } from './accusations.ts';
 import { AntiEntropy } from './anti-entropy.ts';
 import { Broadcast } from './broadcast.ts';
 import { BroadcastTree } from './broadcast-tree.ts';
@@ -15,6 +14,7 @@ import { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 import { Pinger } from './pinger.ts';
 import { ReceivedUpdates } from './received-updates.ts';
+import { Suspicions } from './suspicions.ts';
 
 export class GossipCore {
   readonly context: GossipContext;
@@ -27,7 +27,7 @@ export class GossipCore {
   readonly #probes: LivenessProbes;
   readonly #evictionDecider: EvictionDecider | undefined;
   readonly #updates: ReceivedUpdates;
-  readonly #accusations: Accusations;
+  readonly #accusations: Suspicions;
   readonly #memory: GossipMemory | undefined;
 
   constructor(context: GossipContext, memory: GossipMemory | undefined) {
@@ -54,7 +54,7 @@ export class GossipCore {
       reject: (peer: PeerState, code: string) => this.#rejected(peer, code),
     };
     this.#updates = new ReceivedUpdates(context, { ...parts, antiEntropy: this.#antiEntropy });
-    this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
+    this.#accusations = new Suspicions(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
   }
 
   #onTurn(peer: PeerId): void {

@@ -5,7 +5,7 @@ import { build } from 'esbuild';
 import { afterEach, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { ICONS, iconsFile } from '../../packaging/icons.ts';
-import { LiveLine } from '../../packaging/install/live-line.ts';
+import { ProgressLine } from '../../packaging/install/progress-line.ts';
 import { missing } from '../../packaging/install/rest.js';
 import { faults } from '../../packaging/install/sizes.ts';
 import { ROOT } from '../support/where.ts';
@@ -105,7 +105,7 @@ it.each([
 ])('a line lives while one waits; on a terminal (%s) each second', (isTTY, said) => {
   vi.useFakeTimers();
   const written: string[] = [];
-  const line = new LiveLine({ isTTY, write: (text) => written.push(text) });
+  const line = new ProgressLine({ isTTY, write: (text) => written.push(text) });
   line.step('one');
   vi.advanceTimersByTime(isTTY ? 2_500 : 10_500);
   line.step('two');

@@ -4,7 +4,7 @@ import { Link } from 'wouter';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 import { catalogueOf } from '../../parts/model-catalog.ts';
-import { Reference, useNames } from '../../parts/name-fields.tsx';
+import { Reference, useNames } from '../../parts/reference-select.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useLive, useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';

@@ -6,7 +6,7 @@ import type { paths } from '../../api/contract.ts';
 import { dateTime } from '../../parts/format.ts';
 import { limitsFromForm, limitWords } from '../../parts/key-restrictions.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { Reference } from '../../parts/name-fields.tsx';
+import { Reference } from '../../parts/reference-select.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';

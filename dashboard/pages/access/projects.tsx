@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { gateway } from '../../api/client.ts';
-import { Reference, useNames } from '../../parts/name-fields.tsx';
+import { Reference, useNames } from '../../parts/reference-select.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';

@@ -2,7 +2,7 @@ import { useMemo, useState } from 'react';
 import { gateway } from '../../api/client.ts';
 import { type AuditEntry, useResources } from '../../api/resources.ts';
 import { exactTime } from '../../parts/format.ts';
-import { useNames } from '../../parts/name-fields.tsx';
+import { useNames } from '../../parts/reference-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Button } from '../../ui/button.tsx';
 import { Empty, Show } from '../../ui/feedback.tsx';

@@ -3,7 +3,7 @@ import { gateway } from '../../api/client.ts';
 import type { User } from '../../api/resources.ts';
 import { limitsFromForm } from '../../parts/key-restrictions.ts';
 import { LimitFields } from '../../parts/limit-fields.tsx';
-import { Reference } from '../../parts/name-fields.tsx';
+import { Reference } from '../../parts/reference-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Field, Input, Select } from '../../ui/field.tsx';
 import { MoreFields } from '../../ui/form.tsx';

@@ -4,7 +4,7 @@ import { gateway } from '../../api/client.ts';
 import { type User, useResources } from '../../api/resources.ts';
 import { dateTime } from '../../parts/format.ts';
 import { ManagedList } from '../../parts/managed-list.tsx';
-import { useNames } from '../../parts/name-fields.tsx';
+import { useNames } from '../../parts/reference-select.tsx';
 import { t } from '../../texts/index.ts';
 import { Confirm } from '../../ui/dialog.tsx';
 import type { Column } from '../../ui/table.tsx';

@@ -1,5 +1,5 @@
 import { useCallback } from 'react';
-import { useNames } from '../../parts/name-fields.tsx';
+import { useNames } from '../../parts/reference-select.tsx';
 import { t } from '../../texts/index.ts';
 
 /** Returns names for the gateway's `project:ID`, `user:ID` and `key:ID`. `enabled`: the user is an operator. */

@@ -5,7 +5,7 @@ import { type Key, useResources } from '../../api/resources.ts';
 import { CredentialStatus, isGood } from '../../parts/credential-status.tsx';
 import { dateTime } from '../../parts/format.ts';
 import { limitWords } from '../../parts/key-restrictions.ts';
-import { useNames } from '../../parts/name-fields.tsx';
+import { useNames } from '../../parts/reference-select.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { useMinute } from '../../parts/use-minute.ts';

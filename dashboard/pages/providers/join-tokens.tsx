@@ -4,7 +4,7 @@ import { gateway } from '../../api/client.ts';
 import { type JoinToken, useResources } from '../../api/resources.ts';
 import { CredentialStatus } from '../../parts/credential-status.tsx';
 import { dateTime } from '../../parts/format.ts';
-import { useOptions } from '../../parts/name-fields.tsx';
+import { useOptions } from '../../parts/reference-select.tsx';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { useMinute } from '../../parts/use-minute.ts';

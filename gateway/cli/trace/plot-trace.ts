@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type ApiTarget, askGateway, ClientError } from '../api-client.ts';
+import { isStdoutClosed } from '../closed-stdout.ts';
 import { NODE_FIELDS, readNodes } from '../read-nodes.ts';
-import { isStdoutClosed } from '../stdout.ts';
 import { readTraceLine } from './read-trace-line.ts';
 import { type NodeSample, sampleSchema, TraceFigures } from './trace-figures.ts';
 

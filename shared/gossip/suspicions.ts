@@ -25,7 +25,7 @@ interface Parts {
   reject(peer: PeerState, code: string): void;
 }
 
-export class Accusations {
+export class Suspicions {
   readonly #context: GossipContext;
   readonly #parts: Parts;
 

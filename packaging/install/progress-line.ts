@@ -11,7 +11,7 @@ interface Out {
   write(text: string): unknown;
 }
 
-export class LiveLine {
+export class ProgressLine {
   readonly #out: Out;
   #step: { what: string; sinceMs: number; timer: NodeJS.Timeout } | undefined;
 

@@ -15,7 +15,7 @@ const HOUSEKEEPING = 'housekeeping';
  * Shares the object's only alarm between gossip and the hourly housekeeping: the alarm is set to the earlier of the two
  * times.
  */
-export class AlarmClock {
+export class SharedAlarm {
   readonly #storage: ObjectStorage;
   /** When gossip must wake the object next; milliseconds since the epoch. */
   #gossipAt = Number.POSITIVE_INFINITY;
