@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** Most characters of a subject. Git's documentation advises 50; this adds space for a scope. */
+/** Maximum number of characters of a subject. Git's documentation advises 50; this adds space for a scope. */
 const SUBJECT_MAX = 72;
 /** The first of these branches that exists is the target of changes. */
 const BASES = ['origin/main', 'main'];

@@ -34,7 +34,7 @@ export async function unpacedStreams(
 ): Promise<Required> {
   const parts = { ours: [] as number[], original: [] as number[] };
   const note: Pick<Required, 'note'> = {};
-  await unpaced(ours, plan.tokens); // Streams are cold, as small requests were.
+  await unpaced(ours, plan.tokens); // Warm-up: before it, streams are slower.
   for (let n = 0; n < plan.rounds; n++) {
     const alone = await unpaced(direct, plan.tokens);
     parts.ours.push((await unpaced(ours, plan.tokens)) / alone);

@@ -128,7 +128,7 @@ async function flooded(gateway: Gateway, token: string, plan: Plan): Promise<Row
     const alone = await quiet(target, slotted(target), plan);
     const flooding = { url: gateway.url, key: floodKey };
     const stop = flood(flooding, slotted(flooding), FLOOD);
-    await new Promise((resolve) => setTimeout(resolve, 2_000)); // Until it is at its worst.
+    await new Promise((resolve) => setTimeout(resolve, 2_000)); // Until the flood has its full effect.
     const startedAt = performance.now();
     const times = await quiet(target, slotted(target), plan);
     const seconds = (performance.now() - startedAt) / 1_000 + 2;

@@ -9,7 +9,7 @@ import { SimulatedEngine } from '../simulator/simulated-engine.ts';
 import type { FittedKind, KindLengths } from '../workload/request-kinds.ts';
 import type { Shape, ShapeRates, Site } from './types.ts';
 
-/** Most pipeline stages of one replica: each further stage adds a hop and a bubble to every token. */
+/** Maximum number of pipeline stages of one replica: each further stage adds a hop and a bubble to every token. */
 const STAGES_MAX = 4;
 /** Load at which latencies are compared: that of a replica that is well filled but has no growing queue. */
 const NOMINAL_LOAD = 0.7;

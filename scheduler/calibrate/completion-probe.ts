@@ -7,7 +7,7 @@ import { SchedulerError } from '../errors.ts';
  * tenth of it.
  */
 const SILENCE_MS = 120_000;
-/** Most events of one response that are recorded. */
+/** Maximum number of events of one response that are recorded. */
 const EVENTS_MAX = 100_000;
 const LINE_CHARS_MAX = 1 << 20;
 

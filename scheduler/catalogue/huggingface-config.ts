@@ -7,7 +7,7 @@ import type { Model } from './model.ts';
 import type { ModelFamily, SingleLayer } from './model-families.ts';
 import { storageOf } from './quantization.ts';
 
-/** Most layers of a model; no real decoder has this many. */
+/** Maximum number of layers of a model; no real decoder has this many. */
 const LAYERS_MAX = 1000;
 
 export function isHuggingFaceConfig(value: unknown): value is object {

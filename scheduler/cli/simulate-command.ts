@@ -29,7 +29,7 @@ import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './plan-text.ts';
 import { prettyJson } from './pretty-json.ts';
 
-/** Most requests of one `simulate`, because all of them are held in memory. */
+/** Maximum number of requests of one `simulate`, because all of them are held in memory. */
 const REQUESTS_MAX = 5_000_000;
 
 export const SIMULATE_FLAGS = {

@@ -11,13 +11,15 @@ import type { FollowedModel } from './network-view.ts';
 import { SlotCounts } from './slot-counts.ts';
 import type { CountedLine } from './slot-records.ts';
 
-/** Most models that are followed: those with the highest forecast. */
+/** Maximum number of models that are followed: those with the highest forecast. */
 const MODELS_MAX = 32;
 /** Number of slots after which kinds are fitted again. */
 const KINDS_EVERY_SLOTS = 60;
 /** Number of slots before the last look that are requested again, because slow responses are counted late. */
 const REREAD_SLOTS = 8;
-/** Most slots of one request to a gateway. A gateway returns at most 2,880 slots, of at most seven days. */
+/**
+ * Maximum number of slots of one request to a gateway. A gateway returns at most 2,880 slots, of at most seven days.
+ */
 const WINDOW_SLOTS_MAX = 2_800;
 const WINDOW_S_MAX = 6 * 86_400;
 /** If a gateway did not answer in time, the next request is for this share of the slots. */
@@ -69,7 +71,7 @@ export class DemandSampler {
   readonly #models = new Map<string, Followed>();
   /** Slots before this one have been requested from the gateway. */
   #askedTo = 0;
-  /** Most slots of one request; becomes smaller if the gateway does not answer in time. */
+  /** Maximum number of slots of the next request. It decreases if the gateway does not answer in time. */
   #window: number;
 
   /** `before`: records that an earlier run wrote. */

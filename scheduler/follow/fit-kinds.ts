@@ -6,11 +6,11 @@ import { KIND_NAME_MAX_CHARS, nearestKind, type RequestKind } from '../../shared
 import type { KindCount } from '../live/kind-counts.ts';
 import { type FittedKind, fitKinds, type KindLengths } from '../workload/request-kinds.ts';
 
-/** Most kinds that are tried. More kinds split requests that cost about the same. */
+/** Maximum number of kinds that are tried. More kinds split requests that cost about the same. */
 const KINDS_TRIED = 5;
 /** Requests that a fit needs; with fewer the gateway's kinds stay. */
 const REQUESTS_MIN = 50;
-/** Most requests that a fit uses. */
+/** Maximum number of requests that a fit uses. */
 const SAMPLE = 4_000;
 /**
  * A kind counts as unchanged if its center moved less than this, as a difference of logarithms. Each publication

@@ -5,7 +5,7 @@ import type { Assignment } from '../assignment/types.ts';
 import type { PlannerGateway } from '../live/planner-gateway.ts';
 import { type FollowProblem, type ForecastDemand, optionsOf, placeText } from './follow-problem.ts';
 
-/** Most rules that a gateway accepts for one model, without the rule for nodes that join later. */
+/** Maximum number of rules that a gateway accepts for one model, without the rule for nodes that join later. */
 const RULES_MAX = 499;
 /** New shares are sent only if one differs by more than this, because each change is a line of the audit log. */
 const MOVED = 0.05;

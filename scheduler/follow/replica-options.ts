@@ -52,7 +52,7 @@ export interface OptionContext {
   tables: Map<string, RateTable>;
 }
 
-/** Most tables that are kept: one per model, kind of GPU and fit of the kinds. */
+/** Maximum number of tables that are kept: one per model, kind of GPU and fit of the kinds. */
 const TABLES_MAX = 64;
 
 /**

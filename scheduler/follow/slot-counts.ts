@@ -3,8 +3,8 @@ import type { History } from '../forecast/types.ts';
 import type { KindCount } from '../live/kind-counts.ts';
 
 /**
- * Most slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest are dropped
- * first.
+ * Maximum number of slots of one model that are kept: three days of minutes, or `atLeast` if that is more. The oldest
+ * are dropped first.
  */
 const SLOTS_MAX = 4_320;
 

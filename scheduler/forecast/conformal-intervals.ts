@@ -7,7 +7,7 @@ import type { FitOptions, FittedForecaster, Forecast, Forecaster, History, Point
  * 2005).
  */
 const CALIBRATION_SHARE = 0.2;
-/** Most errors that are collected for each series and step; more would hardly change a quantile. */
+/** Maximum number of errors that are collected for each series and step; more would hardly change a quantile. */
 const ERRORS_MAX = 500;
 
 /**

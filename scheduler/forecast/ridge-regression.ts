@@ -8,7 +8,7 @@ interface RidgeOptions {
   period?: number;
 }
 
-/** Most windows that a fit uses: the newest ones, which suffice for several hundred coefficients. */
+/** Maximum number of windows that a fit uses: the newest ones, which suffice for several hundred coefficients. */
 const WINDOWS_MAX = 3000;
 /** Weight of the sum of squared coefficients, relative to the mean squared error. Inputs have unit variance. */
 const PENALTY = 0.05;

@@ -29,7 +29,7 @@ export interface Forecast {
 }
 
 export interface FitOptions {
-  /** Most slots ahead for which `forecast` will be called. */
+  /** Maximum number of slots ahead for which `forecast` will be called. */
   horizon: number;
   /** Probability that an interval contains the true count, 0 to 1. */
   level: number;

@@ -117,7 +117,8 @@ export function deployedSpread({ offers, deployment }: Description, gpus: number
 }
 
 /**
- * Most sessions whose description is remembered. An agent reads its templates only at its start, so they do not change.
+ * Maximum number of sessions with a remembered description. A description does not change, because an agent reads its
+ * templates only at its start.
  */
 const REMEMBERED_MAX = 20_000;
 /** Maximum number of concurrent requests to agents. Each request uses a tunnel. */

@@ -73,8 +73,8 @@ export interface PlacementNode {
 }
 
 /**
- * Most kinds of nodes in a plan; the most frequent ones take precedence. Without a bound, a provider could create any
- * number of kinds.
+ * Maximum number of kinds of nodes in a plan. The most frequent kinds take precedence. Without a bound, a provider
+ * could create any number of kinds.
  */
 const POOLS_MAX = 128;
 

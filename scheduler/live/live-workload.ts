@@ -29,7 +29,7 @@ const workloadSchema = z.object({
     .max(100_000),
 });
 
-/** Most characters of a name that are logged; real names are shorter. */
+/** Maximum number of characters of a name that are logged; real names are shorter. */
 const NAME_CHARS = 256;
 
 /** Assumed lengths of requests to a model without responses: those of a chat. */

@@ -13,7 +13,7 @@ const ARGUMENTS = [
   '-O',
   'NodeHost:100,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400,|:1,Partition:100',
 ];
-/** Most kinds of nodes in a plan. */
+/** Maximum number of kinds of nodes in a plan. */
 const POOLS_MAX = 128;
 
 /** Runs a Slurm command and returns its output; rejects with the end of its error output if it fails. */

@@ -52,7 +52,7 @@ export class Fluid implements FluidLike {
   readonly #pairs: number;
   readonly #windowPairs: number;
   readonly #phase: Phase;
-  /** Most sequences in the batch by the engine's limit. */
+  /** Maximum number of sequences in the batch by the engine's limit. */
   readonly maxSequences: number;
   readonly isPair = false;
   /** Largest mean batch, by the engine's limit or by the memory. */

@@ -6,7 +6,7 @@ import type { Demand } from './planning-problem.ts';
 
 type Profile = ReturnType<typeof profile>;
 
-/** Most profiles that are remembered. A plan of 100 models and 12 kinds of GPU needs about 3,000. */
+/** Maximum number of profiles that are remembered. A plan of 100 models and 12 kinds of GPU needs about 3,000. */
 const REMEMBERED_MAX = 4_000;
 /** Distributions given as more samples than this are not compared; their profiles are not cached. */
 const SAMPLES_MAX = 1_000;

@@ -23,7 +23,10 @@ interface Configuration {
   bound: number;
 }
 
-/** Most nodes of one search tree. When they are used up, the search becomes less exact, and its bound lower. */
+/**
+ * Maximum number of nodes of one search tree. When they are used up, the search becomes less exact, and its bound
+ * lower.
+ */
 const SEARCH_NODES_MAX = 4_000;
 /**
  * A branch that could improve the best value by less than this share is not searched. Each time the nodes are used up,

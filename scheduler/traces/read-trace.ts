@@ -5,7 +5,7 @@ import { SchedulerError } from '../errors.ts';
 import type { TraceRow } from '../simulator/request-arrivals.ts';
 import { type Format, formatOf, withRelativeArrivals } from './trace-formats.ts';
 
-/** Most requests of one trace: 5 M rows with their prefixes take some GB. */
+/** Maximum number of requests of one trace: 5 M rows with their prefixes take some GB. */
 const TRACE_ROWS_MAX = 5_000_000;
 const CHUNK_BYTES = 1 << 20;
 /** A prompt of 10 M tokens has 600,000 blocks of 16, with 20 characters each. */

@@ -2,7 +2,10 @@ import { SchedulerError } from '../errors.ts';
 import { LENGTH_MAX } from '../simulator/length-distribution.ts';
 import type { TraceRow } from '../simulator/request-arrivals.ts';
 
-/** Most distinct block ids that are remembered, 100 bytes each. A trace with more blocks would not fit into memory. */
+/**
+ * Maximum number of distinct block ids that are remembered, 100 bytes each. A trace with more blocks would not fit into
+ * memory.
+ */
 const IDS_MAX = 20_000_000;
 
 /**

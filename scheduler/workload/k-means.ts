@@ -9,7 +9,8 @@ interface Clusters {
 }
 
 /**
- * Most rounds of Lloyd's algorithm, which normally ends long before. The bound stops a cycle between equal distances.
+ * Maximum number of rounds of Lloyd's algorithm, which normally ends long before. The bound stops a cycle between equal
+ * distances.
  */
 const ROUNDS_MAX = 60;
 /** Number of starts from different seeds, because a single start of k-means++ sometimes ends in a poor optimum. */

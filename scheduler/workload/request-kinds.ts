@@ -25,7 +25,7 @@ export interface FittedKind {
 }
 
 interface KindOptions {
-  /** Most kinds that are tried. */
+  /** Maximum number of kinds that are tried. */
   most: number;
   seed: number;
   /**
@@ -34,7 +34,7 @@ interface KindOptions {
   previous?: readonly FittedKind[];
 }
 
-/** Most requests that a fit uses: more would move centroids by less than a hundredth. */
+/** Maximum number of requests that a fit uses: more would move centroids by less than a hundredth. */
 const POINTS_MAX = 4000;
 /** A further kind is added only if it explains at least this share of the spread of all requests. */
 const EXPLAINED_MIN = 0.05;

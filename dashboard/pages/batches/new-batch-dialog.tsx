@@ -44,7 +44,7 @@ export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
         (first) => {
           if (!isGone && first !== undefined) setEndpoint(first.endpoint);
         },
-        () => {}, // the upload tells that the file cannot be read
+        () => {}, // the upload reports that the file cannot be read
       );
     return () => {
       isGone = true;

@@ -77,7 +77,7 @@ const SHARE_MIN = 1e-3;
  * it stays close to the regions' free capacity.
  */
 const SPILL_SMOOTHNESS = 0.5;
-/** Most models of a plan; those with the most requests take precedence. */
+/** Maximum number of models of a plan; those with the most requests take precedence. */
 const MODELS_MAX = 500;
 
 export class LivePlanner {

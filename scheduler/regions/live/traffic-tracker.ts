@@ -63,7 +63,7 @@ const ROUND_TRIP_QUANTILE = 0.25;
  * more.
  */
 const CLAIM_FACTOR_MAX = 4;
-/** Most pairs of region and model that are remembered. */
+/** Maximum number of pairs of region and model that are remembered. */
 const REMEMBERED_MAX = 65_536;
 
 interface Memory {
@@ -74,7 +74,7 @@ interface Memory {
   service: { answers: number; seconds: number };
   /** Mean seconds of at least `ANSWERS_MIN` responses each, newest last. */
   means: number[];
-  /** Most requests that a node was seen to run while others waited there. */
+  /** Maximum number of requests that a node was seen to run while others waited there. */
   full: number;
   /** Requests in the engines at the last look; node claims count up to `CLAIM_FACTOR_MAX`. */
   inEngines: number;

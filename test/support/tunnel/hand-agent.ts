@@ -104,7 +104,7 @@ export class HandAgent {
     return this.frames.filter((frame): frame is FrameOf<T> => frame.type === type);
   }
 
-  /** Rejects when the socket closes first. */
+  /** Resolves with the n-th frame of this type. Rejects if the socket closes before. */
   async when<T extends Frame['type']>(type: T, count = 1, withinMs = 5_000): Promise<FrameOf<T>> {
     const seen = (): FrameOf<T> | undefined => this.all(type)[count - 1];
     await eventually(`${type} ${count}`, withinMs, () => seen() ?? this.closeCode);
