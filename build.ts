@@ -131,6 +131,7 @@ async function buildCommands(): Promise<void> {
     'otela-plan.js': 'scheduler/cli/main.ts',
     'otela.js': 'clients/otela/main.ts',
     'otela-factory.js': 'factory/cli/main.ts',
+    'otela-mock-engine.js': 'test/support/engine.ts',
   };
   for (const [name, entry] of Object.entries(commands)) {
     // An entry may have a first line (`#!`), which esbuild keeps; here each program gets exactly one.
@@ -206,7 +207,11 @@ async function buildDashboard(): Promise<void> {
       // pdf.js is larger, but is loaded only with the first PDF.
       chunkSizeWarningLimit: 1_500,
       // React's packages mark modules for browsers; all modules of the page are.
-      rolldownOptions: { onwarn: (warning, warn) => warning.code === 'MODULE_LEVEL_DIRECTIVE' || warn(warning) },
+      rolldownOptions: {
+        // On a slow machine, Vite reports the time of its plugins.
+        checks: { pluginTimings: false },
+        onwarn: (warning, warn) => warning.code === 'MODULE_LEVEL_DIRECTIVE' || warn(warning),
+      },
     },
     plugins: [tailwind(), recording],
     oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },

@@ -21,7 +21,10 @@ export async function wheel(source: string, out: string, cache: string, date: nu
     () => false,
   );
   if (!isMade) {
-    await run('python3', ['-m', 'venv', '--clear', venv]);
+    await run('python3', ['-m', 'venv', '--clear', venv]).catch((cause: Error & { code?: unknown }) => {
+      if (cause.code !== 'ENOENT') throw cause;
+      throw new Error('there is no python3 here (Debian: apt-get install python3-venv)');
+    });
     await run(python, ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', builder]);
   }
   const env = { ...process.env, SOURCE_DATE_EPOCH: String(date) };

@@ -19,6 +19,8 @@ export interface SettingValues {
 
 /** Maximum size of a configuration file, which is written by hand. */
 const CONFIG_FILE_MAX_BYTES = 64 * 1024;
+/** The address of a release, which readers of docs/install.md set in each terminal. */
+const NOT_SETTINGS = ['OTELA_RELEASE'];
 
 export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>, env: Env): SettingValues {
   const warnings: string[] = [];
@@ -56,7 +58,7 @@ function splitList(text: string, separator: string): string[] {
 function mistypedVariables(env: Env): string[] {
   const known: readonly string[] = SETTINGS.map((setting) => setting.env);
   return Object.keys(env).flatMap((name) => {
-    if (!name.startsWith('OTELA_') || known.includes(name)) return [];
+    if (!name.startsWith('OTELA_') || known.includes(name) || NOT_SETTINGS.includes(name)) return [];
     const near = nearestName(name, known);
     return near ? [`${name} is not a setting; did you mean ${near}?`] : [];
   });

@@ -100,7 +100,7 @@ it('docs/install.md', async () => {
   const here = await place({}, { OTELA_RELEASE: await release() }, ['a signed release', 'Python 3.11']);
   const read = await follow('docs/install.md', here);
   tell(read);
-  expect(read.skipped.map((one) => one.split(' needs ')[1])).toEqual(['Docker', 'Helm']);
+  expect(read.skipped.map((one) => one.split(' needs ')[1])).toEqual(['Docker', 'Docker', 'Helm']);
 });
 
 it('docs/quickstart-provider.md, without Slurm', async () => {

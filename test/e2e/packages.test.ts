@@ -7,10 +7,11 @@ import { createHash } from 'node:crypto';
 import { appendFile, copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
 import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
+import { wheel } from '../../packaging/wheel.ts';
 import {
   PLATFORMS,
   type Platform,
@@ -22,7 +23,7 @@ import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { atEnd, endAll } from '../support/processes.ts';
+import { atEnd, endAll, freePort } from '../support/processes.ts';
 import { MODEL } from '../support/test-cluster.ts';
 import { BUILT_VARIABLE, NODE, ROOT } from '../support/where.ts';
 
@@ -74,7 +75,10 @@ beforeAll(async () => {
   execFileSync('npm', [...install, file], { cwd: at('prefix'), encoding: 'utf8', stdio: 'pipe' });
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
-afterEach(endAll);
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  await endAll();
+});
 
 const versionHere = z
   .object({ version: z.string() })
@@ -206,6 +210,23 @@ it('gateway and agent of the npm package run where it was installed, and the gat
   await agentAt(gateway, { executable: installedProgram('otela-agent') });
   await gateway.serving(1, 15_000, MODEL);
   await completion(gateway);
+});
+
+it('on a machine without a GPU the mock engine of the npm package answers', async () => {
+  const gateway = await gatewayThatAsks();
+  const command = [installedProgram('otela-mock-engine'), '--port', String(await freePort()), '--model', MODEL];
+  const main = installedFile('dist/otela-agent.js');
+  const agent = await startAgent({ gateways: [gateway.url], token: await gateway.createJoinToken(), main, command });
+  await agent.line(/\bserving\b/, 20_000);
+  await gateway.serving(1, 20_000, MODEL);
+  expect(await completion(gateway)).toContain('not a language model');
+  const help = execFileSync(installedProgram('otela-mock-engine'), ['--help'], { encoding: 'utf8' });
+  expect(help).toContain('otela-mock-engine --port 8000 --model NAME');
+});
+
+it('a machine without Python gets no wheel, and is told why', async () => {
+  vi.stubEnv('PATH', BARE_PATH);
+  await expect(wheel(join(ROOT, 'clients/python'), out, at('no-cache'), 0)).rejects.toThrow('there is no python3 here');
 });
 
 it('the file for arm64 runs, with pages of 64 KiB too, where this machine can emulate that', async ({ skip }) => {

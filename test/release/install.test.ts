@@ -221,6 +221,7 @@ it('image and single file: the gateway of one, as its user, and the agent that n
   const { gateway, process } = await gatewayIn(container, command, 'data');
   expect(container.run('sh', '-c', 'cat /data/admin.key').trim()).not.toBe('');
   expect(container.run('otela-agent', '--version').trim()).toBe(`otela-agent ${version}`);
+  expect(container.run('otela-mock-engine', '--help')).toContain('--model NAME');
 
   const machine = await emptyRoot();
   await copyFile(join(out, `otela-agent-${PLATFORM}`), join(machine.path, 'root/otela-agent'));

@@ -1,10 +1,9 @@
 /**
  * The mock engine: an HTTP server that answers like vLLM but has no model. It admits this in its banner, in `owned_by`
  * and in `system_fingerprint`. Importable for tests (`startEngine`) and runnable (`node test/support/engine.ts --port 0
- * --model NAME`).
+ * --model NAME`). The npm package has it as `otela-mock-engine`, for readers without a GPU.
  */
 import { createServer, type Server } from 'node:http';
-import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Behaviour } from './engine/behaviour.ts';
@@ -71,6 +70,9 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
+const USAGE = `otela-mock-engine --port 8000 --model NAME
+answers like vLLM, with words from a fixed list: for a test without a GPU`;
+
 /**
  * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
  * --journal FILE --prefix /p --api-key-env VAR`. SIGUSR2 ends it with code 3.
@@ -92,8 +94,10 @@ async function main(): Promise<void> {
       prefix: { type: 'string', default: '' },
       'start-after-ms': { type: 'string', default: '0' },
       'api-key-env': { type: 'string' },
+      help: { type: 'boolean' },
     },
   });
+  if (values.help) return console.log(USAGE);
   const models = Array.isArray(values.model) ? values.model.map(String) : ['stand-in'];
   const behaviour: Behaviour = {};
   if (values.tokens !== undefined) behaviour.tokens = Number(values.tokens);
@@ -119,4 +123,4 @@ async function main(): Promise<void> {
   process.once('SIGUSR2', () => process.exit(3));
 }
 
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) await main();
+if (import.meta.main) await main();

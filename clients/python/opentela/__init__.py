@@ -20,6 +20,7 @@ belongs under `if __name__ == "__main__"`. Arguments and results are JSON. OTELA
 import http.client
 import inspect
 import json
+import logging
 import os
 import time
 import urllib.error
@@ -34,6 +35,8 @@ LINES_MAX = 50_000
 BYTES_MAX = 190_000_000
 OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 10.0)
+# How long a batch may wait for its first node before a warning says so.
+SILENT_S = 5
 # How long requests are repeated while the gateway restarts or the network is down.
 AWAY_S = 600
 # How long the cancellation of an interrupted run may take.
@@ -100,6 +103,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+_LOG = logging.getLogger("opentela")
 _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
@@ -183,12 +187,15 @@ class Client:
 
     def _batch(self, lines, results):
         batch = self._create(self.upload("inputs.jsonl", "\n".join(lines).encode(), "batch"))
-        pause = POLL_S[0]
+        pause, warn_at = POLL_S[0], time.monotonic() + SILENT_S
         try:
             while batch["status"] not in OVER:
                 time.sleep(pause)
                 pause = min(POLL_S[1], pause * 1.5)
                 batch = self.request("GET", f"/batches/{batch['id']}", read=json.loads)
+                if time.monotonic() > warn_at and _waits_for_a_node(batch):
+                    _LOG.warning("%s waits: no node runs it yet. Functions run only on nodes that allow them (--allow-functions).", batch["id"])
+                    warn_at = float("inf")
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             try:
                 self.request("POST", f"/batches/{batch['id']}/cancel", away_s=CANCEL_S)
@@ -216,6 +223,11 @@ class Client:
             return next((one for one in newest if (one.get("metadata") or {}).get("opentela_run") == run), None)
 
         return self.request("POST", "/batches", json.dumps(ask).encode(), read=json.loads, found=found)
+
+
+def _waits_for_a_node(batch):
+    begun = (batch.get("request_counts") or {}).get("completed", 0)
+    return batch["status"] == "in_progress" and not begun and (batch.get("x_otela") or {}).get("nodes") == 0
 
 
 def _result(line):

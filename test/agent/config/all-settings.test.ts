@@ -227,6 +227,10 @@ describe('settings', () => {
     expect((await config(scratch(), [], { OTELA_GATEWY: 'x' })).err).toContain('did you mean OTELA_GATEWAY?');
   });
 
+  it('say nothing about a variable that the pages have in each terminal', async () => {
+    expect((await config(scratch(), [], { OTELA_RELEASE: 'file:///srv/release' })).err).not.toContain('OTELA_RELEASE');
+  });
+
   it('take a list of gateways by commas and repetition, each once', async () => {
     const run = startAgent(scratch(), [
       '--gateway',

@@ -100,15 +100,17 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
   return state;
 }
 
-const run = async ({ url }: StandIn) => {
-  const ask = 'import opentela; print(opentela.Client().run("function:x:y", [1]))';
+/** Runs one line, after `first`. */
+const runAll = ({ url }: StandIn, first = 'pass') => {
+  const ask = `import opentela; ${first}; print(opentela.Client().run("function:x:y", [1]))`;
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
-  const { stdout } = await promisify(execFile)('python3', ['-c', ask], {
+  return promisify(execFile)('python3', ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),
   });
-  return stdout.trim();
 };
+
+const run = async (gateway: StandIn) => (await runAll(gateway)).stdout.trim();
 
 it('a file whose answer was lost is found again, and not uploaded a second time', async () => {
   let lost = false;
@@ -151,6 +153,20 @@ it('a poll that breaks off, says nonsense or fails does not cancel the batch', a
   expect(await run(gateway)).toBe('[42]');
   expect(broken).toEqual([]);
   expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
+});
+
+it('while no node takes a line, the client says once what it waits for', async () => {
+  let polls = 3;
+  const gateway = await standIn((path, response) => {
+    if (path !== 'GET /v1/batches/batch_1' || polls-- <= 0) return false;
+    response.end('{"id":"batch_1","status":"in_progress","x_otela":{"nodes":0}}');
+    return true;
+  });
+  const { stdout, stderr } = await runAll(gateway, 'opentela.SILENT_S = 0');
+  expect([stdout.trim(), stderr.trim()]).toEqual([
+    '[42]',
+    'batch_1 waits: no node runs it yet. Functions run only on nodes that allow them (--allow-functions).',
+  ]);
 });
 
 it('a result with a line’s end of Unicode in it is one result', async () => {

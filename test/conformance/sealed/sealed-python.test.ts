@@ -1,6 +1,7 @@
 /** The unmodified Python openai SDK over the sealing transports of clients/python. */
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
+import { fileOf } from '../../docs/page.ts';
 import { pythonWith } from '../../support/abilities.ts';
 import { text as wordsOf } from '../../support/engine/words.ts';
 import { evidenceArgs } from '../../support/evidence-helper.ts';
@@ -26,6 +27,17 @@ async function saidBy(script: string, ...args: string[]): Promise<unknown> {
 it('reads the vectors that all implementations share', async ({ skip }) => {
   if (python === undefined) return skip('no Python with the pyhpke package');
   expect(await saidBy('sealed-vectors.py', join(ROOT, 'test/fixtures/seal.json'))).toBe('ok');
+});
+
+it('runs the program of the README', async ({ skip }) => {
+  if (python === undefined) return skip('no Python with the pyhpke package');
+  const cluster = await openTestCluster();
+  const program = fileOf('clients/python/README.md', 'sealed.py').replace('Qwen/Qwen3-8B', MODEL);
+  const run = new Managed([python, '-c', program], {
+    label: 'python',
+    env: { PYTHONPATH: join(ROOT, 'clients/python'), OPENAI_BASE_URL: cluster.base, OPENAI_API_KEY: cluster.key },
+  });
+  expect([(await run.end(150_000)).code, run.output]).toEqual([0, expect.stringContaining('not a language model')]);
 });
 
 it('seals chats, streams and the rest, sync and async, and refuses what it cannot seal', async ({ skip }) => {
