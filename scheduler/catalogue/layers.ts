@@ -77,7 +77,7 @@ export type LayerPart = (typeof PARTS)[number];
 /** A group of equal matrices [inner, outer]. One token uses `active` of `matrices`. */
 export interface Matrix {
   name: string;
-  part: LayerPart;
+  part: LayerPart | 'router';
   inner: number;
   outer: number;
   matrices: number;
@@ -149,9 +149,9 @@ function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Ma
     matrices.push({ name: 'latent_in', part: 'shared_experts', inner: hidden, outer: latent, split: 'none', ...one });
     matrices.push({ name: 'latent_out', part: 'shared_experts', inner: latent, outer: hidden, split: 'none', ...one });
   }
-  // A router is small and has 16 bits in every checkpoint. Each GPU computes it completely.
+  // Each GPU computes the router completely.
   if (experts > 1)
-    matrices.push({ name: 'router', part: 'attention', inner: hidden, outer: experts, split: 'none', ...one });
+    matrices.push({ name: 'router', part: 'router', inner: hidden, outer: experts, split: 'none', ...one });
   if (shared > 0) {
     const shares = { part: 'shared_experts', ...one } as const;
     matrices.push({ name: 'shared_up', inner: hidden, outer: up * shared, split: 'outer', ...shares });

@@ -1,13 +1,6 @@
 import type { GpuType } from '../catalogue/gpu.ts';
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
-import {
-  cacheElements,
-  type LayerPart,
-  layerMatrices,
-  type Matrix,
-  type Mixer,
-  windowOf,
-} from '../catalogue/layers.ts';
+import { cacheElements, layerMatrices, type Matrix, type Mixer, windowOf } from '../catalogue/layers.ts';
 import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
 import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
@@ -30,12 +23,13 @@ type Stored = Pick<ModelDeployment, 'model' | 'weights'> & Parallelism;
 
 /**
  * Precision of a part of the weights. If the requested precision is the checkpoint's, each part has its precision in
- * the checkpoint; otherwise all products have the requested one.
+ * the checkpoint; otherwise all products have the requested one. A router has 16 bits in every checkpoint.
  */
 export function precisionOf(
   { model, weights }: Pick<ModelDeployment, 'model' | 'weights'>,
-  part: LayerPart,
+  part: Matrix['part'],
 ): Precision {
+  if (part === 'router') return 'bf16';
   return weights === model.storage.weights ? model.storage.parts[part] : weights;
 }
 

@@ -9,6 +9,7 @@ import { modelFromConfig } from '../../scheduler/catalogue/huggingface-config.ts
 import { activeParameters, layerCount, parameters, windowTokens } from '../../scheduler/catalogue/model.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
 import { cacheLayout, kvBytesPerToken, sequenceBytes, weightBytes } from '../../scheduler/roofline/model-deployment.ts';
+import { layerGemms } from '../../scheduler/roofline/operators.ts';
 import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { PUBLIC_MODELS, publicConfig, publicModel } from './support/public-models.ts';
 
@@ -74,6 +75,19 @@ describe('memory', () => {
     const layout = cacheLayout({ model, tp: 1, kv: 'bf16' });
     expect(layout.perToken).toBe(6 * 2 * 2 * 128 * 2);
     expect(layout.perSequence / 1e6).toBeCloseTo(48, -1);
+  });
+});
+
+describe('a router', () => {
+  it.each([
+    ['a checkpoint in 8 bits', 'deepseek-ai/DeepSeek-V3', 'fp8'],
+    ['a checkpoint in 16 bits that is served in 8 bits', 'Qwen/Qwen3-30B-A3B', 'fp8'],
+  ] as const)('has 16 bits in %s', (_, id, weights) => {
+    const model = publicModel(id);
+    const gemms = model.layers.flatMap((layer) => layerGemms(layer, { model, weights, tp: 1 }));
+    const precisions = (name: string) => new Set(gemms.filter((one) => one.name === name).map((one) => one.weights));
+    expect(precisions('router')).toEqual(new Set(['bf16']));
+    expect(precisions('o_proj')).toEqual(new Set(['fp8']));
   });
 });
 
