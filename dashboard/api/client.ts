@@ -83,7 +83,7 @@ export function parseProblem(status: number, body: unknown): Problem {
 }
 
 /**
- * The admin REST API, with its own types: `dashboard-api-types.ts` is generated from the gateway's /openapi.json. Each call
+ * The admin REST API, with its own types: `contract.ts` is generated from the gateway's /openapi.json. Each call
  * returns `data` or throws Problem.
  */
 export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });

@@ -1,6 +1,6 @@
 /** Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom. */
 import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
-import { type FollowProblem, type Layout, optionsOf, sameLayout } from './follow-problem.ts';
+import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
 
 /** If replicas have capacity to spare, a layout fills them at most to this share: above it requests queue. */
 const TARGET_LOAD = 0.75;
@@ -10,8 +10,6 @@ const TARGET_LOAD = 0.75;
  */
 const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
-/** A kind without expected requests counts with this share of the demand, because a layout must be able to serve it. */
-const TRACE_DEMAND = 1e-3;
 
 /**
  * Returns one layout per distinct demand. The demands are the expected one of each slot, and the high one of all slots

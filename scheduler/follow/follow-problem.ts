@@ -51,6 +51,12 @@ export interface FollowProblem {
   wave: number;
 }
 
+/**
+ * A kind without expected requests counts with this share of the demand of its model, so that each layout can serve its
+ * requests.
+ */
+export const TRACE_DEMAND = 1e-3;
+
 export const sameLayout = (a: Layout, b: Layout): boolean => a.every((count, i) => count === b[i]);
 
 /** Number of replicas of `to` that do not run yet. */

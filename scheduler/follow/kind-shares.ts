@@ -3,7 +3,7 @@ import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { fillOrWait } from '../assignment/demand-assignment.ts';
 import type { Assignment } from '../assignment/types.ts';
 import type { PlannerGateway } from '../live/planner-gateway.ts';
-import { type FollowProblem, type ForecastDemand, optionsOf, placeText } from './follow-problem.ts';
+import { type FollowProblem, type ForecastDemand, optionsOf, placeText, TRACE_DEMAND } from './follow-problem.ts';
 
 /** Maximum number of rules that a gateway accepts for one model, without the rule for nodes that join later. */
 const RULES_MAX = 499;
@@ -19,8 +19,6 @@ const NEW_NODE = 1e-4;
 const FULL = 0.92;
 /** Rates below this many requests/s count as zero. */
 const NO_DEMAND = 1e-3;
-/** A kind without expected requests counts with this share of the demand, so that its requests have a node. */
-const TRACE_DEMAND = 1e-3;
 
 interface KindRule {
   session?: string;

@@ -11,6 +11,7 @@ import {
   optionsOf,
   sameLayout,
   stopsOf,
+  TRACE_DEMAND,
 } from './follow-problem.ts';
 
 /**
@@ -26,8 +27,6 @@ const SPARE_MIN = 0.05;
 const UNSERVED_S = 600;
 /** A change in more waves than this is computed in this many parts. */
 const PARTS_MAX = 32;
-/** A kind without expected requests counts with this share of the demand, so that its requests have a replica. */
-const TRACE_DEMAND = 1e-3;
 
 /** How the kinds are assigned to the replicas of one model. `indexes`: its options that have replicas. */
 interface Shares {

@@ -46,7 +46,7 @@ export class PlanPublisher {
         models: Object.fromEntries(
           models.map(({ model, regions, spill }) => [
             model,
-            { shares: Object.fromEntries(regions.map(({ region, share }) => [region, rounded(share)])), spill },
+            { shares: Object.fromEntries(regions.map(({ region, share }) => [region, clampShare(share)])), spill },
           ]),
         ),
         warm: models
@@ -70,6 +70,6 @@ export class PlanPublisher {
 }
 
 /** Limits a share to the range 0 to 1, which rounding errors may exceed. */
-function rounded(share: number): number {
+function clampShare(share: number): number {
   return Math.min(1, Math.max(0, share));
 }
