@@ -124,6 +124,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     keys: 'keys are made and taken back',
     'form-changes': 'a form writes what a person changed',
     'conversation-tabs': 'two tabs of one conversation keep what each did',
+    'axis-times': '',
     'shell-words': '',
     chat: 'a chat streams, stops and is found again',
     tasks: 'what people come for, from beginning to end',

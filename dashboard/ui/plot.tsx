@@ -2,6 +2,7 @@ import clsx from 'clsx';
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
+import { axisTimes } from './axis-times.ts';
 import { useTheme } from './theme.ts';
 import { useMedia } from './use-media.ts';
 
@@ -11,7 +12,7 @@ export interface Line {
   values: readonly (number | null)[];
 }
 
-const COLOURS = ['text-plot-1', 'text-plot-2', 'text-plot-3', 'text-plot-4'] as const;
+const COLORS = ['text-plot-1', 'text-plot-2', 'text-plot-3', 'text-plot-4'] as const;
 
 /** Steps of an axis: whole numbers only, because half a node or half a token does not exist. */
 const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
@@ -46,10 +47,10 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
   // biome-ignore lint/correctness/useExhaustiveDependencies: colors are read again when the theme changes; the rest stays
   useEffect(() => {
     const div = ref.current;
-    const keys = [...(figure.current?.querySelectorAll('[data-colour]') ?? [])];
+    const keys = [...(figure.current?.querySelectorAll('[data-color]') ?? [])];
     if (div === null) return;
     // A canvas cannot use CSS variables, so the colors are read from the computed style.
-    const colourOf = (element: Element) => getComputedStyle(element).color;
+    const colorOf = (element: Element) => getComputedStyle(element).color;
     const { color: ink, borderTopColor } = getComputedStyle(div);
     const grid = { stroke: borderTopColor, width: 1 };
     const axis = { stroke: ink, grid, ticks: grid, font: '11px "Inter Variable", sans-serif' };
@@ -65,14 +66,17 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
           x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
           y: { range: (_plot, _min, max) => [0, highest ?? Math.max(1, max * 1.1)] },
         },
-        axes: [axis, { ...axis, size: 64, incrs: WHOLE }],
+        axes: [
+          { ...axis, values: (_plot, splits, _axis, _space, step) => axisTimes(splits, step) },
+          { ...axis, size: 64, incrs: WHOLE },
+        ],
         series: [
           {},
           ...lines.map((line, n) => {
             const key = keys[n];
             return {
               label: line.label,
-              stroke: key === undefined ? ink : colourOf(key),
+              stroke: key === undefined ? ink : colorOf(key),
               width: 2,
               points: { show: times.length < 3 },
               ...(paths === undefined ? {} : { paths }),
@@ -97,8 +101,8 @@ export function Plot({ title, about, times, lines, range, max: highest, stepped 
         {lines.map((line, n) => (
           <span key={line.label} className="inline-flex items-center gap-1.5 text-muted">
             <span
-              data-colour
-              className={clsx('size-2.5 rounded-full bg-current', COLOURS[n % COLOURS.length])}
+              data-color
+              className={clsx('size-2.5 rounded-full bg-current', COLORS[n % COLORS.length])}
               aria-hidden
             />
             {line.label}

@@ -32,6 +32,6 @@ const MARKS = {
 
 /** Formats the result for a terminal: one line, and a second one for the fix. */
 export function checkText({ what, verdict, found, fix }: CheckResult, paint: Paint): string {
-  const [colour, mark] = MARKS[verdict];
-  return `${paint(colour, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;
+  const [color, mark] = MARKS[verdict];
+  return `${paint(color, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;
 }

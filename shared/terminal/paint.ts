@@ -4,10 +4,10 @@ const ESCAPE = '\u001b';
 
 export type Color = keyof typeof CODES;
 /** Returns the text in a color, or unchanged if the output has no color support. */
-export type Paint = (colour: Color, text: string) => string;
+export type Paint = (color: Color, text: string) => string;
 
 export const plainPaint: Paint = (_, text) => text;
-export const colorPaint: Paint = (colour, text) => `${ESCAPE}[${CODES[colour]}m${text}${ESCAPE}[0m`;
+export const colorPaint: Paint = (color, text) => `${ESCAPE}[${CODES[color]}m${text}${ESCAPE}[0m`;
 
 /** Colors are used only on a terminal that supports them, and not if NO_COLOR is set (https://no-color.org). */
 export function painterFor(stream: { isTTY?: boolean | undefined }, env: Readonly<Record<string, string | undefined>>) {

@@ -13,7 +13,7 @@ export interface Chart {
   log?: 'x' | 'xy';
 }
 
-const COLOURS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#7a7a7a', '#b08a2e', '#2f8f8f'];
+const COLORS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#7a7a7a', '#b08a2e', '#2f8f8f'];
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP] = [360, 220, 64, 40, 30, 30];
 /** Maximum number of points drawn per line. More could not be distinguished at this width. */
 const POINTS_MAX = 300;
@@ -53,17 +53,17 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
   const place = ([a, b]: readonly [number, number]) =>
     `${(left + across.at(a)).toFixed(1)},${(TOP + up.at(b)).toFixed(1)}`;
   const lines = series.map(({ name, points }, i) => {
-    const colour = COLOURS[i % COLOURS.length];
+    const color = COLORS[i % COLORS.length];
     const every = Math.max(1, Math.ceil(points.length / POINTS_MAX));
     const drawn = points.filter((_, n) => n % every === 0 || n === points.length - 1);
     const yLegend = TOP + HEIGHT + BOTTOM + 12 + i * 16;
-    const legend = `<rect x="${left}" y="${yLegend - 9}" width="12" height="4" fill="${colour}"/><text x="${left + 18}" y="${yLegend - 3}">${escaped(name)}</text>`;
+    const legend = `<rect x="${left}" y="${yLegend - 9}" width="12" height="4" fill="${color}"/><text x="${left + 18}" y="${yLegend - 3}">${escaped(name)}</text>`;
     // A line with a single point would be invisible, so it is drawn as a dot.
     const dot = drawn.length === 1 && drawn[0] !== undefined ? place(drawn[0]).split(',') : undefined;
     const line =
       dot === undefined
-        ? `<polyline fill="none" stroke="${colour}" stroke-width="1.6" points="${drawn.map(place).join(' ')}"/>`
-        : `<circle cx="${dot[0]}" cy="${dot[1]}" r="3" fill="${colour}"/>`;
+        ? `<polyline fill="none" stroke="${color}" stroke-width="1.6" points="${drawn.map(place).join(' ')}"/>`
+        : `<circle cx="${dot[0]}" cy="${dot[1]}" r="3" fill="${color}"/>`;
     return `${line}${legend}\n`;
   });
   const marksX = across.marks.map(

@@ -143,7 +143,7 @@ it.each([
   expect(complaints.filter((one) => !/call stack/.test(one))).toEqual([]);
 });
 
-it('formulas are MathML, code has colours and a button to copy it, tables are tables', async () => {
+it('formulas are MathML, code has colors and a button to copy it, tables are tables', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   const text =
     'Inline \\(a^2\\) and\n\n$$\\int_0^1 x\\,dx$$\n\n```python\ndef f(x):\n    return x\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nPrices: $5 and `$x$`';

@@ -1,29 +1,18 @@
-/**
- * `npm run screenshots` saves every page of the dashboard, light, dark and on a phone, to docs/screenshots. The engines
- * are mocks.
- */
-import { mkdirSync } from 'node:fs';
+/** `npm run screenshots` takes the pictures of the dashboard that the pages show. The engines are mocks. */
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
-import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
-import { MockFactory } from '../support/factory.ts';
-import { ordinaryDay } from '../support/factory-day.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 import { ROOT } from '../support/where.ts';
 
 const OUT = join(ROOT, 'docs/screenshots');
 const SECOND = 'stand-in/model-2';
-/** Sizes of a laptop and of a phone. */
-const LOOKS = [
-  { name: 'light', colorScheme: 'light', viewport: { width: 1280, height: 800 } },
-  { name: 'dark', colorScheme: 'dark', viewport: { width: 1280, height: 800 } },
-  { name: 'phone', colorScheme: 'light', viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true },
-] as const;
-type Look = (typeof LOOKS)[number];
+const COLOR_SCHEMES = ['light', 'dark'] as const;
+type ColorScheme = (typeof COLOR_SCHEMES)[number];
+const LAPTOP = { width: 1280, height: 800 };
 
 /** Written by hand, because the mock engine has no formulas. */
 const ANSWER = `The **Gaussian integral** is
@@ -56,37 +45,18 @@ async function writtenAnswer(page: Page): Promise<void> {
   await page.route('**/v1/chat/completions', (route) => route.fulfill({ headers, body: `${body}data: [DONE]\n\n` }));
 }
 
-const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
-  models: async (page) => {
-    await page.locator('.card strong').first().waitFor();
-    await page.getByText('2 running').waitFor();
-    await page
-      .locator('.now')
-      .getByText(/^[1-9]\d*(\.\d)?$/)
-      .first()
-      .waitFor();
-  },
-  usage: (page) => page.locator('figure canvas').waitFor(),
-  keys: (page) => page.getByRole('table').waitFor(),
-  access: (page) => page.getByText('no node serves it').or(page.getByText('served')).first().waitFor(),
-  ...Object.fromEntries(
-    ['users', 'projects', 'routing', 'audit'].map((tab) => [
-      `admin/${tab}`,
-      (page: Page) => page.getByRole('table').waitFor(),
-    ]),
-  ),
-  'admin/peers': (page) => page.getByText('There are no peers').waitFor(),
-  'admin/settings': (page) => page.getByLabel('Public address').waitFor(),
-  batches: (page) => page.getByText('running', { exact: true }).waitFor(),
-  factory: (page) => page.locator('figure canvas').first().waitFor(),
-  nodes: (page) => page.locator('figure canvas').waitFor(),
-  providers: (page) => page.getByRole('table').first().waitFor(),
-};
+async function openModels(page: Page): Promise<void> {
+  await page.locator('.card strong').first().waitFor();
+  await page.getByText('2 running').waitFor();
+  await page
+    .locator('.now')
+    .getByText(/^[1-9]\d*(\.\d)?$/)
+    .first()
+    .waitFor();
+}
 
-async function takeChat(page: Page, url: string, take: (what: string) => Promise<void>): Promise<void> {
-  await page.goto(`${url}/#/chat`);
+async function openChat(page: Page): Promise<void> {
   await page.getByLabel('Message').waitFor();
-  await take('chat-new');
   await writtenAnswer(page);
   const notes = { name: 'lecture-07.md', mimeType: 'text/markdown', buffer: Buffer.from('# Integrals') };
   await page.locator('input[type=file]').setInputFiles(notes);
@@ -95,11 +65,23 @@ async function takeChat(page: Page, url: string, take: (what: string) => Promise
   await page.locator('.token-keyword').first().waitFor();
   await page.locator('.markdown math').first().waitFor();
   await page.locator('.told').getByText('240 output tokens').waitFor();
-  await take('chat');
 }
 
+async function openNode(page: Page): Promise<void> {
+  await page.getByRole('link', { name: 'details of this node' }).last().click();
+  await page.getByText(/ago$/).waitFor();
+  // Two samples make a line.
+  await page.waitForTimeout(5_000);
+}
+
+/** The pages, by the route at which each begins. */
+const PAGES: Readonly<Record<string, { scheme: readonly ColorScheme[]; open: (page: Page) => Promise<void> }>> = {
+  models: { scheme: COLOR_SCHEMES, open: openModels },
+  chat: { scheme: ['dark'], open: openChat },
+  nodes: { scheme: ['light'], open: openNode },
+};
+
 async function main(): Promise<void> {
-  mkdirSync(OUT, { recursive: true });
   // The GPUs are mocks, like the engines.
   process.env.PATH = `${join(ROOT, 'test/slurm')}:${process.env.PATH}`;
   const facts = ['--fact', 'quantization=bf16'];
@@ -115,8 +97,6 @@ async function main(): Promise<void> {
   leaves.signal('SIGTERM');
   await gateway.serving(1, 15_000, SECOND);
   await describe(cluster);
-  await makeAccounts(cluster);
-  await gateway.createKey('ada’s laptop', { limits: { requests_per_minute: 60 }, trusted_providers: ['lab'] });
   cluster.engine.control({ tokens: 60, tokensPerSecond: 200 });
   const counted = await cluster.ask('/v1/chat/completions', {
     model: MODEL,
@@ -124,32 +104,9 @@ async function main(): Promise<void> {
   });
   await counted.text();
   const stop = await keepBusy(cluster);
-  const running = await makeBatches(cluster);
-  const factory = await openFactory(cluster);
   const browser = await openBrowser();
-  for (const look of LOOKS) await takeAll(browser, cluster, look, running);
-  await factory.close();
+  for (const scheme of COLOR_SCHEMES) await takeAll(browser, cluster, scheme);
   await stop();
-}
-
-/** Users and a project, as in a small lab. */
-async function makeAccounts({ gateway }: TestCluster): Promise<void> {
-  const made = await gateway.admin('POST', 'projects', {
-    name: 'Climate models',
-    limits: { requests_per_minute: 120, tokens_per_month: 50_000_000 },
-    models: [MODEL],
-  });
-  const { id } = z.object({ id: z.string() }).parse(made);
-  await gateway.admin('POST', 'users', { name: 'Ada Lovelace', email: 'ada@example.org', project_id: id });
-  await gateway.admin('POST', 'users', { name: 'Grace Hopper', email: 'grace@example.org', role: 'operator' });
-  await gateway.admin('PATCH', `catalogue/${MODEL}`, { always_on: true });
-  await gateway.admin('PATCH', 'catalogue/org/old-8b', {
-    access: [id],
-    sunset_at: '2027-06-30T00:00:00Z',
-    successor: MODEL,
-  });
-  const aliases = { policy: 'least-load', aliases: ['small'], fallbacks: [SECOND] };
-  await gateway.admin('PUT', `models/${MODEL}`, aliases);
 }
 
 /** Describes the models as an operator would. */
@@ -194,83 +151,16 @@ async function keepBusy(cluster: TestCluster): Promise<() => Promise<void>> {
   };
 }
 
-/** A mock that reports an ordinary day. */
-async function openFactory({ gateway }: TestCluster): Promise<MockFactory> {
-  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'night' });
-  const { token } = z.object({ token: z.string() }).parse(made);
-  const factory = new MockFactory({ url: gateway.url, token, name: 'night-shift', models: [] });
-  factory.report = ordinaryDay(Date.now());
-  return factory.open();
-}
-
-/** A finished batch, a refused one, and one that runs during the whole program. @returns the id of the last */
-async function makeBatches(cluster: TestCluster): Promise<string> {
-  const body = (n: number) => ({
-    model: MODEL,
-    messages: [{ role: 'user', content: `Claim ${n}: true?` }],
-    stand_in: { tokens: 30, tokensPerSecond: 40 },
-  });
-  const line = (n: number, url: string) =>
-    JSON.stringify({ custom_id: `claim-${n}`, method: 'POST', url, body: body(n) });
-  const begin = async (name: string, lines: number, url = '/v1/chat/completions') => {
-    const form = new FormData();
-    form.append('purpose', 'batch');
-    const text = Array.from({ length: lines }, (_, n) => line(n, n % 3 === 1 ? url : '/v1/chat/completions')).join(
-      '\n',
-    );
-    form.append('file', new Blob([text]), `${name}.jsonl`);
-    const headers = { authorization: `Bearer ${cluster.gateway.adminKey}` };
-    const sent = await fetch(`${cluster.base}/files`, { method: 'POST', headers, body: form });
-    const file = z.object({ id: z.string() }).parse(await sent.json());
-    const asked = { input_file_id: file.id, endpoint: '/v1/chat/completions', completion_window: '24h' };
-    const made = await cluster.ask('/v1/batches', { ...asked, metadata: { name } }, { headers });
-    return z.object({ id: z.string() }).parse(await made.json()).id;
-  };
-  await begin('pilot', 12);
-  await begin('typos', 9, '/v1/embeddings');
-  // Enough lines that it runs until the last picture, even on a slow machine.
-  return begin('claims of 2026', 40_000);
-}
-
-async function takeAll(
-  browser: Browser,
-  { gateway }: TestCluster,
-  { name, ...options }: Look,
-  running: string,
-): Promise<void> {
-  const { page } = await openPage(browser, options);
-  const take = async (what: string) => void (await page.screenshot({ path: join(OUT, `${what}-${name}.png`) }));
-  await page.goto(gateway.url);
-  await page.getByLabel('API key').waitFor();
-  await take('login');
+async function takeAll(browser: Browser, { gateway }: TestCluster, colorScheme: ColorScheme): Promise<void> {
+  const { page } = await openPage(browser, { colorScheme, viewport: LAPTOP });
   await logIn(page, gateway.url, gateway.adminKey);
-  await takeChat(page, gateway.url, take);
-  for (const [what, ready] of Object.entries(PAGES)) {
-    await page.goto(`${gateway.url}/#/${what}`);
+  for (const [name, { scheme, open }] of Object.entries(PAGES)) {
+    if (!scheme.includes(colorScheme)) continue;
+    await page.goto(`${gateway.url}/#/${name}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
-    await ready(page);
-    await take(what.replace('/', '-'));
+    await open(page);
+    await page.screenshot({ path: join(OUT, `${name === 'nodes' ? 'node' : name}-${colorScheme}.png`) });
   }
-  await page.goto(`${gateway.url}/#/batches/${running}`);
-  await page.getByText(/lines\/s/).waitFor();
-  await take('batch');
-  await page.goto(`${gateway.url}/#/nodes`);
-  await page.getByRole('heading', { name: 'Joins and losses' }).scrollIntoViewIfNeeded();
-  await take('history');
-  await page.getByRole('link', { name: 'details of this node' }).last().click();
-  await page.getByText(/ago$/).waitFor();
-  // Two samples make a line.
-  await page.waitForTimeout(5_000);
-  await take('node');
-  const [busy] = (await gateway.nodes()).filter(({ models, state }) => state === 'SERVING' && models[0]?.id === SECOND);
-  await page.goto(`${gateway.url}/#/nodes/${busy?.session}`);
-  await page.getByText(/ago$/).waitFor();
-  await page.waitForTimeout(5_000);
-  await page.getByRole('heading', { name: 'Load', exact: true }).scrollIntoViewIfNeeded();
-  await take('node-busy');
-  await page.goto(`${gateway.url}/docs#post_admin_projects`);
-  await page.locator('#post_admin_projects').getByLabel('Body').waitFor();
-  await take('api-reference');
 }
 
 try {

@@ -10,7 +10,7 @@ const INNER = WIDTH - LEFT - RIGHT;
 const BLUE = '#2563a8';
 const GREY = '#7a7a7a';
 const RED = '#c0392b';
-const COLOURS = ['#b0563b', '#8e44ad', '#d9a400', '#16838b', '#4b8f5a', '#2c3e50', '#d35400', '#7f8c8d', '#c2186b'];
+const COLORS = ['#b0563b', '#8e44ad', '#d9a400', '#16838b', '#4b8f5a', '#2c3e50', '#d35400', '#7f8c8d', '#c2186b'];
 
 interface Scale {
   x(value: number): number;
@@ -70,7 +70,7 @@ function chaosPanel({ a, options }: Run, top: number): { svg: string; height: nu
   const scale = scaleOf(frame);
   const kinds = [...new Set(a.strikes.map(({ fault }) => fault))].sort();
   const rows = kinds.map((kind, row) => {
-    const colour = COLOURS[row % COLOURS.length] ?? GREY;
+    const color = COLORS[row % COLORS.length] ?? GREY;
     const at = frame.top + frame.height + 48 + row * 14;
     const bars = a.strikes
       .filter(({ fault }) => fault === kind)
@@ -78,7 +78,7 @@ function chaosPanel({ a, options }: Run, top: number): { svg: string; height: nu
         const from = (strike.at - a.beginAt) / 1_000;
         const until = Math.min(seconds, strike.until === null ? seconds : (strike.until - a.beginAt) / 1_000);
         const width = Math.max(2, scale.x(until) - scale.x(from));
-        return `<rect x="${n(scale.x(from))}" y="${n(at - 9)}" width="${n(width)}" height="9" fill="${colour}" opacity="0.8"><title>${strike.replica}</title></rect>`;
+        return `<rect x="${n(scale.x(from))}" y="${n(at - 9)}" width="${n(width)}" height="9" fill="${color}" opacity="0.8"><title>${strike.replica}</title></rect>`;
       });
     return `${bars.join('')}${text(LEFT - 6, at - 1, kind, 'font-size="10" text-anchor="end" fill="#222"')}`;
   });

@@ -27,7 +27,7 @@ export function CodeBlock({ code, language }: { code: string; language: string }
     };
   }, [code, language, isFirst]);
   // Text after the highlighted part is plain.
-  const coloured = done !== undefined && code.startsWith(done.code) ? done : undefined;
+  const colored = done !== undefined && code.startsWith(done.code) ? done : undefined;
   return (
     <figure className="code-block overflow-hidden rounded-md border border-line bg-sunken">
       <figcaption className="flex h-9 items-center justify-between border-line border-b pr-1 pl-3 text-muted text-xs">
@@ -37,11 +37,11 @@ export function CodeBlock({ code, language }: { code: string; language: string }
       <section aria-label={language || 'text'} tabIndex={0} className="overflow-x-auto">
         <pre className="w-max min-w-full px-4 py-3 text-sm leading-relaxed">
           <code>
-            {coloured?.lines.map((line, n) => (
+            {colored?.lines.map((line, n) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other key
-              <Line key={n} tokens={line} isLast={n === coloured.lines.length - 1} />
+              <Line key={n} tokens={line} isLast={n === colored.lines.length - 1} />
             ))}
-            {code.slice(coloured?.code.length ?? 0)}
+            {code.slice(colored?.code.length ?? 0)}
           </code>
         </pre>
       </section>

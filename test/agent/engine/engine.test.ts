@@ -109,7 +109,7 @@ describe('the tail of the output', () => {
     expect(tail.bytes().length).toBe(1000);
   });
 
-  it('shows lines without colours, control characters and the past of a progress bar', () => {
+  it('shows lines without colors, control characters and the past of a progress bar', () => {
     const tail = new LogTailBuffer();
     tail.push(Buffer.from('\u001b[31mred\u001b[0m\u0007\nLoading:  10%\rLoading: 100%\r\n\n\u001b]0;title'));
     expect(tail.lines(3)).toEqual(['red', 'Loading: 100%', ']0;title']);

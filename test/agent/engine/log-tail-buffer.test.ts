@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { LogTailBuffer } from '../../../agent/engine/log-tail-buffer.ts';
 
-test('as plain text it keeps indentation and loses colours, control characters and what a progress bar overwrote', () => {
+test('as plain text it keeps indentation and loses colors, control characters and what a progress bar overwrote', () => {
   const tail = new LogTailBuffer();
   tail.push(Buffer.from('\u001b[31mError\u001b[0m\n  File "x.py"\n 10 %\r 90 %\r\n\u0007end'));
   expect(tail.text(1_000)).toBe('Error\n  File "x.py"\n 90 %\nend');
@@ -11,7 +11,7 @@ test('as plain text it keeps indentation and loses colours, control characters a
 });
 
 test.each([
-  ['in colours', '\u001b[32mINFO\u001b[0m loading\n'],
+  ['in colors', '\u001b[32mINFO\u001b[0m loading\n'],
   ['in letters of two bytes', 'ééé\n'],
 ])('a line whose beginning is cut off is left out, also of text %s', (_, line) => {
   const rest = line.repeat(10);

@@ -174,7 +174,7 @@ it('with --json every line of stdout is one JSON value', async () => {
   }
 });
 
-it('colours stand on a terminal alone, and not where they are refused', () => {
+it('colors stand on a terminal alone, and not where they are refused', () => {
   expect(painterFor({ isTTY: true }, {})).toBe(colorPaint);
   expect(painterFor({ isTTY: true }, { NO_COLOR: '1' })).toBe(plainPaint);
   expect(painterFor({ isTTY: true }, { TERM: 'dumb' })).toBe(plainPaint);
