@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { PROMISES, type Promised } from '../promises.ts';
 import { isShort } from '../tiers.ts';
 import { testPattern } from './reporter.ts';
@@ -24,7 +24,9 @@ function copyOfClone(directory: string): string {
   // than its sources.
   for (const path of new Set(listed.split('\n')))
     if (path !== '') cpSync(join(ROOT, path), join(copy, path), { preserveTimestamps: true, force: true });
-  for (const made of ['node_modules', 'dist']) symlinkSync(join(ROOT, made), join(copy, made));
+  symlinkSync(join(ROOT, 'dist'), join(copy, 'dist'));
+  // Tests of the gateway must load the vitest that runs them: a second one has no runner.
+  cpSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'), { recursive: true, verbatimSymlinks: true });
   return copy;
 }
 
@@ -47,7 +49,7 @@ async function unproven(
     return vitestRun(project, files, {
       id: `promise-${name}`,
       directory,
-      env: process.env,
+      env: { ...process.env, PATH: `${join(copy, 'node_modules/.bin')}${delimiter}${process.env.PATH ?? ''}` },
       title: name,
       cwd: copy,
       quiet: true,
