@@ -94,6 +94,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/stream-of-reset-object': '',
     'files/batch-bounds': '',
     'files/batch-clock': 'batches over days in virtual time, a crash at any moment: each line is answered once',
+    'files/batch-failures': 'stores and objects fail: the batch continues afterwards',
     'files/directory-files': '',
     'files/file-quota': '',
     'replication/record-queue': '',
@@ -126,7 +127,8 @@ export const SHORT: Readonly<Record<string, string>> = {
     'conversation-tabs': 'two tabs of one conversation keep what each did',
     'axis-times': '',
     'shell-words': '',
-    chat: 'a chat streams, stops and is found again',
+    chat: 'a chat streams, stops, is edited and compared',
+    'chat-conversations': 'a conversation is found again, and in two tabs',
     tasks: 'what people come for, from beginning to end',
   }),
 };

@@ -1,57 +1,28 @@
 /**
- * A batch in time that the test moves: windows that pass, stores that fail, budgets that are used up, a gateway killed
- * at its worst moments.
+ * A batch in time that the test moves: windows that pass, budgets that are used up, a gateway killed at its worst
+ * moments.
  */
-import { rename, truncate } from 'node:fs/promises';
-import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
-import { StorageFailingError } from '../../../gateway/platform/storage/storage-health.ts';
-import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { patience } from '../../support/patience.ts';
-import { endAll } from '../../support/processes.ts';
-import { answerOf, lineOf, specOf, VirtualGateway } from '../../support/virtual-gateway.ts';
+import { answerOf, lineOf, specOf } from '../../support/virtual-gateway.ts';
+import {
+  batch,
+  begun,
+  commit,
+  DAY_MS,
+  gateway,
+  ID,
+  INPUT,
+  lease,
+  openVirtualGateways,
+  parsed,
+  refOf,
+  shown,
+  turn,
+} from './virtual-batch.ts';
 
-const ID = 'batch_000000000000000000000000';
-const INPUT = 'file-000000000000000000000000';
-const DAY_MS = 86_400_000;
-let gateway: VirtualGateway;
-
-beforeEach(async () => {
-  gateway = await VirtualGateway.open();
-});
-afterAll(endAll);
-
-const batch = () => gateway.batch(ID).object;
-const shown = () => {
-  const object = batch().show();
-  if (object === null) throw new Error('no batch');
-  return object;
-};
-async function begun(lines: number, change: Parameters<typeof specOf>[1] = {}): Promise<void> {
-  const bytes = await gateway.input(
-    INPUT,
-    Array.from({ length: lines }, (_, i) => lineOf(`line-${i}`)),
-  );
-  await batch().start(specOf(ID, { inputBytes: bytes, ...change }));
-  await gateway.settle(ID);
-}
-function lease(node = 'node'): GrantedLease {
-  const granted = batch().admission() === null ? null : batch().grant(node, [0], undefined);
-  if (granted === null) throw new Error(`nothing is leased: ${JSON.stringify(shown())}`);
-  return granted;
-}
-const refOf = ({ chunk, epoch }: GrantedLease, node = 'node') => ({ node, chunk, epoch });
-const commit = (granted: GrantedLease, lines: readonly number[], tokens?: number) =>
-  batch().commit(
-    refOf(granted),
-    lines.map((line) => answerOf(line, tokens)),
-    'provider',
-  );
-async function turn(ms: number): Promise<void> {
-  gateway.now += ms;
-  await gateway.settle(ID);
-}
-const parsed = async (file: string | null) => (await gateway.text(file)).map((line) => JSON.parse(line));
+openVirtualGateways();
 
 describe('when the window passes', () => {
   it('finished lines are kept, unfinished ones say batch_expired, and are not counted as failed', async () => {
@@ -200,132 +171,6 @@ describe('killed at any moment', () => {
     await turn(6_000);
     expect(new Set(gateway.used.map(({ stream }) => stream)).size).toBe(2);
     expect(gateway.used).toHaveLength(2);
-  });
-});
-
-/** Runs more steps than may fail if the data of the batch is faulty. */
-async function steps(): Promise<void> {
-  for (let i = 0; i < 5; i++) await turn(5_000);
-}
-
-describe('however often a step fails, the batch continues afterwards, because its data is not the cause:', () => {
-  const limits = { subject: 'key:k', key: { tokens_per_month: 1_000 }, project: undefined };
-  const away = { getByName: () => new Proxy({}, { get: () => () => Promise.reject(new Error('away')) }) } as never;
-
-  async function completes(): Promise<void> {
-    await turn(6_000);
-    await commit(lease(), [0, 1, 2]);
-    await steps();
-    expect(shown()).toMatchObject({ status: 'completed', request_counts: { completed: 3, failed: 0 } });
-    expect(new Set(gateway.used.map(({ stream }) => stream)).size).toBe(3);
-  }
-
-  it.each(['USAGE', 'LIMITS'] as const)('%s does not answer', async (object) => {
-    await begun(3, { account: { ...specOf(ID).account, limits } });
-    const known = gateway.env[object];
-    gateway.env[object] = away;
-    const granted = lease();
-    await commit(granted, [0]);
-    await steps();
-    expect(shown()).toMatchObject({
-      status: 'in_progress',
-      x_otela: { waiting_for: expect.stringContaining('tries again') },
-    });
-    batch().release(refOf(granted));
-    gateway.env[object] = known as never;
-    await completes();
-  });
-
-  it.each([new StorageFailingError({ reason: 'no space left', since: 0 }), new Error('database or disk is full')])(
-    'its storage says %s',
-    async (failure) => {
-      await begun(3);
-      lease('gone');
-      const { sql } = gateway.batch(ID).context.storage;
-      const { exec } = sql;
-      const write = vi.spyOn(sql, 'exec').mockImplementation((query, ...bindings) => {
-        if (/\b(INSERT|UPDATE|DELETE)\b/.test(query)) throw failure;
-        return exec.call(sql, query, ...bindings) as never;
-      });
-      await gateway.pass(ID, 90_000);
-      expect(write.mock.calls.filter(([query]) => query.startsWith('INSERT')).length).toBeGreaterThan(3);
-      expect(shown().status).toBe('in_progress');
-      write.mockRestore();
-      await completes();
-    },
-  );
-});
-
-describe('a file store', () => {
-  it('that cannot be reached while the input is checked: the batch says so, and begins when it is back', async () => {
-    const { read } = gateway.store;
-    gateway.store.read = () => Promise.reject(new FileStoreError('unavailable', 'away'));
-    await begun(3);
-    expect(shown()).toMatchObject({
-      status: 'validating',
-      x_otela: { waiting_for: expect.stringContaining('reached') },
-    });
-    gateway.store.read = read;
-    await turn(5_000);
-    expect(shown()).toMatchObject({ status: 'in_progress', x_otela: { waiting_for: null } });
-  });
-
-  it('that is full at the end: nothing is lost, and the files are written when there is room', async () => {
-    await begun(3);
-    const { put } = gateway.store;
-    gateway.store.put = () => Promise.reject(new FileStoreError('full', 'no room'));
-    await commit(lease(), [0, 1, 2]);
-    await turn(1);
-    expect(shown()).toMatchObject({ status: 'finalizing', x_otela: { waiting_for: 'The file store is full.' } });
-    await turn(3_600_000);
-    expect(shown().status).toBe('finalizing');
-    gateway.store.put = put;
-    await turn(5_000);
-    expect(shown().status).toBe('completed');
-    expect(await parsed(shown().output_file_id)).toHaveLength(3);
-  });
-
-  it('that fails a node: its lines wait some seconds, not the node in a circle', async () => {
-    await begun(3);
-    const granted = lease();
-    batch().inputFailed(refOf(granted), 'The file store cannot be reached now.');
-    expect(batch().admission()).toBeNull();
-    expect(shown().x_otela).toMatchObject({ leased: 0, waiting_for: 'The file store cannot be reached now.' });
-    await turn(5_000);
-    expect(lease('other').open).toEqual([0, 1, 2]);
-  });
-
-  it('that has lost a part of the input before the check: the batch waits for it, and fails when its window is over', async () => {
-    const bytes = await gateway.input(INPUT, [lineOf('a'), lineOf('b')]);
-    await truncate(gateway.path(INPUT), bytes - 10);
-    await batch().start(specOf(ID, { inputBytes: bytes }));
-    await gateway.settle(ID);
-    expect(shown()).toMatchObject({ status: 'validating', x_otela: { waiting_for: expect.stringContaining('lost') } });
-    await turn(DAY_MS);
-    expect(shown()).toMatchObject({ status: 'failed', errors: { data: [{ code: 'input_lost', line: null }] } });
-  });
-
-  it('that has lost the input at the end: the batch waits for it, and takes it when it is back', async () => {
-    await begun(3);
-    await commit(lease(), [0, 1, 2]);
-    await rename(gateway.path(INPUT), `${gateway.path(INPUT)}.away`);
-    await turn(1);
-    expect(shown()).toMatchObject({ status: 'finalizing', x_otela: { waiting_for: expect.stringContaining('lost') } });
-    await rename(`${gateway.path(INPUT)}.away`, gateway.path(INPUT));
-    await turn(5_000);
-    expect(shown().status).toBe('completed');
-  });
-
-  it('that has lost the input for good: answers are given when the window is over, without the names of their lines', async () => {
-    await begun(3);
-    await commit(lease(), [0, 2]);
-    await truncate(gateway.path(INPUT), 5);
-    await turn(DAY_MS + 5_000);
-    expect(shown()).toMatchObject({ status: 'expired', request_counts: { total: 3, completed: 2 } });
-    const output = await parsed(shown().output_file_id);
-    expect(output).toMatchObject([{ custom_id: null }, { custom_id: null }]);
-    expect(output.map(({ id }) => Number.parseInt(id.slice(-6), 16))).toEqual([0, 2]);
-    expect(await parsed(shown().error_file_id)).toMatchObject([{ custom_id: null, error: { code: 'batch_expired' } }]);
   });
 });
 
