@@ -171,3 +171,8 @@ function parsed<T extends z.ZodType>(schema: T, answer: Buffer | undefined): z.i
     throw new Error('this agent cannot parse the gateway’s response to a request for lines', { cause });
   }
 }
+
+/** False for a first 503: for a moment, a gateway does not know a session that just began. */
+export function isWorthALogLine(error: unknown, earlierFailures: number): boolean {
+  return earlierFailures > 0 || !(error instanceof GatewayRefusalError && error.status === 503);
+}

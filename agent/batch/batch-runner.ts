@@ -9,7 +9,7 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
-import { BatchGatewayClient, type SessionCredentials } from './batch-gateway-client.ts';
+import { BatchGatewayClient, isWorthALogLine, type SessionCredentials } from './batch-gateway-client.ts';
 import { BatchGateways } from './batch-gateways.ts';
 import { LeaseRun, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-run.ts';
 import { LineClient } from './line-client.ts';
@@ -147,7 +147,7 @@ export class BatchRunner {
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
-        failures.log(`batches: ${errorText(error)}`);
+        if (isWorthALogLine(error, backoff.failures)) failures.log(`batches: ${errorText(error)}`);
         // A plain sleep, because `#pause` ends every second.
         await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }

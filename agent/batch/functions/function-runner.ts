@@ -8,7 +8,7 @@ import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/line-re
 import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
-import type { BatchGatewayClient } from '../batch-gateway-client.ts';
+import { type BatchGatewayClient, isWorthALogLine } from '../batch-gateway-client.ts';
 import { BatchGateways } from '../batch-gateways.ts';
 import { LeaseRun, type PendingLine } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
@@ -119,7 +119,7 @@ export class FunctionRunner {
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
-        failures.log(`functions: ${errorText(error)}`);
+        if (isWorthALogLine(error, backoff.failures)) failures.log(`functions: ${errorText(error)}`);
         await pause(backoff.next());
       }
     }

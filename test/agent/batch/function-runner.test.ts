@@ -15,14 +15,18 @@ const CODE = 'def infer(lines):\n    return lines\n';
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
 const contextOf = (owner: string, name?: string) => hash(contextMessage(owner, hash(CODE), name));
 
-/** A node that runs only functions of `lab`, at a gateway that leases `context` as a function of `lab`. */
-async function leased(context: string) {
+/**
+ * A node that runs only functions of `lab`, at a gateway that refuses `refusals` requests with 503 and then leases
+ * `context` as a function of `lab`.
+ */
+async function leased(context: string, refusals = 0) {
   const asked: string[] = [];
   const server = createServer((request, response) => {
     request.resume();
     const verb = request.url?.split('/').at(-1) ?? '';
     asked.push(verb);
     if (verb === 'function') return void response.end(CODE);
+    if (asked.length <= refusals) return void response.writeHead(503).end();
     if (verb !== 'lease') return void response.writeHead(verb === 'release' ? 204 : 503).end();
     const lease = { batch: 'b', chunk: 0, epoch: 1, bytes: 10, prefix: 0, open: [0], endpoint: '/v1/otela/functions' };
     const made = { context, sha256: hash(CODE), owner: 'lab', model: 'function:file-1:other', name: 'other' };
@@ -72,4 +76,12 @@ it('the context of owner, code and name is taken', async () => {
   const { asked, host } = await leased(contextOf('lab', 'other'));
   expect(asked).toContain('function');
   expect(host.held.stored).toEqual([contextOf('lab', 'other')]);
+});
+
+it.each([
+  [1, false],
+  [2, true],
+])('after %i refusals with 503, the log has one: %s', async (refusals, logged) => {
+  const { lines } = await leased('x', refusals);
+  expect(lines.some((line) => line.includes('answers 503'))).toBe(logged);
 });
