@@ -109,6 +109,16 @@ it('stalled readers hold back only their engine', async () => {
   await eventually('the engine to be free', 30_000, () => (there.engine?.running() === 0 ? true : undefined));
 });
 
+// The village checks at the end of each test that its channels have all their credit.
+it('readers that stop reading and disconnect cost the channel no credit', async () => {
+  const { here, there, village } = await twoHouses();
+  // Together they hold more than the credit that a link may keep back.
+  const sockets = await Promise.all(Array.from({ length: 8 }, () => standStill(here, 16 * 1024 * 1024)));
+  await eventually('bytes that wait for the readers', 10_000, () => village.pressure(here) > 0.1 || undefined);
+  for (const socket of sockets) socket.destroy();
+  await eventually('the engine to be free', 10_000, () => (there.engine?.running() === 0 ? true : undefined));
+});
+
 it('a reader that stood still gets every byte when it reads on', async () => {
   const { here, village } = await twoHouses();
   const bytes = 16 * 1024 * 1024;

@@ -106,3 +106,29 @@ it('a stream that leaves an open socket returns the credit for unread bytes', ()
   upstream.cancel();
   expect(credited()).toBe(8 * PIECE);
 });
+
+type Step = (attempt: OutboundAttempt) => void;
+const cancel: Step = (attempt) => attempt.cancel();
+const fail: Step = (attempt) => attempt.fail('failed', 'the caller does not ask for the response');
+const park: Step = (attempt) => attempt.park();
+const disconnect: Step = (attempt) => attempt.disconnect();
+const reset: Step = (attempt) => attempt.onFrame({ type: 'reset', stream: 1, code: 'engine_closed', message: '' });
+const end: Step = (attempt) => attempt.onFrame({ type: 'end', stream: 1, offset: 8 * PIECE });
+const read: Step = ({ answer }) => answer.pipeTo({ hungry: true, take: () => {}, end: () => {}, fail: () => {} });
+
+it.each([
+  ['its client disconnects', [cancel]],
+  ['it fails', [fail]],
+  ['its reader stalls, and then disconnects', [park, cancel]],
+  ['its node breaks it off, and its reader disconnects', [reset, cancel]],
+  ['its node breaks it off, and its reader has read the rest', [reset, read]],
+  ['its socket breaks, and its client disconnects', [disconnect, cancel]],
+  ['it is complete and its client disconnects', [end, cancel]],
+  ['it is complete and read', [end, read]],
+])('the credit for a response is returned, once, after %s', (_, steps) => {
+  const { upstream, credited } = accepted(8 * PIECE);
+  for (const step of steps) step(upstream);
+  expect([upstream.over, credited()]).toEqual([true, 8 * PIECE]);
+  upstream.cancel();
+  expect(credited()).toBe(8 * PIECE);
+});
