@@ -126,7 +126,7 @@ export class EngineAttempt {
   }
 
   /** True if the ending was sent, and only the acknowledgment of the usage is missing. */
-  get said(): boolean {
+  get endingSent(): boolean {
     return this.finished && this.#reported;
   }
 

@@ -56,7 +56,7 @@ export class EngineAttempts {
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
   /** The time at which every response was sent, during a drain. */
-  #allSaidAt: number | undefined;
+  #allSentAt: number | undefined;
 
   constructor(
     engine: () => EngineTarget | undefined,
@@ -71,7 +71,7 @@ export class EngineAttempts {
       usageOptions: () => this.#client?.usage.state ?? 'unknown',
       onHead: (status) => {
         if (LOST_MODEL.has(status)) this.#load?.lost?.();
-        this.#loadReports?.say();
+        this.#loadReports?.send();
       },
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
@@ -247,7 +247,7 @@ export class EngineAttempts {
     if (target === undefined) return this.#forget(attempt);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
       inBackground('engine', this.#client?.close(), this.#log);
-      this.#client = new EngineClient(target, this.#log, () => this.#load?.heard?.());
+      this.#client = new EngineClient(target, this.#log, () => this.#load?.onReceived?.());
     }
     attempt.start(this.#client);
   }
@@ -261,9 +261,9 @@ export class EngineAttempts {
     this.#trim();
     this.#loadReports?.tick(performance.now(), this.#running);
     if (this.#onDrained.length === 0) return;
-    const allSaid = [...this.#named.values()].every((attempt) => attempt.said);
-    this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;
-    if (this.#allSaidAt !== undefined && now - this.#allSaidAt >= SETTLED_WAIT_MS) this.#drained();
+    const allSent = [...this.#named.values()].every((attempt) => attempt.endingSent);
+    this.#allSentAt = allSent ? (this.#allSentAt ?? now) : undefined;
+    if (this.#allSentAt !== undefined && now - this.#allSentAt >= SETTLED_WAIT_MS) this.#drained();
   }
 
   #trim(): void {
@@ -273,11 +273,14 @@ export class EngineAttempts {
     if (!isFull()) return;
     // First drop attempts with a response that was sent completely.
     const inOrder = [...this.#finished.values()];
-    for (const attempt of [...inOrder.filter(({ said }) => said), ...inOrder.filter(({ said }) => !said)]) {
+    for (const attempt of [
+      ...inOrder.filter(({ endingSent }) => endingSent),
+      ...inOrder.filter(({ endingSent }) => !endingSent),
+    ]) {
       if (!isFull()) return;
       bytes -= attempt.kept;
       this.#log(
-        `dropped the response of ${attempt.name}: the gateway did not ${attempt.said ? 'acknowledge it' : 'read all of it'}`,
+        `dropped the response of ${attempt.name}: the gateway did not ${attempt.endingSent ? 'acknowledge it' : 'read all of it'}`,
       );
       attempt.dropAnswer();
       this.#forget(attempt);

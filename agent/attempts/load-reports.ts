@@ -18,7 +18,7 @@ export interface LoadCounter {
   /** A stream began, `ms` milliseconds after its request. */
   firstToken(ms: number): void;
   /** The engine sent a chunk of a response. */
-  heard?(): void;
+  onReceived?(): void;
   /** The engine's answer suggests that it may have lost its model. */
   lost?(): void;
   /** Reads the engine's load, unless that was done moments ago. */
@@ -40,8 +40,8 @@ export class LoadReports {
   #sentAt = Number.NEGATIVE_INFINITY;
   /** True while LOAD_EVERY_MS delays a LOAD frame. */
   #isPending = false;
-  /** `#said`: number of requests in the last LOAD. `#after`: number of LOADs that still follow the last attempt. */
-  #said = 0;
+  /** `#lastSent`: number of requests in the last LOAD. `#after`: number of LOADs that still follow the last attempt. */
+  #lastSent = 0;
   #after = 0;
 
   constructor(counter: LoadCounter) {
@@ -60,10 +60,10 @@ export class LoadReports {
   /** Call when an attempt has ended. */
   onIdle(): void {
     this.#after = LOADS_AFTER;
-    this.say();
+    this.send();
   }
 
-  say(): void {
+  send(): void {
     const now = performance.now();
     if (this.#link === undefined) return;
     this.#isPending = now - this.#sentAt < LOAD_EVERY_MS;
@@ -71,17 +71,17 @@ export class LoadReports {
     this.#sentAt = now;
     const { tokensPerSecond, ...load } = this.#counter.current;
     if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
-    this.#said = load.running + load.waiting;
+    this.#lastSent = load.running + load.waiting;
     this.#link.put({ type: 'load', ...load });
   }
 
   /** @param running number of this gateway's attempts at the engine */
   tick(now: number, running: number): void {
     const since = now - this.#sentAt;
-    if (this.#isPending && since >= LOAD_EVERY_MS) return this.say();
+    if (this.#isPending && since >= LOAD_EVERY_MS) return this.send();
     if (since < LOAD_INTERVAL_MS) return;
-    if (running === 0 && (this.#said === 0 || this.#after-- <= 0)) return;
+    if (running === 0 && (this.#lastSent === 0 || this.#after-- <= 0)) return;
     this.#counter.look();
-    this.say();
+    this.send();
   }
 }

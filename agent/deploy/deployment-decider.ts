@@ -20,7 +20,7 @@ export interface EngineRunner {
   /** Ends the deployment and its session. Resolves when none of its processes runs. */
   end(why: string, drainMs: number): Promise<void>;
   /** Publishes the current deployment, and the templates that the session would accept. */
-  tell(): void;
+  publish(): void;
 }
 
 interface DeploymentDeciderOptions {
@@ -142,7 +142,7 @@ export class DeploymentDecider {
     await keeper.end(why, drainMs);
     this.#deployment = undefined;
     if (failure !== undefined && one !== undefined) this.#set({ ...one, state: 'failed', reason: failure });
-    keeper.tell();
+    keeper.publish();
   }
 
   #set(next: Omit<DeploymentState, 'since'>): DeploymentState {

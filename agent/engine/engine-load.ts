@@ -152,7 +152,7 @@ export class LoadMeter {
     this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
   }
 
-  heard(): void {
+  onReceived(): void {
     this.#receivedAt = performance.now();
   }
 
@@ -266,7 +266,7 @@ export class LoadMeter {
         const counters = COMPUTED.flatMap((counter) => metricValues(text, counter));
         this.#counts = counters.length > 0;
         const computed = sum(counters);
-        if (computed !== this.#computed) this.heard();
+        if (computed !== this.#computed) this.onReceived();
         this.#computed = computed;
         const preemptions = metricValues(text, PREEMPTIONS);
         this.#preemptions = preemptions.length === 0 ? undefined : sum(preemptions);

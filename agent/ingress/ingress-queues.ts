@@ -47,7 +47,7 @@ export class IngressQueues {
 
   /** True if a request already waits for the same nodes. */
   isQueued(model: string, scope: () => string): boolean {
-    return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
+    return this.#lines.size > 0 && (this.#lines.get(model)?.hasWaiterIn(scope()) ?? false);
   }
 
   /** Position in the queue, from 1; undefined if the request does not wait now. */
@@ -87,7 +87,7 @@ export class IngressQueues {
 
   /** A request of this ingress ended at this node, so a waiting request may take its place. */
   ended(session: string): void {
-    for (const line of this.#lines.values()) if (line.wants(session)) line.freed(session, 1);
+    for (const line of this.#lines.values()) if (line.hasWaiterFor(session)) line.freed(session, 1);
   }
 
   /** Refuses all waiting requests, because this ingress closes. Idempotent. */

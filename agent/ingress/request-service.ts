@@ -138,7 +138,7 @@ export class RequestService {
       engine,
       load,
       seals,
-      onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
+      onLoad: (session, load) => this.#nodes.index.live.setLoad(session, { ...load, at: Date.now() }),
       onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerStateFor(pauseMs, Date.now())),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),

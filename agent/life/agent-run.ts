@@ -64,8 +64,8 @@ export class AgentRun {
     const { signals, faults } = this.#options;
     const { life, log } = this.#agent;
     const unsubscribe = signals((signal) => life.send({ kind: 'signal', signal, at: performance.now() }));
-    const told = new ProcessFaults(log);
-    const ignore = faults((error) => life.end({ kind: 'fault', what: told.tell(error) }));
+    const faultLog = new ProcessFaults(log);
+    const ignore = faults((error) => life.end({ kind: 'fault', what: faultLog.record(error) }));
     /** Functions that close what `#open` opened, in the order of opening. */
     const opened: Close[] = [];
     try {
@@ -181,7 +181,7 @@ export class AgentRun {
       () => parts.engine?.stop(0, Promise.resolve()),
       ...opened,
       // If a gateway was not informed, the last will is kept: it is delivered after this process has ended.
-      () => (life.untold ? undefined : this.#will?.dismiss()),
+      () => (life.needsLastWill ? undefined : this.#will?.dismiss()),
     ]);
   }
 }

@@ -146,7 +146,7 @@ export class DeployedEngine implements EngineRunner {
       await delay(POLL_MS);
   }
 
-  tell(): void {
+  publish(): void {
     this.#options.parts.sessions?.change(this.#labels());
   }
 

@@ -33,7 +33,7 @@ export class ProcessFaults {
   }
 
   /** Logs the fault. Returns it as one line. */
-  tell(error: unknown): string {
+  record(error: unknown): string {
     const what = errorText(error);
     if (++this.#seen <= LOGGED_MAX) {
       const text = error instanceof Error ? (error.stack ?? what) : what;

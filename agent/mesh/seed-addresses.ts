@@ -23,7 +23,7 @@ interface Seed {
   address: string;
   backoff: Backoff;
   reached: boolean;
-  told: boolean;
+  failureLogged: boolean;
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -42,7 +42,7 @@ export class Seeds {
       address,
       backoff: new Backoff({ minMs: SEED_MIN_MS, maxMs: SEED_MAX_MS }, options.random),
       reached: false,
-      told: false,
+      failureLogged: false,
       timer: undefined,
     }));
   }
@@ -57,11 +57,11 @@ export class Seeds {
     try {
       await this.#options.dial(seed.address);
       seed.reached = true;
-      seed.told = false;
+      seed.failureLogged = false;
       seed.backoff.reset();
     } catch (error) {
-      if (!seed.told) this.#options.log(`peer ${seed.address}: ${errorText(error)}`);
-      seed.told = true;
+      if (!seed.failureLogged) this.#options.log(`peer ${seed.address}: ${errorText(error)}`);
+      seed.failureLogged = true;
     }
     this.#retry(seed);
   }

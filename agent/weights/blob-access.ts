@@ -3,14 +3,14 @@ import type { StoredManifest } from './stored-manifests.ts';
 import type { PeerName } from './weights-peers.ts';
 
 export class WeightsAccess {
-  readonly #own: () => PeerName | undefined;
+  readonly #self: () => PeerName | undefined;
   /** Names of allowed clusters, in addition to this node's. */
   readonly #clusters: ReadonlySet<string>;
   /** Keys of blobs of public models; at most as many as the store has files. */
   #public: ReadonlySet<string> = new Set();
 
-  constructor(own: () => PeerName | undefined, clusters: readonly string[]) {
-    this.#own = own;
+  constructor(self: () => PeerName | undefined, clusters: readonly string[]) {
+    this.#self = self;
     this.#clusters = new Set(clusters);
   }
 
@@ -25,17 +25,17 @@ export class WeightsAccess {
    * allowed.
    */
   isNear({ cluster, provider }: PeerName): boolean {
-    const own = this.#own();
-    if (own === undefined) return false;
+    const self = this.#self();
+    if (self === undefined) return false;
     // Cluster names are local to an issuer. So another issuer's node is in another cluster, even if the names are
     // equal.
     if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
-    return cluster === own.cluster || this.#clusters.has(cluster);
+    return cluster === self.cluster || this.#clusters.has(cluster);
   }
 
   /** True if the peer may read lists of files and of models: only nodes of the same provider may. */
-  isOwn(peer: PeerName): boolean {
-    return this.isNear(peer) && peer.provider === this.#own()?.provider;
+  isSameProvider(peer: PeerName): boolean {
+    return this.isNear(peer) && peer.provider === this.#self()?.provider;
   }
 
   /** True if the key is that of a blob of a public model. */
@@ -44,6 +44,6 @@ export class WeightsAccess {
   }
 
   mayHave(peer: PeerName, key: string): boolean {
-    return this.isOwn(peer) || (this.isNear(peer) && this.isPublic(key));
+    return this.isSameProvider(peer) || (this.isNear(peer) && this.isPublic(key));
   }
 }

@@ -49,7 +49,7 @@ interface BlobPullOptions {
   /** Asks the blob's coordinator. Never rejects. */
   ask(question: Omit<CoordinatorQuestion, 'blob'>): Promise<CoordinatorAnswer>;
   /** Called if the coordinator answered `wait` for longer than a pull may wait. */
-  inVain(): void;
+  onWaitTimeout(): void;
   /** True if there is no other node to ask. */
   alone(): boolean;
   /** Called when the blob is open and being filled, so that its progress can be read. */
@@ -71,7 +71,7 @@ export class BlobPull {
   /** Nodes that sent pieces of the current content. Bounded by the nearby nodes. */
   readonly #senders = new Set<string>();
   /** Nodes that sent part of an invalid blob. This pull never uses them again. */
-  readonly #liars = new Set<string>();
+  readonly #falseSenders = new Set<string>();
   #falseBlobs = 0;
   /** How often this pull left each node as too slow. Bounded by the nearby nodes. */
   readonly #slowSenders = new Map<string, number>();
@@ -119,7 +119,7 @@ export class BlobPull {
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} differs from the SHA-256 that its source reports`);
     for (const sender of this.#senders) {
       blocklist.failed(sender, performance.now());
-      this.#liars.add(sender);
+      this.#falseSenders.add(sender);
     }
     this.#falseBlobs++;
     if (this.#falseBlobs >= FALSE_MAX && this.#cannotRead)
@@ -168,25 +168,26 @@ export class BlobPull {
   }
 
   async #answer(silentMs: number): Promise<CoordinatorAnswer> {
-    const { limits, ask, alone, inVain } = this.#options;
+    const { limits, ask, alone, onWaitTimeout } = this.#options;
     if (this.#compared !== undefined || this.#falseBlobs >= FALSE_MAX) return { kind: 'read' };
     if (alone() && this.#cannotRead) return { kind: 'read' };
     if (silentMs > limits.sourceAfterMs * 2) this.#cannotRead = false;
-    const said = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
+    const reply = await ask({ role: this.#cannotRead ? 'cannot' : 'wants', avoid: this.#avoid() });
     // A coordinator may name a node again although this pull asked to avoid it.
-    const answer: CoordinatorAnswer = said.kind === 'peer' && this.#liars.has(said.session) ? { kind: 'wait' } : said;
+    const answer: CoordinatorAnswer =
+      reply.kind === 'peer' && this.#falseSenders.has(reply.session) ? { kind: 'wait' } : reply;
     if (this.#cannotRead || answer.kind === 'read') return answer;
     // If another node sends this blob, wait longer before reading the source. Otherwise, while the source stalls, all
     // nodes would start to read it at the same time.
     const patienceMs = limits.sourceAfterMs * (answer.kind === 'wait' ? 1 : SENDER_WAIT_FACTOR);
     if (silentMs <= patienceMs) return answer;
-    if (answer.kind === 'wait') inVain();
+    if (answer.kind === 'wait') onWaitTimeout();
     await ask({ role: 'reads' });
     return { kind: 'read' };
   }
 
   #avoid(): string[] {
-    return [...new Set([...this.#liars, ...this.#options.blocklist.blocked(performance.now())])].slice(0, 64);
+    return [...new Set([...this.#falseSenders, ...this.#options.blocklist.blocked(performance.now())])].slice(0, 64);
   }
 
   async #renew(): Promise<void> {
@@ -286,7 +287,7 @@ export class BlobPull {
     const watch = new TransferWatch({
       ...limits,
       slowBytesPerS,
-      midPiece: () => !reader.between,
+      midPiece: () => !reader.isBetweenPieces,
       onSlow: () => stop.abort(),
     });
     try {

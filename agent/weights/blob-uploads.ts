@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 
-/** Maximum wait for a place. After it, another sender is the better choice. */
+/** Maximum wait for a slot. After it, another sender is the better choice. */
 const WAIT_MS = 5_000;
 /**
- * Maximum number of new transfers that wait, per place. It is also the maximum number of transfers between two turns,
- * per place. One node may have as many waiting transfers as there are places.
+ * Maximum number of new transfers that wait, per slot. It is also the maximum number of transfers between two turns,
+ * per slot. One node may have as many waiting transfers as there are slots.
  */
-const WAITING_PER_PLACE = 4;
+const WAITING_PER_SLOT = 4;
 /** Interval at which readers' rates are checked while others wait. */
 const JUDGE_MS = 250;
 /**
@@ -25,16 +25,16 @@ export interface ReaderLimits {
    * mod_reqtimeout).
    */
   patienceMs: number;
-  /** Maximum number of slow transfers that continue without a place. At most one per node. */
-  trickles: number;
+  /** Maximum number of slow transfers that continue without a slot. At most one per node. */
+  throttledMax: number;
   /**
-   * How long a transfer keeps its place while others wait. If three transfers share two places, the waiting one gets
+   * How long a transfer keeps its slot while others wait. If three transfers share two slots, the waiting one gets
    * its turn before its reader gives up.
    */
   turnMs: number;
 }
 
-const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, trickles: 16, turnMs: 10_000 };
+const READER_LIMITS: ReaderLimits = { leastBytesPerS: 64 * 1024, patienceMs: 10_000, throttledMax: 16, turnMs: 10_000 };
 
 /** One transfer of a blob to another node. */
 export class Transfer {
@@ -45,10 +45,10 @@ export class Transfer {
   /** When this node began to wait for the reader; undefined if it does not wait. */
   #since: number | undefined;
   /**
-   * True if the reader was too slow while others waited. The transfer then has lost its place, and is sent at half of
+   * True if the reader was too slow while others waited. The transfer then has lost its slot, and is sent at half of
    * the minimum rate.
    */
-  trickles = false;
+  isThrottled = false;
   #turnAt = performance.now();
   /** Milliseconds that the reader has taken for the current piece. */
   #pieceMs = 0;
@@ -76,7 +76,7 @@ export class Transfer {
    * Call for each write: charges the time that the reader takes.
    * @param taken resolves when the reader has taken `bytes` bytes
    */
-  async taking(bytes: number, taken: Promise<void>): Promise<void> {
+  async chargeWrite(bytes: number, taken: Promise<void>): Promise<void> {
     const { patienceMs, leastBytesPerS } = this.#limits;
     const since = performance.now();
     this.#since = since;
@@ -85,7 +85,7 @@ export class Transfer {
     const tookMs = performance.now() - since;
     this.#pieceMs += tookMs;
     this.#patienceMs = Math.min(patienceMs, this.#patienceMs - tookMs + (bytes / leastBytesPerS) * 1000);
-    if (this.trickles) await delay((2000 * bytes) / leastBytesPerS);
+    if (this.isThrottled) await delay((2000 * bytes) / leastBytesPerS);
   }
 
   get isSlow(): boolean {
@@ -101,12 +101,12 @@ export class Transfer {
 
 interface Waiting {
   session: string;
-  go(): void;
+  start(): void;
 }
 
 /**
- * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its place to a waiting one,
- * and continues without a place. So a slow link finishes eventually, and N readers with a few bytes a second do not
+ * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its slot to a waiting one,
+ * and continues without a slot. So a slow link finishes eventually, and N readers with a few bytes a second do not
  * block others. If more than N readers are fast enough, they take turns.
  */
 export class Uploads {
@@ -115,21 +115,21 @@ export class Uploads {
   readonly #bucket: TokenBucket | undefined;
   readonly #burst: number;
   readonly #limits: ReaderLimits;
-  /** Transfers with a place. At most `max`. */
-  readonly #placed = new Set<Transfer>();
-  /** Slow transfers without a place. At most `limits.trickles`. */
-  readonly #trickling = new Set<Transfer>();
+  /** Transfers with a slot. At most `max`. */
+  readonly #active = new Set<Transfer>();
+  /** Slow transfers without a slot. At most `limits.throttledMax`. */
+  readonly #throttled = new Set<Transfer>();
   /** Highest number of concurrent transfers so far. */
   peak = 0;
   bytes = 0;
   /**
-   * New transfers that wait, oldest first, but transfers of nodes without a place come before those of nodes that have
-   * one. At most WAITING_PER_PLACE × max.
+   * New transfers that wait, oldest first, but transfers of nodes without a slot come before those of nodes that have
+   * one. At most WAITING_PER_SLOT × max.
    */
   readonly #waiting: Waiting[] = [];
-  /** Transfers between two turns, with the promise of their next turn. At most WAITING_PER_PLACE × max. */
-  readonly #between = new Map<Transfer, PromiseWithResolvers<void>>();
-  #turn: Promise<void> = Promise.resolve();
+  /** Transfers that wait for their next turn, with its promise. At most WAITING_PER_SLOT × max. */
+  readonly #awaitingTurn = new Map<Transfer, PromiseWithResolvers<void>>();
+  #paceQueue: Promise<void> = Promise.resolve();
 
   constructor(
     max: number,
@@ -145,111 +145,111 @@ export class Uploads {
   }
 
   get active(): number {
-    return this.#placed.size;
+    return this.#active.size;
   }
 
-  get trickling(): number {
-    return this.#trickling.size;
+  get throttled(): number {
+    return this.#throttled.size;
   }
 
   /**
-   * Takes a place until `release`. Undefined if no place became free in time. @param onEnd called when the transfer
+   * Takes a slot until `release`. Undefined if no slot became free in time. @param onEnd called when the transfer
    * must end
    */
-  async take(session: string, onEnd: () => void): Promise<Transfer | undefined> {
-    return this.#placed.size < this.max ? this.#place(session, onEnd) : this.#wait(session, onEnd);
+  async acquire(session: string, onEnd: () => void): Promise<Transfer | undefined> {
+    return this.#active.size < this.max ? this.#startTransfer(session, onEnd) : this.#wait(session, onEnd);
   }
 
-  #place(session: string, onEnd: () => void): Transfer {
+  #startTransfer(session: string, onEnd: () => void): Transfer {
     const transfer = new Transfer(session, this.#limits, onEnd);
-    this.#hold(transfer);
+    this.#takeSlot(transfer);
     return transfer;
   }
 
-  #hold(transfer: Transfer): void {
+  #takeSlot(transfer: Transfer): void {
     transfer.beginTurn();
-    this.#placed.add(transfer);
-    this.peak = Math.max(this.peak, this.#placed.size);
+    this.#active.add(transfer);
+    this.peak = Math.max(this.peak, this.#active.size);
   }
 
   /**
-   * Call before each piece. A transfer whose turn is over gives its place to a waiting one. False if its next turn does
+   * Call before each piece. A transfer whose turn is over gives its slot to a waiting one. False if its next turn does
    * not begin within `ms`.
    */
-  async mayGoOn(transfer: Transfer, ms: number): Promise<boolean> {
-    if (this.#placed.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
+  async awaitTurn(transfer: Transfer, ms: number): Promise<boolean> {
+    if (this.#active.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
       // If this many transfers wait between turns, the reader finds another sender sooner.
-      if (this.#between.size >= WAITING_PER_PLACE * this.max) transfer.end();
-      else this.#between.set(transfer, Promise.withResolvers());
-      this.#free(transfer);
+      if (this.#awaitingTurn.size >= WAITING_PER_SLOT * this.max) transfer.end();
+      else this.#awaitingTurn.set(transfer, Promise.withResolvers());
+      this.#releaseSlot(transfer);
     }
-    const next = this.#between.get(transfer);
+    const next = this.#awaitingTurn.get(transfer);
     if (next === undefined) return true;
     this.#displaceSlow();
     const late = setTimeout(next.resolve, ms);
     await next.promise;
     clearTimeout(late);
-    if (!this.#between.has(transfer)) return true;
-    this.#between.set(transfer, Promise.withResolvers());
+    if (!this.#awaitingTurn.has(transfer)) return true;
+    this.#awaitingTurn.set(transfer, Promise.withResolvers());
     return false;
   }
 
-  /** True if a node without a place waits. */
+  /** True if a node without a slot waits. */
   #othersWait(): boolean {
     const served = this.#served();
-    return [...this.#waiting, ...this.#between.keys()].some(({ session }) => !served.has(session));
+    return [...this.#waiting, ...this.#awaitingTurn.keys()].some(({ session }) => !served.has(session));
   }
 
   #served(): Set<string> {
-    return new Set([...this.#placed].map(({ session }) => session));
+    return new Set([...this.#active].map(({ session }) => session));
   }
 
   #wait(session: string, onEnd: () => void): Promise<Transfer | undefined> {
-    const own = this.#waiting.filter((one) => one.session === session).length;
-    if (own >= this.max || this.#waiting.length >= WAITING_PER_PLACE * this.max) return Promise.resolve(undefined);
+    const ofSession = this.#waiting.filter((one) => one.session === session).length;
+    if (ofSession >= this.max || this.#waiting.length >= WAITING_PER_SLOT * this.max) return Promise.resolve(undefined);
     return new Promise((resolve) => {
       const end = (transfer?: Transfer) => {
         clearTimeout(timer);
-        clearInterval(judge);
+        clearInterval(slowCheck);
         this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
         resolve(transfer);
       };
-      const waiting: Waiting = { session, go: () => end(this.#place(session, onEnd)) };
+      const waiting: Waiting = { session, start: () => end(this.#startTransfer(session, onEnd)) };
       const timer = setTimeout(end, WAIT_MS);
-      const judge = setInterval(() => this.#displaceSlow(), JUDGE_MS);
+      const slowCheck = setInterval(() => this.#displaceSlow(), JUDGE_MS);
       this.#waiting.push(waiting);
       this.#displaceSlow();
     });
   }
 
   #displaceSlow(): void {
-    const slow = [...this.#placed].find(({ isSlow }) => isSlow);
+    const slow = [...this.#active].find(({ isSlow }) => isSlow);
     if (slow === undefined) return;
-    const has = [...this.#trickling].some(({ session }) => session === slow.session);
-    if (has || this.#trickling.size >= this.#limits.trickles) slow.end();
-    else this.#trickling.add(slow);
-    slow.trickles = true;
-    this.#free(slow);
+    const has = [...this.#throttled].some(({ session }) => session === slow.session);
+    if (has || this.#throttled.size >= this.#limits.throttledMax) slow.end();
+    else this.#throttled.add(slow);
+    slow.isThrottled = true;
+    this.#releaseSlot(slow);
   }
 
   release(transfer: Transfer): void {
-    this.#trickling.delete(transfer);
-    this.#between.delete(transfer);
-    this.#free(transfer);
+    this.#throttled.delete(transfer);
+    this.#awaitingTurn.delete(transfer);
+    this.#releaseSlot(transfer);
   }
 
-  #free(transfer: Transfer): void {
-    if (!this.#placed.delete(transfer)) return;
+  #releaseSlot(transfer: Transfer): void {
+    if (!this.#active.delete(transfer)) return;
     const served = this.#served();
     const isNew = ({ session }: { session: string }) => !served.has(session);
-    // No await here, because meanwhile another request would take the same place. New transfers come first, because
+    // No await here, because meanwhile another request would take the same slot. New transfers come first, because
     // they accept a shorter wait.
-    const between = [...this.#between.keys()];
-    const next = this.#waiting.find(isNew) ?? between.find(isNew) ?? this.#waiting[0] ?? between[0];
-    if (!(next instanceof Transfer)) return next?.go();
-    this.#between.get(next)?.resolve();
-    this.#between.delete(next);
-    this.#hold(next);
+    const awaitingTurn = [...this.#awaitingTurn.keys()];
+    const next = this.#waiting.find(isNew) ?? awaitingTurn.find(isNew) ?? this.#waiting[0] ?? awaitingTurn[0];
+    if (!(next instanceof Transfer)) return next?.start();
+    this.#awaitingTurn.get(next)?.resolve();
+    this.#awaitingTurn.delete(next);
+    this.#takeSlot(next);
   }
 
   /** Resolves when this many bytes may be sent. */
@@ -258,9 +258,9 @@ export class Uploads {
     const bucket = this.#bucket;
     if (bucket === undefined || this.#rate === undefined) return;
     // Waits run one after the other, because two transfers that wait for the same tokens would both take them.
-    this.#turn = this.#turn.then(async () => {
+    this.#paceQueue = this.#paceQueue.then(async () => {
       while (!bucket.take(bytes, performance.now())) await delay(Math.max(1, bucket.waitMs(bytes)));
     });
-    await this.#turn;
+    await this.#paceQueue;
   }
 }

@@ -57,11 +57,11 @@ export class CoordinatorClient {
    */
   readonly #private: Coordinator;
   readonly #stop = new AbortController();
-  readonly #bornAt = performance.now();
+  readonly #startedAt = performance.now();
   /** When each shard was first asked for. Bounded by the number of shards. */
-  readonly #asked = new Map<string, number>();
+  readonly #firstAskedAt = new Map<string, number>();
   #nearby: ReadonlySet<string> = new Set();
-  #ours: ReadonlySet<string> = new Set();
+  #providerSessions: ReadonlySet<string> = new Set();
   #nearAt = Number.NaN;
   #announced = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -69,9 +69,9 @@ export class CoordinatorClient {
   constructor(options: CoordinatorClientOptions) {
     this.#options = options;
     const fanout = options.fanout ?? FANOUT;
-    const lives = (session: string) => session === options.peers.own()?.session || this.#near().has(session);
-    this.#shared = new Coordinator({ fanout, lives });
-    this.#private = new Coordinator({ fanout, lives });
+    const isAlive = (session: string) => session === options.peers.self()?.session || this.#nearPeers().has(session);
+    this.#shared = new Coordinator({ fanout, lives: isAlive });
+    this.#private = new Coordinator({ fanout, lives: isAlive });
   }
 
   open(): void {
@@ -84,15 +84,15 @@ export class CoordinatorClient {
   }
 
   /** Sessions of the nodes with which this one exchanges weights. */
-  #near(): ReadonlySet<string> {
+  #nearPeers(): ReadonlySet<string> {
     this.#update();
     return this.#nearby;
   }
 
   /** The nodes of the cluster that belong to this node's provider. */
-  #own(): ReadonlySet<string> {
+  #providerPeers(): ReadonlySet<string> {
     this.#update();
-    return this.#ours;
+    return this.#providerSessions;
   }
 
   #update(): void {
@@ -101,32 +101,32 @@ export class CoordinatorClient {
     if (this.#nearAt === at) return;
     const near = peers.others().filter((peer) => access.isNear(peer));
     this.#nearby = new Set(near.map(({ session }) => session));
-    this.#ours = new Set(near.filter((peer) => access.isOwn(peer)).map(({ session }) => session));
+    this.#providerSessions = new Set(near.filter((peer) => access.isSameProvider(peer)).map(({ session }) => session));
     this.#nearAt = at;
   }
 
   /** True if this node knows no other node that could coordinate. */
   get alone(): boolean {
-    return this.#near().size === 0;
+    return this.#nearPeers().size === 0;
   }
 
   /**
    * Answers another node's questions.
-   * @param own true if the questions concern data for the provider's own nodes, and the asking node belongs to that
+   * @param providerOnly true if the questions concern data for nodes of one provider, and the asking node belongs to that
    * provider
    */
-  answer(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[] {
+  answer(session: string, questions: readonly CoordinatorQuestion[], providerOnly: boolean): CoordinatorAnswer[] {
     const now = performance.now();
-    const coordinator = own ? this.#private : this.#shared;
+    const coordinator = providerOnly ? this.#private : this.#shared;
     return questions.map((question) => coordinator.answer(session, question, now, this.#settled(question.blob, now)));
   }
 
   #settled(blob: string, now: number): boolean {
     const { peers, settleMs = SETTLE_MS } = this.#options;
     const shard = blob.slice(0, SHARD_DIGITS);
-    const first = this.#asked.get(shard) ?? now;
-    this.#asked.set(shard, first);
-    const quiet = now - Math.max(peers.changedAt(), this.#bornAt) >= settleMs;
+    const first = this.#firstAskedAt.get(shard) ?? now;
+    this.#firstAskedAt.set(shard, first);
+    const quiet = now - Math.max(peers.changedAt(), this.#startedAt) >= settleMs;
     return quiet || now - first >= SETTLE_MAX_MS;
   }
 
@@ -134,16 +134,16 @@ export class CoordinatorClient {
    * Asks the coordinator. Never rejects. If a coordinator is unreachable, the next one is asked; this node is the last.
    * Any nearby node may coordinate a public blob, or claim to hold it. This node decides from which nodes it accepts
    * bytes.
-   * @param own true if only nodes of the provider coordinate this key and send its bytes
+   * @param providerOnly true if only nodes of the provider coordinate this key and send its bytes
    */
-  async ask(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
-    const answer = await this.#answerTo(question, own);
+  async ask(question: CoordinatorQuestion, providerOnly: boolean): Promise<CoordinatorAnswer> {
+    const answer = await this.#answerTo(question, providerOnly);
     if (answer.kind !== 'peer') return answer;
     const { peers, access } = this.#options;
     const peer = peers.others().find(({ session }) => session === answer.session);
     // The coordinator may know a node that gossip has not announced here yet.
     if (peer === undefined) return { kind: 'wait' };
-    if (own ? access.isOwn(peer) : access.isNear(peer)) return answer;
+    if (providerOnly ? access.isSameProvider(peer) : access.isNear(peer)) return answer;
     this.senders.failed(answer.session, performance.now());
     return { kind: 'wait' };
   }
@@ -152,22 +152,27 @@ export class CoordinatorClient {
    * Call if the pull waited as long as it may, and no byte arrived. A coordinator of another provider could cause this
    * forever, so a different coordinator is asked for a while.
    */
-  waitedInVain(blob: string, own: boolean): void {
-    const self = this.#options.peers.own()?.session;
+  onWaitTimeout(blob: string, providerOnly: boolean): void {
+    const self = this.#options.peers.self()?.session;
     if (self === undefined) return;
-    const coordinator = this.#coordinatorOf(blob, self, own);
-    if (!this.#own().has(coordinator) && coordinator !== self)
+    const coordinator = this.#coordinatorOf(blob, self, providerOnly);
+    if (!this.#providerPeers().has(coordinator) && coordinator !== self)
       this.#coordinators.failed(coordinator, performance.now());
   }
 
-  async #answerTo(question: CoordinatorQuestion, own: boolean): Promise<CoordinatorAnswer> {
-    const self = this.#options.peers.own()?.session;
+  async #answerTo(question: CoordinatorQuestion, providerOnly: boolean): Promise<CoordinatorAnswer> {
+    const self = this.#options.peers.self()?.session;
     if (self === undefined) return { kind: question.role === 'wants' ? 'read' : 'wait' };
     for (;;) {
-      const coordinator = this.#coordinatorOf(question.blob, self, own);
-      if (coordinator === self) return this.answer(self, [question], own)[0] ?? { kind: 'wait' };
+      const coordinator = this.#coordinatorOf(question.blob, self, providerOnly);
+      if (coordinator === self) return this.answer(self, [question], providerOnly)[0] ?? { kind: 'wait' };
       try {
-        const [answer] = await this.#options.client.coordinate(coordinator, [question], own, this.#stop.signal);
+        const [answer] = await this.#options.client.coordinate(
+          coordinator,
+          [question],
+          providerOnly,
+          this.#stop.signal,
+        );
         return answer ?? { kind: 'wait' };
       } catch (error) {
         if (asWeightsError(error).code === 'stopped') return { kind: 'wait' };
@@ -176,9 +181,11 @@ export class CoordinatorClient {
     }
   }
 
-  #coordinatorOf(blob: string, self: string, own: boolean): string {
+  #coordinatorOf(blob: string, self: string, providerOnly: boolean): string {
     const avoided = new Set(this.#coordinators.blocked(performance.now()));
-    const sessions = [...(own ? this.#own() : this.#near())].filter((session) => !avoided.has(session));
+    const sessions = [...(providerOnly ? this.#providerPeers() : this.#nearPeers())].filter(
+      (session) => !avoided.has(session),
+    );
     return chooseCoordinator(blob.slice(0, SHARD_DIGITS), [self, ...sessions]) ?? self;
   }
 
@@ -198,21 +205,21 @@ export class CoordinatorClient {
     await Promise.all([this.#announce(role, shared, false), this.#announce(role, others, true)]);
   }
 
-  async #announce(role: 'holds' | 'drops', blobs: readonly string[], own: boolean): Promise<void> {
-    const self = this.#options.peers.own()?.session;
+  async #announce(role: 'holds' | 'drops', blobs: readonly string[], providerOnly: boolean): Promise<void> {
+    const self = this.#options.peers.self()?.session;
     if (self === undefined) return;
     const rows = new Map<string, CoordinatorQuestion[]>();
     for (const blob of blobs) {
-      const coordinator = this.#coordinatorOf(blob, self, own);
+      const coordinator = this.#coordinatorOf(blob, self, providerOnly);
       rows.set(coordinator, [...(rows.get(coordinator) ?? []), { blob, role }]);
     }
     await Promise.all(
       [...rows].map(async ([coordinator, questions]) => {
-        if (coordinator === self) return void this.answer(self, questions, own);
+        if (coordinator === self) return void this.answer(self, questions, providerOnly);
         try {
           for (let at = 0; at < questions.length; at += ROWS_MAX) {
             const some = questions.slice(at, at + ROWS_MAX);
-            await this.#options.client.coordinate(coordinator, some, own, this.#stop.signal);
+            await this.#options.client.coordinate(coordinator, some, providerOnly, this.#stop.signal);
           }
         } catch {
           this.#coordinators.failed(coordinator, performance.now());

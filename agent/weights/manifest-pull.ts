@@ -32,7 +32,7 @@ interface ManifestPullOptions {
   coordination: CoordinatorClient;
   limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
   /** True if the source has changed: then it is listed again, whatever is stored here or at other nodes. */
-  anew: boolean;
+  relist: boolean;
   now(): number;
   log(line: string): void;
 }
@@ -40,7 +40,7 @@ interface ManifestPullOptions {
 /** Runs a pull. Restarts it with a new manifest if its source has changed since it was listed. */
 export async function retryWithNewListing<T>(
   log: (line: string) => void,
-  pull: (anew: boolean) => Promise<T>,
+  pull: (relist: boolean) => Promise<T>,
 ): Promise<T> {
   for (let lists = 1; ; lists++) {
     try {
@@ -55,8 +55,8 @@ export async function retryWithNewListing<T>(
 
 /** @throws WeightsError */
 export async function pullManifest(options: ManifestPullOptions, signal: AbortSignal): Promise<WeightsManifest> {
-  const { id, source, store, anew, now, log } = options;
-  if (anew) {
+  const { id, source, store, relist, now, log } = options;
+  if (relist) {
     const manifest = await listOf(options, signal);
     await store.room.recorded(id, () => store.manifests.save(id, manifest, now()));
     return manifest;

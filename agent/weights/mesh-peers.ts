@@ -11,7 +11,7 @@ import type { PeerName, Peers } from './weights-peers.ts';
 export class MeshPeers implements Peers {
   readonly #issuerName: (issuer: string) => string | undefined;
   #mesh: Mesh | undefined;
-  #own: PeerName | undefined;
+  #self: PeerName | undefined;
   /** Nodes that can be asked, by session. The registry bounds them. */
   readonly #known = new Map<string, PeerName>();
   /** The nodes of `#known` as a list. Undefined after a node came, went or changed. */
@@ -30,7 +30,7 @@ export class MeshPeers implements Peers {
     this.#unwatch();
     this.#mesh = mesh;
     const { session, provider, cluster } = ticket;
-    this.#own = { session, provider, cluster };
+    this.#self = { session, provider, cluster };
     this.#known.clear();
     this.#others = undefined;
     for (const { entry, liveness } of mesh.view()) this.#addOrRemove(entry, liveness);
@@ -57,7 +57,7 @@ export class MeshPeers implements Peers {
   }
 
   #addOrRemove({ session, state, payload, ticket }: Entry, liveness: Liveness): void {
-    if (session === this.#own?.session || liveness !== 'alive' || state === 'LEFT') return;
+    if (session === this.#self?.session || liveness !== 'alive' || state === 'LEFT') return;
     const { addresses = [], weights } = payload ?? {};
     // A node that stores no weights does not answer requests about them.
     if (addresses.length === 0 || weights === undefined) return;
@@ -65,8 +65,8 @@ export class MeshPeers implements Peers {
     this.#known.set(session, { session, provider: named(provider, this.#issuerName(ticket.issuer)), cluster });
   }
 
-  own(): PeerName | undefined {
-    return this.#own;
+  self(): PeerName | undefined {
+    return this.#self;
   }
 
   others(): PeerName[] {

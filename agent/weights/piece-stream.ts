@@ -48,7 +48,7 @@ export class PieceStreamReader {
   }
 
   /** True between two pieces, where the stream may end. */
-  get between(): boolean {
+  get isBetweenPieces(): boolean {
     return this.#headHas === 0;
   }
 

@@ -47,10 +47,10 @@ export class WeightsClient {
   async coordinate(
     session: string,
     questions: readonly CoordinatorQuestion[],
-    own: boolean,
+    providerOnly: boolean,
     signal: AbortSignal,
   ): Promise<CoordinatorAnswer[]> {
-    const path = own ? '/v1/coordinate/own' : '/v1/coordinate';
+    const path = providerOnly ? '/v1/coordinate/own' : '/v1/coordinate';
     const text = await this.#text(session, 'POST', path, signal, JSON.stringify(questions));
     return parse(z.array(coordinatorAnswerSchema).max(ROWS_MAX), text);
   }

@@ -10,7 +10,7 @@ export interface PeerName {
 
 export interface Peers {
   /** Undefined while this node is in no mesh. */
-  own(): PeerName | undefined;
+  self(): PeerName | undefined;
   /** Nodes that are alive, according to gossip, and can be dialed. */
   others(): PeerName[];
   /** When another node last joined or left, by `performance.now()`. */

@@ -31,14 +31,14 @@ import type { Store } from './weights-store.ts';
 /** Bytes of one read from the disk and one write to the socket. The agent's thread encrypts them in 0.2 ms. */
 export const SEND_CHUNK_BYTES = 256 * 1024;
 /** Size of one write to a slow reader, which can take this much within STALL_MS. */
-const TRICKLE_CHUNK_BYTES = 16 * 1024;
+const THROTTLED_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
 /** Maximum number of connections: all nodes of the largest cluster, twice. */
 const CONNECTIONS_MAX = 2048;
 /** Maximum number of connections per node. A client has four at a time, and closed ones may be noticed late. */
 export const CONNECTIONS_PER_PEER_MAX = 16;
-/** A reader that takes nothing for this long loses its place. Even a slow disk takes a piece within a second. */
+/** A reader that takes nothing for this long loses its slot. Even a slow disk takes a piece within a second. */
 const STALL_MS = 60_000;
 /** Maximum wait for a requested blob to start arriving here. A coordinator may name this node before it has begun. */
 const BEGIN_WITHIN_MS = 10_000;
@@ -61,8 +61,8 @@ interface ServerOptions {
   uploads: Uploads;
   /** True if a pull runs here, so that a missing blob may arrive. */
   expects(): boolean;
-  /** @param own true if a node of the same provider asks about data that only those nodes may have */
-  coordinate(session: string, questions: readonly CoordinatorQuestion[], own: boolean): CoordinatorAnswer[];
+  /** @param providerOnly true if a node of the same provider asks about data that only those nodes may have */
+  coordinate(session: string, questions: readonly CoordinatorQuestion[], providerOnly: boolean): CoordinatorAnswer[];
   held(): Promise<ModelHolding[]>;
   stallMs?: number;
   log(line: string): void;
@@ -95,8 +95,8 @@ export class WeightsServer {
 
   /** Takes over an authenticated connection of `peer`. @param admits true while that session has not ended */
   take(socket: Duplex, peer: PeerName, admits: () => boolean): void {
-    const own = [...this.#connections.values()].filter((one) => one.peer.session === peer.session).length;
-    const full = this.#connections.size >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_PEER_MAX;
+    const ofPeer = [...this.#connections.values()].filter((one) => one.peer.session === peer.session).length;
+    const full = this.#connections.size >= CONNECTIONS_MAX || ofPeer >= CONNECTIONS_PER_PEER_MAX;
     if (full || !admits() || !this.#options.access.isNear(peer)) return void socket.destroy();
     this.#connections.set(socket, { peer, admits, answering: false });
     socket.on('error', () => {});
@@ -125,25 +125,32 @@ export class WeightsServer {
     refuse(response, 404, 'there is no such path');
   }
 
-  async #coordinate(peer: PeerName, own: boolean, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (own && !this.#options.access.isOwn(peer)) return refuse(response, 403, 'only for nodes of the same provider');
+  async #coordinate(
+    peer: PeerName,
+    providerOnly: boolean,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    if (providerOnly && !this.#options.access.isSameProvider(peer))
+      return refuse(response, 403, 'only for nodes of the same provider');
     const text = await readTextAtMost(request, BODY_MAX_BYTES);
     if (text === undefined) return refuse(response, 413, `more than ${BODY_MAX_BYTES} bytes`);
     const rows = rowsSchema.safeParse(tryParseJson(text));
     if (!rows.success) return refuse(response, 400, z.prettifyError(rows.error));
-    json(response, this.#options.coordinate(peer.session, rows.data, own));
+    json(response, this.#options.coordinate(peer.session, rows.data, providerOnly));
   }
 
   async #manifest(peer: PeerName, id: string, response: ServerResponse): Promise<void> {
     const { access, store } = this.#options;
-    if (!access.isOwn(peer)) return refuse(response, 403, 'lists of files are only for nodes of the same provider');
+    if (!access.isSameProvider(peer))
+      return refuse(response, 403, 'lists of files are only for nodes of the same provider');
     const kept = digestSchema.safeParse(id).success ? await store.manifests.get(id) : undefined;
     if (kept === undefined) return refuse(response, 404, 'this node does not have the manifest');
     json(response, { manifest: kept.manifest, readAt: kept.readAt });
   }
 
   async #held(peer: PeerName, response: ServerResponse): Promise<void> {
-    if (!this.#options.access.isOwn(peer)) return refuse(response, 403, 'only for nodes of the same provider');
+    if (!this.#options.access.isSameProvider(peer)) return refuse(response, 403, 'only for nodes of the same provider');
     json(response, await this.#options.held());
   }
 
@@ -157,9 +164,9 @@ export class WeightsServer {
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'there is no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
     const absent = () => refuse(response, 404, 'this node has no piece of that blob');
-    // Checked before a place is taken: a blob that never arrives here would block other transfers.
+    // Checked before a slot is taken: a blob that never arrives here would block other transfers.
     if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
-    const transfer = await uploads.take(peer.session, () => response.destroy());
+    const transfer = await uploads.acquire(peer.session, () => response.destroy());
     if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers already run`);
     let blob: Blob | undefined;
     try {
@@ -178,18 +185,18 @@ export class WeightsServer {
     response.writeHead(200, { 'content-type': 'application/octet-stream' });
     response.flushHeaders();
     for (let index = from; index < blob.pieces; index++) {
-      while (!((await uploads.mayGoOn(transfer, WAITING_EVERY_MS)) && (await blob.piece(index, WAITING_EVERY_MS))))
+      while (!((await uploads.awaitTurn(transfer, WAITING_EVERY_MS)) && (await blob.piece(index, WAITING_EVERY_MS))))
         await written(response, pieceHead(0, Buffer.alloc(32)), stallMs);
       transfer.beginPiece();
       const { offset, length } = pieceSpan(blob, index);
       await written(response, pieceHead(length, blob.digest(index) ?? Buffer.alloc(32)), stallMs);
       for (let done = 0; done < length; ) {
-        const most = transfer.trickles ? TRICKLE_CHUNK_BYTES : SEND_CHUNK_BYTES;
+        const most = transfer.isThrottled ? THROTTLED_CHUNK_BYTES : SEND_CHUNK_BYTES;
         const buffer = Buffer.allocUnsafe(Math.min(most, length - done));
         const bytes = await blob.read(buffer, offset + done);
         if (bytes === 0) throw new Error(`${blob.key} is shorter than it was`);
         await uploads.pace(bytes);
-        await transfer.taking(bytes, written(response, buffer.subarray(0, bytes), stallMs));
+        await transfer.chargeWrite(bytes, written(response, buffer.subarray(0, bytes), stallMs));
         done += bytes;
       }
     }

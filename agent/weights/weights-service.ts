@@ -79,9 +79,9 @@ export class WeightsService {
     const { directory, limitBytes, uploads, rate, clusters } = config;
     this.#options = options;
     this.store = new Store({ directory, limitBytes, pieceBytes, hasher: this.#hasher, log });
-    this.#inventory = new Inventory(this.store, () => peers.own()?.provider, options.now ?? Date.now);
+    this.#inventory = new Inventory(this.store, () => peers.self()?.provider, options.now ?? Date.now);
     this.uploads = new Uploads(uploads, rate, SEND_CHUNK_BYTES, options.readers);
-    this.#access = new WeightsAccess(() => peers.own(), clusters);
+    this.#access = new WeightsAccess(() => peers.self(), clusters);
     this.#client = new WeightsClient(peers);
     this.#coordination = new CoordinatorClient({
       peers,
@@ -96,7 +96,7 @@ export class WeightsService {
       access: this.#access,
       uploads: this.uploads,
       expects: () => this.status().some(({ state }) => state === 'listing' || state === 'pulling'),
-      coordinate: (session, questions, own) => this.#coordination.answer(session, questions, own),
+      coordinate: (session, questions, providerOnly) => this.#coordination.answer(session, questions, providerOnly),
       held: () => this.held(),
       ...(stallMs === undefined ? {} : { stallMs }),
       log,
@@ -132,7 +132,7 @@ export class WeightsService {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
     const pulling = this.#pulls.run(source, (status) =>
-      retryWithNewListing(this.#options.log, (anew) => this.#pull(source, status, anew)).catch((error: unknown) => {
+      retryWithNewListing(this.#options.log, (relist) => this.#pull(source, status, relist)).catch((error: unknown) => {
         this.#keep.delete(source);
         throw error;
       }),
@@ -143,7 +143,7 @@ export class WeightsService {
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 
-  async #pull(text: string, status: PullStatus, anew: boolean): Promise<PullResult> {
+  async #pull(text: string, status: PullStatus, relist: boolean): Promise<PullResult> {
     const { env, log, limits = PULL_LIMITS, now = Date.now, openSource: opened = openSource } = this.#options;
     const source = readSource(text);
     const reader = opened(source, env);
@@ -160,13 +160,13 @@ export class WeightsService {
         client: this.#client,
         coordination: this.#coordination,
         limits,
-        anew,
+        relist,
         now,
         log,
       },
       signal,
     );
-    if (anew) await this.#removeOlder(id, text);
+    if (relist) await this.#removeOlder(id, text);
     status.bytes = 0;
     await this.#refresh();
     neverRejects(this.#coordination.announce('holds', [this.#inventory.manifestKey(text)]));
@@ -237,7 +237,7 @@ export class WeightsService {
   ): Promise<void> {
     const before = status.bytes;
     const key = this.#inventory.blobKey(manifest, file);
-    const own = !(manifest.public && file.exact);
+    const providerOnly = !(manifest.public && file.exact);
     if (!(await this.store.has(file))) {
       let growing: Blob | undefined;
       await new BlobPull({
@@ -249,8 +249,8 @@ export class WeightsService {
         client: this.#client,
         blocklist: this.#coordination.senders,
         limits: this.#options.limits ?? PULL_LIMITS,
-        ask: (question) => this.#coordination.ask({ ...question, blob: key }, own),
-        inVain: () => this.#coordination.waitedInVain(key, own),
+        ask: (question) => this.#coordination.ask({ ...question, blob: key }, providerOnly),
+        onWaitTimeout: () => this.#coordination.onWaitTimeout(key, providerOnly),
         alone: () => this.#coordination.alone,
         onBlob: (blob) => {
           growing = blob;
@@ -280,9 +280,9 @@ export class WeightsService {
   /** Models on other nodes of the provider, by session. `held` is undefined if a node did not answer. */
   async heldElsewhere(): Promise<{ session: string; held: ModelHolding[] | undefined }[]> {
     const { peers } = this.#options;
-    const own = peers.others().filter((peer) => this.#access.isOwn(peer));
+    const sameProvider = peers.others().filter((peer) => this.#access.isSameProvider(peer));
     return Promise.all(
-      own.map(async ({ session }) => ({
+      sameProvider.map(async ({ session }) => ({
         session,
         held: await this.#client.held(session, this.#stop.signal).catch(() => undefined),
       })),

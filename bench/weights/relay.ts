@@ -51,7 +51,7 @@ const nameOf = (session: string) => ({ session, provider: 'lab', cluster: 'alps'
 
 function peersOf(own: string, ports: Readonly<Record<string, number>>): Peers {
   return {
-    own: () => nameOf(own),
+    self: () => nameOf(own),
     others: () => Object.keys(ports).map(nameOf),
     changedAt: () => 0,
     connect: async (session) => {

@@ -118,7 +118,7 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined) return;
     this.#closed = true;
-    await this.#updateLastUse(spec);
+    await this.#forwardUsage(spec);
     if (this.#isForgotten) return;
     this.#metrics.begin();
     this.#metrics.tell(this.env, this.ctx, this.#now);
@@ -334,7 +334,7 @@ export class BatchObject extends GatewayObject {
       this.#record.move('cancelling', this.#now);
       return 0;
     }
-    await this.#updateLastUse(spec);
+    await this.#forwardUsage(spec);
     const models = [...new Set(this.#record.demands.map(({ model }) => model))];
     await this.#budget.refresh(this.env, this.#account.keyId, this.#account.limits, models);
     this.#offer();
@@ -357,7 +357,7 @@ export class BatchObject extends GatewayObject {
 
   async #finish(spec: BatchSpec, to: 'completed' | 'expired' | 'cancelled', unexecuted: LineErrorCode): Promise<void> {
     this.#closed = true;
-    await this.#updateLastUse(spec);
+    await this.#forwardUsage(spec);
     const { env } = this;
     // After its window the batch does not wait for a file that the store has lost: the results are written without the
     // `custom_id` of their lines.
@@ -372,7 +372,7 @@ export class BatchObject extends GatewayObject {
    * Forwards the usage of lines, under the account as read a few seconds ago, so that limits that were set meanwhile
    * count it.
    */
-  #updateLastUse(spec: BatchSpec): Promise<void> {
+  #forwardUsage(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }
 

@@ -150,7 +150,7 @@ export class QueueObject extends GatewayObject {
 
   async #follow(session: string): Promise<void> {
     let seen: number | undefined;
-    while (this.#line.wants(session)) {
+    while (this.#line.hasWaiterFor(session)) {
       try {
         const askedAt = steadyNow();
         const ended = await this.env.TUNNEL.getByName(session).ended(seen ?? -1);

@@ -77,7 +77,7 @@ export class TunnelAttempts {
   readonly #attempts: SessionAttempts;
   readonly #calls = new PendingCalls();
   /** For each attempt that a Worker fetches: the client's disconnection, which cancels the attempt. */
-  readonly #fetchers = new WeakMap<OutboundAttempt, ClientDisconnect>();
+  readonly #callers = new WeakMap<OutboundAttempt, ClientDisconnect>();
   readonly #broken = new BrokenResponses();
   readonly #on: TunnelAttemptsEvents;
   readonly #offload: ResponseOffload | undefined;
@@ -136,7 +136,7 @@ export class TunnelAttempts {
     }
     const held = open.resume ? this.#offload?.takeBack(attemptName(open)) : undefined;
     if (held !== undefined) {
-      this.#attendTo(held.attempt, request);
+      this.#cancelOnDisconnect(held.attempt, request);
       return encodeResponse(held.answer);
     }
     const broken = this.#broken.of(open);
@@ -146,27 +146,27 @@ export class TunnelAttempts {
     if (called === undefined && !this.#admits(open)) return encodeResponse(SUSPECTED);
     return new Promise((resolve) => {
       const attempt = called ?? this.#create(open, whole ?? request.body);
-      this.#attendTo(attempt, request);
-      attempt.attend((result) => {
+      this.#cancelOnDisconnect(attempt, request);
+      attempt.attachCaller((result) => {
         if (!open.offload || this.#offload === undefined || result.kind !== 'stream' || !mayOffload(result))
           return resolve(encodeResponse(result));
         this.#offload.offer({ attempt, answer: result }, (offered) => {
-          if (offered.kind === 'offloaded') this.#unattend(attempt); // the Worker calls `leave` if needed
+          if (offered.kind === 'offloaded') this.#detachCaller(attempt); // the Worker calls `leave` if needed
           resolve(encodeResponse(offered));
         });
       });
     });
   }
 
-  #attendTo(attempt: OutboundAttempt, request: Request): void {
+  #cancelOnDisconnect(attempt: OutboundAttempt, request: Request): void {
     const client = new ClientDisconnect(request.signal);
     client.on(() => attempt.cancel());
-    this.#fetchers.set(attempt, client);
+    this.#callers.set(attempt, client);
   }
 
-  #unattend(attempt: OutboundAttempt): void {
-    this.#fetchers.get(attempt)?.over();
-    this.#fetchers.delete(attempt);
+  #detachCaller(attempt: OutboundAttempt): void {
+    this.#callers.get(attempt)?.over();
+    this.#callers.delete(attempt);
   }
 
   /**
@@ -222,10 +222,10 @@ export class TunnelAttempts {
 
   #onOver(attempt: OutboundAttempt, failure: AttemptFailure | undefined): void {
     this.#calls.over(attempt.request, failure === 'cancelled');
-    this.#unattend(attempt);
+    this.#detachCaller(attempt);
     attempt.gpuShare?.end(steadyNow());
     this.errors.ended(attempt, failure, Date.now());
-    if (failure !== undefined && failure !== 'cancelled' && attempt.told) this.#broken.add(attempt, failure);
+    if (failure !== undefined && failure !== 'cancelled' && attempt.delivered) this.#broken.add(attempt, failure);
     if (failure === 'not_accepted') this.#on.suspect();
   }
 

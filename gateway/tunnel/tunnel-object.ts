@@ -322,9 +322,9 @@ export class TunnelObject extends GatewayObject {
    */
   #watch(now: number): void {
     const { active } = this.#sockets;
-    if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);
+    if (active === undefined || this.#attempts.open === 0) return this.#watchdog.onReceived(now);
     const receivedAt = this.#sockets.heardAt(active);
-    if (receivedAt !== this.#receivedAt) this.#watchdog.heard(now);
+    if (receivedAt !== this.#receivedAt) this.#watchdog.onReceived(now);
     this.#receivedAt = receivedAt;
     switch (this.#watchdog.look(now)) {
       case 'wait':

@@ -59,7 +59,7 @@ export class AttemptDeadlines {
     return now - this.#receivedAt;
   }
 
-  heard(now: number): void {
+  onReceived(now: number): void {
     this.#receivedAt = now;
   }
 

@@ -6,20 +6,20 @@ export class AttemptError extends Error {
   override readonly name = 'AttemptError';
   readonly code: AttemptFailure;
   /** An additional sentence for the client, appended to the message of the code. */
-  readonly told: string | undefined;
-  constructor(code: AttemptFailure, message: string, told?: string) {
+  readonly clientHint: string | undefined;
+  constructor(code: AttemptFailure, message: string, clientHint?: string) {
     super(message);
     this.code = code;
-    this.told = told;
+    this.clientHint = clientHint;
   }
 }
 
 /** The client's error if the last attempt failed on the way to its engine. */
 export function apiErrorFor(failure: AttemptError): ApiError {
   const error = errorOf(failure);
-  return failure.told === undefined
+  return failure.clientHint === undefined
     ? error
-    : new ApiError(error.code, `${error.message} ${failure.told}`, { cause: failure });
+    : new ApiError(error.code, `${error.message} ${failure.clientHint}`, { cause: failure });
 }
 
 function errorOf(failure: AttemptError): ApiError {

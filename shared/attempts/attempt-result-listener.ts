@@ -16,17 +16,17 @@ export class AttemptResultListener {
   #reported = false;
   /**
    * Set if the attempt came as a call, during which a disconnect of the caller is not visible. The attempt is cancelled
-   * at this time unless a caller attends to it.
+   * at this time unless a caller is attached.
    */
-  #attendBy: number | undefined;
+  #attachBy: number | undefined;
 
-  get told(): boolean {
+  get delivered(): boolean {
     return this.#reported;
   }
 
   /** `listener` receives the result. From now on a disconnect of the caller is noticed. */
-  attend(listener: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
-    this.#attendBy = undefined;
+  attachCaller(listener: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
+    this.#attachBy = undefined;
     this.#listener = listener;
   }
 
@@ -34,7 +34,7 @@ export class AttemptResultListener {
    * `listener` receives a complete answer or a failure. `large` is called once the answer has more than LARGE_BYTES.
    * `onHead` is called with an answer that has first data, until it returns true.
    */
-  inform(
+  notifyWhole(
     listener: (result: ResultOf<'whole' | 'failure'>) => void,
     large: () => void,
     onHead?: (answer: ResultOf<'stream'>) => boolean,
@@ -44,17 +44,17 @@ export class AttemptResultListener {
     this.#onHead = onHead;
   }
 
-  /** Holds the result until this time for a caller that attends to it. */
-  hold(attendBy: number): void {
+  /** Holds the result until this time for a caller that attaches. */
+  hold(attachBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
     this.#onHead = undefined;
-    this.#attendBy = attendBy;
+    this.#attachBy = attachBy;
   }
 
-  /** True if no reader attended in time. */
-  isGone(now: number): boolean {
-    return this.#attendBy !== undefined && now >= this.#attendBy;
+  /** True if no caller attached in time. */
+  attachExpired(now: number): boolean {
+    return this.#attachBy !== undefined && now >= this.#attachBy;
   }
 
   /** The answer's head and `buffered` bytes of its body have arrived. */

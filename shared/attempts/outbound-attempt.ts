@@ -57,7 +57,7 @@ export class OutboundAttempt {
    * Number of OPEN frames sent, one per socket. The first is followed by the body; after later ones the body waits
    * until the agent reports how many of its bytes it has.
    */
-  #openings = 0;
+  #opensSent = 0;
   readonly #deadlines: AttemptDeadlines;
   /** When the first OPEN frame was sent. */
   #sentAt = 0;
@@ -90,7 +90,7 @@ export class OutboundAttempt {
     this.answer = new ResponseBody(
       (bytes) => this.#onPulled(bytes),
       (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
-      () => this.#unpark(),
+      () => this.#resumeParked(),
     );
   }
 
@@ -123,12 +123,12 @@ export class OutboundAttempt {
    * byte would arrive here.
    */
   get awaitsFirstByte(): boolean {
-    return this.#owes && !this.begun && !this.#finished;
+    return this.#agentOwesData && !this.begun && !this.#finished;
   }
 
   /** Milliseconds that the agent has been silent although it owes data; 0 if it owes none. */
   silentMs(now: number): number {
-    return this.#owes && !this.#finished ? this.#deadlines.silentMs(now) : 0;
+    return this.#agentOwesData && !this.#finished ? this.#deadlines.silentMs(now) : 0;
   }
 
   /** Length of the request's body, as far as it is known. */
@@ -144,59 +144,59 @@ export class OutboundAttempt {
   /**
    * True if the caller has the result. Data that arrives now is the rest of the answer, or the reason for its absence.
    */
-  get told(): boolean {
-    return this.#listener.told;
+  get delivered(): boolean {
+    return this.#listener.delivered;
   }
 
   /** True if an OPEN frame was sent. */
   get opened(): boolean {
-    return this.#openings > 0;
+    return this.#opensSent > 0;
   }
 
   get accepted(): boolean {
     return this.#acceptedAt !== undefined;
   }
 
-  /** `tell` receives the result. From now on a disconnect of the caller is noticed. */
-  attend(tell: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
-    this.#listener.attend(tell);
+  /** `onResult` receives the result. From now on a disconnect of the caller is noticed. */
+  attachCaller(onResult: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
+    this.#listener.attachCaller(onResult);
     this.#reportResult();
   }
 
-  /** See `AttemptResultListener.inform`. A reader need not attend yet. */
-  inform(...listener: Parameters<AttemptResultListener['inform']>): void {
-    this.#listener.inform(...listener);
+  /** See `AttemptResultListener.notifyWhole`. No caller need be attached. */
+  notifyWhole(...listener: Parameters<AttemptResultListener['notifyWhole']>): void {
+    this.#listener.notifyWhole(...listener);
   }
 
-  /** Holds the result for a caller that attends before this time. If none does, the attempt is cancelled. */
-  hold(attendBy: number): void {
-    this.#listener.hold(attendBy);
+  /** Holds the result for a caller that attaches before this time. If none does, the attempt is cancelled. */
+  hold(attachBy: number): void {
+    this.#listener.hold(attachBy);
   }
 
   /** True if the agent owes no more data; the rest waits for its reader. */
-  get #settled(): boolean {
+  get #agentDone(): boolean {
     return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
   }
 
   /** A socket is available: opens the attempt on it, or continues after the point where the last socket broke. */
   connect(link: Link): void {
-    if (this.#settled) return;
+    if (this.#agentDone) return;
     if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
       return this.fail('failed', 'the response broke several sockets');
     }
     this.#link = link;
-    if (this.#openings > 0) this.#incoming.resume();
+    if (this.#opensSent > 0) this.#incoming.resume();
     const { request, stream } = this;
     const resume = request.resume || this.accepted;
     link.put(
       buildOpenFrame(request, { stream, resume, from: this.#incoming.received, bodyLength: this.#upload.length }),
     );
-    if (++this.#openings === 1) this.#sentAt = this.#host.patientNow();
+    if (++this.#opensSent === 1) this.#sentAt = this.#host.patientNow();
     if (this.#sendsAlong) this.#upload.attach(link, this.stream);
   }
 
   get #sendsAlong(): boolean {
-    return this.#openings === 1 && !this.request.resume;
+    return this.#opensSent === 1 && !this.request.resume;
   }
 
   /**
@@ -211,12 +211,12 @@ export class OutboundAttempt {
     // If the agent violates the protocol in the message with the answer's end, `onMessageEnd` is not called for that
     // message.
     if (this.#incoming.complete) this.#reportResult();
-    if (this.accepted && !this.#settled) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
+    if (this.accepted && !this.#agentDone) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
 
   onFrame(frame: Frame): void {
     if (this.#finished || this.#failing !== undefined) return;
-    this.#deadlines.heard(this.#host.patientNow());
+    this.#deadlines.onReceived(this.#host.patientNow());
     // The agent will send END or RESET again, after the data.
     if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return;
     switch (frame.type) {
@@ -233,7 +233,7 @@ export class OutboundAttempt {
         this.answer.end();
         return;
       case 'reset':
-        if (this.#settled) return; // The agent has forgotten an answer that is complete here.
+        if (this.#agentDone) return; // The agent has forgotten an answer that is complete here.
         return this.breakOff(frame.code, frame.message);
       default:
         return;
@@ -241,7 +241,7 @@ export class OutboundAttempt {
   }
 
   #onAccept(bodyOffset: number, bodyDone: boolean): void {
-    if (this.#acceptedAt === undefined && this.#openings === 1)
+    if (this.#acceptedAt === undefined && this.#opensSent === 1)
       this.#host.accepts.answered(this.#host.patientNow() - this.#sentAt);
     this.#acceptedAt ??= this.#host.now();
     this.#deadlines.waitNoMore();
@@ -250,7 +250,7 @@ export class OutboundAttempt {
       return this.#upload.close();
     }
     if (this.#sendsAlong && bodyOffset === 0) return;
-    if (!this.#upload.continueAt(bodyOffset, this.#openings === 1)) {
+    if (!this.#upload.continueAt(bodyOffset, this.#opensSent === 1)) {
       this.fail('failed', 'the body cannot be continued');
       return;
     }
@@ -280,7 +280,7 @@ export class OutboundAttempt {
     if (this.#link !== undefined) this.#incoming.shrink(this.#link.pool);
   }
 
-  #unpark(): void {
+  #resumeParked(): void {
     if (!this.#parked) return;
     this.#parked = false;
     this.#link?.detach(this.stream); // The rest of the request is also sent under the new stream number.
@@ -317,7 +317,7 @@ export class OutboundAttempt {
 
   #reportResult(): void {
     const head = this.#head;
-    if (head === undefined || this.told || this.#finished) return;
+    if (head === undefined || this.delivered || this.#finished) return;
     this.#listener.answered(() => this.#answerTo(head), this.answer, this.#incoming.buffered);
   }
 
@@ -329,12 +329,12 @@ export class OutboundAttempt {
   }
 
   /**
-   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged, resumed or attended to
-   * in time.
+   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged or resumed, or if no
+   * caller attached, in time.
    */
   tick(now: number): void {
     if (this.#finished) return;
-    if (this.#listener.isGone(now)) return this.cancel();
+    if (this.#listener.attachExpired(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
       const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
@@ -349,13 +349,13 @@ export class OutboundAttempt {
   }
 
   /** True if the agent is connected, has the whole request, and has more to send. */
-  get #owes(): boolean {
-    return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
+  get #agentOwesData(): boolean {
+    return this.#link !== undefined && this.accepted && this.#upload.done && !this.#agentDone;
   }
 
   /** True if the agent has been silent for longer than the engine's time-out. */
   #isOverdue(now: number): boolean {
-    if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.heard(now);
+    if (!this.#agentOwesData || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.onReceived(now);
     return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 
@@ -363,7 +363,7 @@ export class OutboundAttempt {
   breakOff(code: AttemptFailure, message: string): void {
     if (this.#finished || this.#failing !== undefined) return;
     if (this.request.resume) this.#reportResult(); // A claim has a reader already, and the rest belongs to that reader.
-    if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
+    if (!this.delivered || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadlines.waitNoMore();
   }

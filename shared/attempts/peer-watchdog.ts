@@ -14,8 +14,8 @@ export class PeerWatchdog {
     this.#answerMs = answerMs;
   }
 
-  /** The peer was heard, or owes no data. */
-  heard(now: number): void {
+  /** Call when the peer sent something, or owes no data. */
+  onReceived(now: number): void {
     this.#receivedAt = now;
     this.#askedAt = undefined;
   }
@@ -28,7 +28,7 @@ export class PeerWatchdog {
       return 'ask';
     }
     if (now - this.#askedAt < this.#answerMs) return 'wait';
-    this.heard(now);
+    this.onReceived(now);
     return 'gone';
   }
 }

@@ -34,7 +34,7 @@ interface Pull {
   queue: DigestScope[];
   asked: number;
   /** Number of updates that the last round brought. A peer that always says `more` and brings nothing is dropped. */
-  brought: number;
+  received: number;
 }
 
 export class AntiEntropy {
@@ -144,7 +144,7 @@ export class AntiEntropy {
     if (this.#pull !== undefined) return true;
     // Live sessions come first, because they matter more than sessions that have left.
     scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
-    this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
+    this.#pull = { peer: peer.id, queue: scopes, asked: 0, received: 0 };
     this.#ask();
     timerQueue.set('pull', now + options.pullMs, () => this.#end());
     return unsettled;
@@ -173,20 +173,20 @@ export class AntiEntropy {
     let items = 0;
     pull.asked = 0;
     for (const scope of pull.queue) {
-      const digest = this.#fit(this.#context.replica.digest(scope));
+      const digest = this.#cutToFit(this.#context.replica.digest(scope));
       if (pull.asked > 0 && items + digest.items.length > REQUEST_ITEMS_MAX) break;
       items += digest.items.length;
       pull.asked++;
       this.#context.out.send(pull.peer, { type: 'digest', digest });
     }
-    pull.brought = 0;
+    pull.received = 0;
   }
 
   /**
    * Cuts a digest that is too large to a part, a different part each time. The peer sends the remaining items in vain,
    * because they seem to be missing.
    */
-  #fit(digest: Digest): Digest {
+  #cutToFit(digest: Digest): Digest {
     const { items } = digest;
     if (items.length <= DIGEST_FIT_ITEMS) return digest;
     const from = Math.floor(this.#context.rng() * items.length);
@@ -200,7 +200,7 @@ export class AntiEntropy {
     let more = false;
     for (const digest of digests) {
       if (!replica.accepts(digest.issuer)) continue;
-      this.#want(peer, digest);
+      this.#requestNewer(peer, digest);
       if (left <= 0) {
         more = true;
         continue;
@@ -216,13 +216,13 @@ export class AntiEntropy {
   }
 
   /** Handles a peer's state of a few items. Requests the items that are newer at the peer. */
-  haveHeard(peer: PeerState, digest: Digest): void {
+  onHave(peer: PeerState, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
-    this.#tree.heard(peer, digest);
-    this.#want(peer, digest);
+    this.#tree.onHave(peer, digest);
+    this.#requestNewer(peer, digest);
   }
 
-  #want(peer: PeerState, digest: Digest): void {
+  #requestNewer(peer: PeerState, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
     // Limits requests. Otherwise a peer with digests of invented items could make us ask, and process its answers,
@@ -232,14 +232,14 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
   }
 
-  give(peer: PeerState, issuer: string, ids: readonly string[]): void {
+  answerWants(peer: PeerState, issuer: string, ids: readonly string[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
     for (const id of ids) {
       for (const update of replica.pull(issuer, [id])) {
         left -= encodeUpdate(update).length;
         if (left < 0) return;
-        out.send(peer.id, { type: this.#tree.lacked(peer, id) ? 'news' : 'repair', update });
+        out.send(peer.id, { type: this.#tree.graft(peer, id) ? 'news' : 'repair', update });
       }
     }
   }
@@ -258,18 +258,18 @@ export class AntiEntropy {
   }
 
   /** Call when a repair brought a new update. */
-  brought(peer: PeerState): void {
+  onRepair(peer: PeerState): void {
     // Counts only updates of this node's own pull. Other repairs come from a neighbor's comparison, and cause no
     // cascade.
     if (this.#pull?.peer !== peer.id) return;
-    this.#pull.brought++;
+    this.#pull.received++;
     this.#cascade();
   }
 
   done(peer: PeerState, more: boolean): void {
     const pull = this.#pull;
     if (pull?.peer !== peer.id) return;
-    if (!more || pull.brought === 0) pull.queue.splice(0, pull.asked);
+    if (!more || pull.received === 0) pull.queue.splice(0, pull.asked);
     if (pull.queue.length === 0) return this.#end();
     this.#ask();
     const { timerQueue, now, options } = this.#context;
@@ -293,7 +293,7 @@ export class AntiEntropy {
   }
 
   /** Requests the ticket or payload of a session that an update named without them. */
-  lacks(peer: PeerState, session: string): void {
+  requestSession(peer: PeerState, session: string): void {
     const { now, options, out } = this.#context;
     if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;
     if (this.#pulled.size >= PULLED_MAX) this.#pulled.clear();
@@ -302,7 +302,7 @@ export class AntiEntropy {
   }
 
   /** Sends a session's whole entry as news, so that the peer passes it on. */
-  fill(peer: PeerState, session: string): void {
+  sendSession(peer: PeerState, session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });
   }

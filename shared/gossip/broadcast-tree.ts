@@ -51,7 +51,7 @@ export class BroadcastTree {
   }
 
   /** Passes on an update that was new here. @param from the sender; undefined if it started here */
-  pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
+  forward(part: Uint8Array, session: string, from: PeerId | undefined): void {
     const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
     if (entry === undefined) return;
@@ -59,11 +59,11 @@ export class BroadcastTree {
     const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
     const askAt = now + options.lazyMs;
     const news: SpreadUpdate = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
-    const teller = from === undefined ? undefined : this.#channels.open.get(from);
-    if (teller !== undefined) {
-      news.knownBy.add(teller.id);
-      teller.branch = true;
-      teller.firstAt = now;
+    const sender = from === undefined ? undefined : this.#channels.open.get(from);
+    if (sender !== undefined) {
+      news.knownBy.add(sender.id);
+      sender.branch = true;
+      sender.firstAt = now;
     }
     for (const peer of this.#channels.open.values()) {
       if (peer.gateway || !peer.branch || peer.id === from || !this.#livenessTable.isReachable(peer.id)) continue;
@@ -91,7 +91,7 @@ export class BroadcastTree {
   }
 
   /** Call when an update of `session` came from `peer` after another peer had sent the same. */
-  toldAgain(peer: PeerState, session: string): void {
+  onDuplicate(peer: PeerState, session: string): void {
     const { now, options, out, replica } = this.#context;
     const news = this.#news.get(replica.get(session)?.item.id ?? '');
     if (news === undefined) return;
@@ -103,7 +103,7 @@ export class BroadcastTree {
   }
 
   /** Handles the state of a few entries of `peer`. */
-  heard(peer: PeerState, { items }: Digest): void {
+  onHave(peer: PeerState, { items }: Digest): void {
     for (const item of items) {
       const news = this.#news.get(item.id);
       if (news === undefined || !isSame(news.item, item)) continue;
@@ -117,7 +117,7 @@ export class BroadcastTree {
    * Call when `peer` lacked the update `id`. @returns true if this node learned it a moment ago, so that `peer` must
    * pass it on, too
    */
-  lacked(peer: PeerState, id: string): boolean {
+  graft(peer: PeerState, id: string): boolean {
     const news = this.#news.get(id);
     if (news === undefined) return false;
     news.sentTo.add(peer.id);

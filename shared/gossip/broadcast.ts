@@ -62,7 +62,7 @@ export class Broadcast {
     const part = encodeMessagePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
     if (about.session === undefined) this.#spread(part, from);
-    else if (!this.#isSmall()) this.#tree.pass(part, about.session, from);
+    else if (!this.#isSmall()) this.#tree.forward(part, about.session, from);
     else if (from !== undefined && !isGateway(from)) this.#askNextMember(about.session);
     else this.#spread(part, from);
     this.#sendToGateways(part, about, from);

@@ -67,7 +67,7 @@ export class EvictionDecider {
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
     for (const { session, since, lonely } of memory?.suspects ?? []) {
       this.#charges.set(session, { since, lonely });
-      if (!this.#livenessTable.isSuspected(session)) this.#livenessTable.judge(session);
+      if (!this.#livenessTable.isSuspected(session)) this.#livenessTable.suspectLocally(session);
       this.#setGrace(session);
     }
     for (const [session, since] of memory?.absent ?? []) this.#watch(session, since);
@@ -109,8 +109,8 @@ export class EvictionDecider {
     // The session has just proved its key to this gateway, or spoke on a tunnel on which it had proved it.
     const trial = this.#trials.get(session);
     this.#endTrial(session);
-    this.#livenessTable.acquit(session);
-    this.#livenessTable.reach(session, true);
+    this.#livenessTable.clearSuspicion(session);
+    this.#livenessTable.setReachable(session, true);
     trial?.otherwise();
   }
 
@@ -126,8 +126,8 @@ export class EvictionDecider {
    */
   doubt(session: string): void {
     this.#try(session, (trial) => {
-      const heard = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
-      this.#accuse(session, heard === 0);
+      const silentVotes = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
+      this.#accuse(session, silentVotes === 0);
     });
   }
 
@@ -146,7 +146,7 @@ export class EvictionDecider {
   }
 
   #accuse(session: string, lonely: boolean): void {
-    this.#livenessTable.judge(session);
+    this.#livenessTable.suspectLocally(session);
     this.#charge(session, lonely);
   }
 
@@ -291,7 +291,7 @@ export class EvictionDecider {
     if (this.#trials.get(session) !== trial) return;
     if (trial.relay === 'alive') {
       this.#endTrial(session);
-      this.#livenessTable.acquit(session);
+      this.#livenessTable.clearSuspicion(session);
       return trial.otherwise();
     }
     const verdicts = [...trial.witnesses.values()];
@@ -300,8 +300,8 @@ export class EvictionDecider {
     if (verdicts.includes('alive')) {
       // The session's neighbors reach the session and this gateway does not, which does not justify an eviction. The
       // neighbors will report when they lose it.
-      this.#livenessTable.acquit(session);
-      if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
+      this.#livenessTable.clearSuspicion(session);
+      if (!this.#present.has(session)) this.#livenessTable.setReachable(session, false);
       return trial.otherwise();
     }
     trial.then(trial);

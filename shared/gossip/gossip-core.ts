@@ -130,7 +130,7 @@ export class GossipCore {
   remember(): GossipMemory {
     const none = { suspects: [], absent: [], frozen: [] };
     return {
-      words: this.#livenessTable.words(Number.POSITIVE_INFINITY),
+      words: this.#livenessTable.statements(Number.POSITIVE_INFINITY),
       ...(this.#evictionDecider?.remember() ?? none),
     };
   }
@@ -140,8 +140,8 @@ export class GossipCore {
     this.#updates.changed([...replica.entries()].map((entry) => entry.session));
     for (const word of this.#memory?.words ?? []) {
       if ('target' in word) {
-        if (this.#livenessTable.examine(word, () => true) !== 'forged') this.#livenessTable.believe(word);
-      } else this.#livenessTable.hear(word, () => true);
+        if (this.#livenessTable.checkSuspicion(word, () => true) !== 'forged') this.#livenessTable.addSuspicion(word);
+      } else this.#livenessTable.applyRefutation(word, () => true);
     }
     this.#evictionDecider?.start(this.#memory);
     this.channels.start();
@@ -158,7 +158,7 @@ export class GossipCore {
   #opened(id: PeerId, inbound: boolean, resumed: boolean): void {
     const peer = this.channels.opened(id, inbound);
     if (peer === undefined) return;
-    this.#livenessTable.reach(id, true);
+    this.#livenessTable.setReachable(id, true);
     this.#probes.opened(id);
     // Only the side that dialed sends a greeting. Otherwise both sides would ask for the same differences.
     if (!inbound && !resumed) this.#pinger.greet(id);
@@ -227,17 +227,17 @@ export class GossipCore {
         this.#evictionDecider?.heardVerdict(peer.id, part.seq, part.verdict);
         return this.#probes.heardVerdict(peer.id, part.seq, part.verdict);
       case 'news':
-        return this.#updates.heard(peer, part.update, true);
+        return this.#updates.receive(peer, part.update, true);
       case 'repair':
-        return this.#updates.heard(peer, part.update, false);
+        return this.#updates.receive(peer, part.update, false);
       case 'have':
-        return this.#antiEntropy.haveHeard(peer, part.digest);
+        return this.#antiEntropy.onHave(peer, part.digest);
       case 'wants':
-        return this.#antiEntropy.give(peer, part.issuer, part.ids);
+        return this.#antiEntropy.answerWants(peer, part.issuer, part.ids);
       case 'done':
         return this.#antiEntropy.done(peer, part.more);
       case 'pull':
-        return this.#antiEntropy.fill(peer, part.session);
+        return this.#antiEntropy.sendSession(peer, part.session);
       case 'apart':
         peer.apart = part.apart;
         return;

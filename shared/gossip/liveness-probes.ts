@@ -109,7 +109,7 @@ export class LivenessProbes {
 
   #answered(inquiry: Inquiry): void {
     this.#health = Math.max(0, this.#health - 1);
-    this.#livenessTable.reach(inquiry.target, true);
+    this.#livenessTable.setReachable(inquiry.target, true);
     this.#end(inquiry);
   }
 
@@ -162,7 +162,7 @@ export class LivenessProbes {
     // The target was never reached from here (its addresses are private or absent). So the failure is not evidence, and
     // no helper is asked.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
-    this.#livenessTable.detour(target);
+    this.#livenessTable.markProbeFailed(target);
     inquiry.stage = 'helpers';
     if (this.#channels.open.has(target)) this.#pingDirectly(inquiry);
     this.#askHelpers(inquiry);
@@ -270,7 +270,7 @@ export class LivenessProbes {
   }
 
   #notFromHere(inquiry: Inquiry): void {
-    this.#livenessTable.reach(inquiry.target, false);
+    this.#livenessTable.setReachable(inquiry.target, false);
     this.#end(inquiry);
   }
 

@@ -12,10 +12,10 @@ export interface LivenessRow {
   /** Suspicions at this incarnation, by observer. At most OBSERVERS_MAX. */
   readonly suspicions: Map<string, Suspicion>;
   /** True if a gateway suspects the session by its own judgment. */
-  judged: boolean;
+  suspectedLocally: boolean;
   unreachable: boolean;
   /** True if the last direct probe failed. Pushes skip the session until it answers. */
-  detour: boolean;
+  probeFailed: boolean;
   /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
   /** True if the last suspicion came soon after the previous suspicion. */
@@ -23,7 +23,7 @@ export interface LivenessRow {
   /** When the session was last suspected. */
   suspectedAt: number;
   /** No requests go to the session before this time, although it has refuted the suspicion. */
-  heldUntil: number;
+  dampedUntil: number;
   announced: Liveness;
 }
 
@@ -33,19 +33,19 @@ export function newLivenessRow(): LivenessRow {
     incarnation: 0,
     refutation: undefined,
     suspicions: new Map(),
-    judged: false,
+    suspectedLocally: false,
     unreachable: false,
-    detour: false,
+    probeFailed: false,
     accusers: new Map(),
     flapped: false,
     suspectedAt: Number.NEGATIVE_INFINITY,
-    heldUntil: Number.NEGATIVE_INFINITY,
+    dampedUntil: Number.NEGATIVE_INFINITY,
     announced: 'alive',
   };
 }
 
 export function isSuspected(row: LivenessRow): boolean {
-  return row.judged || row.suspicions.size > 0;
+  return row.suspectedLocally || row.suspicions.size > 0;
 }
 
 /**

@@ -24,7 +24,7 @@ export class LivenessTable {
   readonly #rows = new Map<string, LivenessRow>();
   readonly suspects = new Set<string>();
   /** Sessions that are currently unreachable. */
-  readonly missed = new Set<string>();
+  readonly unreachable = new Set<string>();
   readonly #onChange: (session: string) => void;
   #incarnation = 0;
   #sum: number | undefined;
@@ -42,7 +42,7 @@ export class LivenessTable {
   of(session: string): Liveness {
     const row = this.#rows.get(session);
     if (row === undefined) return 'alive';
-    if (isSuspected(row) || row.heldUntil > this.#context.now) return 'suspected';
+    if (isSuspected(row) || row.dampedUntil > this.#context.now) return 'suspected';
     return row.unreachable ? 'unreachable' : 'alive';
   }
 
@@ -74,15 +74,15 @@ export class LivenessTable {
   }
 
   /** Returns at most `max` signed statements, starting at a random position. */
-  words(max: number): (Suspicion | Refutation)[] {
-    const words: (Suspicion | Refutation)[] = [];
+  statements(max: number): (Suspicion | Refutation)[] {
+    const statements: (Suspicion | Refutation)[] = [];
     for (const row of this.#rows.values()) {
-      if (row.suspicions.size > 0) words.push(...[...row.suspicions.values()].slice(0, 1));
-      else if (row.refutation !== undefined) words.push(row.refutation);
+      if (row.suspicions.size > 0) statements.push(...[...row.suspicions.values()].slice(0, 1));
+      else if (row.refutation !== undefined) statements.push(row.refutation);
     }
-    if (words.length <= max) return words;
-    const from = Math.floor(this.#context.rng() * words.length);
-    return [...words.slice(from), ...words.slice(0, from)].slice(0, max);
+    if (statements.length <= max) return statements;
+    const from = Math.floor(this.#context.rng() * statements.length);
+    return [...statements.slice(from), ...statements.slice(0, from)].slice(0, max);
   }
 
   suspicionsOf(session: string): Suspicion[] {
@@ -127,7 +127,7 @@ export class LivenessTable {
   }
 
   /** Checks a suspicion without deciding whether to believe it. @param charge called before a signature is verified */
-  examine(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
+  checkSuspicion(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
     // The suspicion of an observer that has left does not count. But other members may have believed it before, so the
@@ -152,8 +152,8 @@ export class LivenessTable {
     return (here?.size ?? 0) > 0 ? 'confirmed' : 'new';
   }
 
-  /** Believes a suspicion that passed `examine`. */
-  believe(suspicion: Suspicion): void {
+  /** Believes a suspicion that passed `checkSuspicion`. */
+  addSuspicion(suspicion: Suspicion): void {
     const { target, incarnation, observer, proof } = suspicion;
     const row = this.#row(target);
     if (incarnation < row.incarnation) return;
@@ -163,14 +163,14 @@ export class LivenessTable {
       row.suspicions.clear();
     }
     if (row.suspicions.size >= OBSERVERS_MAX) return;
-    if (row.suspicions.size === 0 && !row.judged) this.#noteFlap(row);
+    if (row.suspicions.size === 0 && !row.suspectedLocally) this.#noteFlap(row);
     row.suspicions.set(observer, suspicion);
     this.#noteAccuser(row, observer);
     this.#changed(target);
   }
 
   /** Handles a refutation. @returns whether it was new; 'forged' if the signature is not the session's */
-  hear(refutation: Refutation, charge: () => boolean): ClaimOutcome {
+  applyRefutation(refutation: Refutation, charge: () => boolean): ClaimOutcome {
     const { session, incarnation } = refutation;
     if (memberEntry(this.#context, session) === undefined) return 'refused';
     if (incarnation <= (this.#rows.get(session)?.incarnation ?? 0)) return 'known';
@@ -184,44 +184,44 @@ export class LivenessTable {
   }
 
   /** Suspects a session by this gateway's own judgment, without a signature. */
-  judge(session: string): void {
+  suspectLocally(session: string): void {
     const row = this.#row(session);
     if (!isSuspected(row)) this.#noteFlap(row);
-    row.judged = true;
+    row.suspectedLocally = true;
     this.#changed(session);
   }
 
   /** The session spoke directly to this node. That proves that it is alive and needs no refutation. */
-  acquit(session: string): void {
+  clearSuspicion(session: string): void {
     const row = this.#rows.get(session);
     if (row !== undefined && isSuspected(row)) this.#clear(session, row);
   }
 
-  reach(session: string, reachable: boolean): void {
+  setReachable(session: string, reachable: boolean): void {
     if (reachable && !this.#rows.has(session)) return;
     const row = this.#row(session);
-    row.detour = !reachable;
+    row.probeFailed = !reachable;
     if (row.unreachable === !reachable) return;
     row.unreachable = !reachable;
-    if (reachable) this.missed.delete(session);
-    else this.missed.add(session);
+    if (reachable) this.unreachable.delete(session);
+    else this.unreachable.add(session);
     this.#announce(session, row);
   }
 
   /** Makes pushes skip the session until it answers again. */
-  detour(session: string): void {
-    this.#row(session).detour = true;
+  markProbeFailed(session: string): void {
+    this.#row(session).probeFailed = true;
   }
 
   isReachable(session: string): boolean {
-    return this.#rows.get(session)?.detour !== true;
+    return this.#rows.get(session)?.probeFailed !== true;
   }
 
   /** The session has left: drops its row. */
   forget(session: string): void {
     if (!this.#rows.delete(session)) return;
     this.suspects.delete(session);
-    this.missed.delete(session);
+    this.unreachable.delete(session);
     this.#context.timerQueue.cancel(`hold:${session}`);
     this.#sum = undefined;
   }
@@ -241,12 +241,12 @@ export class LivenessTable {
     const { now, options, timerQueue } = this.#context;
     const was = isSuspected(row);
     row.suspicions.clear();
-    row.judged = false;
+    row.suspectedLocally = false;
     // A link that flaps would change the routing each time. From the second flap on, the session is not routed to for a
     // while.
     if (was && row.flapped) {
-      row.heldUntil = now + options.flapMs;
-      timerQueue.set(`hold:${session}`, row.heldUntil, () => this.#announce(session, row));
+      row.dampedUntil = now + options.flapMs;
+      timerQueue.set(`hold:${session}`, row.dampedUntil, () => this.#announce(session, row));
     }
     this.#changed(session);
   }

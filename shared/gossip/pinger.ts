@@ -184,7 +184,7 @@ export class Pinger {
   }
 
   tellWords(peer: PeerId): void {
-    for (const word of this.#livenessTable.words(STATEMENTS_MAX)) {
+    for (const word of this.#livenessTable.statements(STATEMENTS_MAX)) {
       if ('target' in word) this.#context.out.send(peer, { type: 'suspicion', suspicion: word });
       else this.#context.out.send(peer, { type: 'refutation', refutation: word });
     }

@@ -47,12 +47,12 @@ export class ReceivedUpdates {
   }
 
   /** @param isNews true if the update must be passed on */
-  heard(peer: PeerState, update: Update, isNews: boolean): void {
+  receive(peer: PeerState, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
     const expected = this.#parts.antiEntropy.expects(peer);
     switch (result.outcome) {
       case 'known':
-        if (isNews) for (const session of result.sessions) this.#parts.tree.toldAgain(peer, session);
+        if (isNews) for (const session of result.sessions) this.#parts.tree.onDuplicate(peer, session);
         return;
       case 'older':
         this.#noteConflict(result);
@@ -63,7 +63,7 @@ export class ReceivedUpdates {
       case 'collected':
         return this.#checkSelf([result.session]);
       case 'deferred':
-        return this.#parts.antiEntropy.lacks(peer, result.session);
+        return this.#parts.antiEntropy.requestSession(peer, result.session);
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
@@ -71,7 +71,7 @@ export class ReceivedUpdates {
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
         if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);
-        else this.#parts.antiEntropy.brought(peer);
+        else this.#parts.antiEntropy.onRepair(peer);
     }
   }
 

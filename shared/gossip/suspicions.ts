@@ -41,14 +41,14 @@ export class Suspicions {
     if (cluster === undefined) return;
     // An agent accuses only sessions of its own cluster.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
-      return this.#parts.livenessTable.reach(target, false);
+      return this.#parts.livenessTable.setReachable(target, false);
     // Other members ignore a suspicion that repeats an earlier one too soon, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
     const known = this.#parts.livenessTable.suspicionsOf(target).some(({ observer }) => observer === me);
     if (known) return;
-    this.#parts.livenessTable.believe(suspicion);
+    this.#parts.livenessTable.addSuspicion(suspicion);
     this.#parts.broadcast.tell(target, suspicion);
     this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, target, undefined);
   }
@@ -57,11 +57,11 @@ export class Suspicions {
     const { me } = this.#context;
     if (suspicion.target === me) return this.#refute(peer, suspicion);
     const wasNear = this.#parts.channels.topology.near().has(suspicion.target);
-    const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
+    const taken = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken !== 'new' && taken !== 'confirmed') return;
     const believe = () => {
-      this.#parts.livenessTable.believe(suspicion);
+      this.#parts.livenessTable.addSuspicion(suspicion);
       this.#parts.evictionDecider?.confirmed(suspicion.target);
       this.#parts.broadcast.tell(suspicion.target, suspicion);
       this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
@@ -79,7 +79,7 @@ export class Suspicions {
 
   #refute(peer: PeerState, suspicion: Suspicion): void {
     // This agent refutes even a false accusation, but only a signed one.
-    const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
+    const taken = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
     const refutation = taken === 'known' ? undefined : this.#parts.livenessTable.refute(suspicion);
@@ -91,7 +91,7 @@ export class Suspicions {
 
   heardRefutation(peer: PeerState, refutation: Refutation): void {
     if (refutation.session === this.#context.me) return;
-    const taken = this.#parts.livenessTable.hear(refutation, () => this.#parts.charge(peer, 1));
+    const taken = this.#parts.livenessTable.applyRefutation(refutation, () => this.#parts.charge(peer, 1));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
@@ -118,14 +118,14 @@ export class Suspicions {
     const { channels, livenessTable, probes, pinger } = this.#parts;
     if (
       self.kind === 'gateway' ||
-      livenessTable.suspects.size + livenessTable.missed.size === 0 ||
+      livenessTable.suspects.size + livenessTable.unreachable.size === 0 ||
       timerQueue.has('missing')
     )
       return;
     timerQueue.set('missing', now + options.suspectMs * (0.5 + rng()), () => {
-      const missing = [...livenessTable.suspects, ...livenessTable.missed];
+      const missing = [...livenessTable.suspects, ...livenessTable.unreachable];
       const id = missing[Math.floor(this.#context.rng() * missing.length)];
-      if (id !== undefined && livenessTable.missed.has(id)) probes.probe(id);
+      if (id !== undefined && livenessTable.unreachable.has(id)) probes.probe(id);
       else if (id !== undefined && channels.open.has(id)) pinger.ping(id);
       else if (id !== undefined && this.#context.replica.get(id)?.ticket.cluster === self.cluster) channels.dial(id);
       this.watchMissing();

@@ -55,7 +55,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     const stream = await this.#open(choice, plan);
     const { load, forwardMs, engineMs } = stream.head;
     if (isNotNow(stream.status)) memory.refused.mark(session, clock.now());
-    if (load !== undefined) route.nodes.live.heard(session, load);
+    if (load !== undefined) route.nodes.live.setLoad(session, load);
     const whole = stream.whole !== undefined && !isEventStream(stream.head);
     const started = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
     record.attempt(stream.status, session, { region, model: choice.model, forwardMs, engineMs });

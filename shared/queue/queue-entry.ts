@@ -95,8 +95,8 @@ export class QueueEntry {
     const tried = this.attempts - this.#before;
     if (this.#turn !== undefined) {
       if (tried >= TRIES_IN_TURN) return [];
-      const told = candidates.find(({ session }) => session === this.#turn?.session);
-      if (told !== undefined) return [told];
+      const target = candidates.find(({ session }) => session === this.#turn?.session);
+      if (target !== undefined) return [target];
     }
     if (busyNodes.isEmpty(now)) return candidates;
     const free = candidates.filter(({ session }) => !busyNodes.has(session, now));

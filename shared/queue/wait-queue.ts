@@ -62,7 +62,7 @@ export class WaitQueue {
   readonly #begun = new Set<string>();
   #stop: () => void = () => {};
   /** Number of turns granted since `#countedFrom`. */
-  #given = 0;
+  #granted = 0;
   #countedFrom: number;
 
   constructor(clock: QueueClock) {
@@ -95,34 +95,34 @@ export class WaitQueue {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
     // The request's previous call broke, so its result has no listener.
-    if (turns.leave(name)) this.#answers.get(name)?.(WAIT_TIMED_OUT);
+    if (turns.remove(name)) this.#answers.get(name)?.(WAIT_TIMED_OUT);
     const now = this.#clock.now();
-    if (asked.back) turns.back(asked, busy, now);
+    if (asked.back) turns.requeue(asked, busy, now);
     else if (asked.begun && this.#begun.size >= Math.max(1, Math.floor(asked.places / 2))) {
       return Promise.resolve(this.#full());
     } else if (asked.placesOfKey !== undefined && turns.queue.countOf(asked) >= asked.placesOfKey) {
       return Promise.resolve(this.#full());
     } else {
-      const entered = turns.enter(asked, busy, now);
-      if (entered.kind === 'full') return Promise.resolve(this.#full());
-      if (entered.pushedOut !== undefined) this.#answers.get(entered.pushedOut.name)?.(this.#full());
+      const enqueued = turns.enqueue(asked, busy, now);
+      if (enqueued.kind === 'full') return Promise.resolve(this.#full());
+      if (enqueued.evicted !== undefined) this.#answers.get(enqueued.evicted.name)?.(this.#full());
     }
     return new Promise((resolve) => {
       const leave = () => {
-        turns.leave(name);
+        turns.remove(name);
         answer(WAIT_TIMED_OUT);
         this.#grantTurns();
       };
       const stopTimer = this.#clock.after(waitMs, leave);
       const stopWatching = whenLeft(leave);
-      const answer = (given: TurnResult) => {
+      const answer = (result: TurnResult) => {
         stopTimer();
         stopWatching();
         if (this.#answers.get(name) === answer) {
           this.#answers.delete(name);
           this.#begun.delete(name);
         }
-        resolve(given);
+        resolve(result);
       };
       this.#answers.set(name, answer);
       if (asked.begun) this.#begun.add(name);
@@ -137,19 +137,19 @@ export class WaitQueue {
   }
 
   /** True if a request of that scope waits. */
-  waitsIn(scope: string): boolean {
-    return this.#turns?.waitsIn(scope) ?? false;
+  hasWaiterIn(scope: string): boolean {
+    return this.#turns?.hasWaiterIn(scope) ?? false;
   }
 
   /** True if a request waits for a free place at that node. */
-  wants(session: string): boolean {
-    return this.#turns?.wants(session) ?? false;
+  hasWaiterFor(session: string): boolean {
+    return this.#turns?.hasWaiterFor(session) ?? false;
   }
 
   /** Ends all waits with `late`. */
   close(): void {
     for (const [name, answer] of this.#answers) {
-      this.#turns?.leave(name);
+      this.#turns?.remove(name);
       answer(WAIT_TIMED_OUT);
     }
     this.#stop();
@@ -166,7 +166,7 @@ export class WaitQueue {
   /** The refusal, with an estimate by the recent rate when a place becomes free. */
   #full(): TurnResult {
     const elapsed = Math.max(1, this.#clock.now() - this.#countedFrom);
-    const perTurn = this.#given === 0 ? RETRY_MAX_MS : elapsed / this.#given;
+    const perTurn = this.#granted === 0 ? RETRY_MAX_MS : elapsed / this.#granted;
     const some = (this.#turns?.size ?? 0) / 4;
     return { kind: 'full', retryAfterMs: Math.min(RETRY_MAX_MS, Math.max(RETRY_MIN_MS, perTurn * some)) };
   }
@@ -176,18 +176,18 @@ export class WaitQueue {
     const turns = this.#turns;
     if (turns === undefined) return;
     const now = this.#clock.now();
-    for (const turn of turns.due(now)) this.#give(turn, now);
+    for (const turn of turns.due(now)) this.#grant(turn, now);
     this.#stop();
     const at = turns.wakeAt;
     this.#stop = at === undefined ? () => {} : this.#clock.after(Math.max(1, at - now), () => this.#grantTurns());
   }
 
-  #give({ place, session }: QueueTurn<TurnRequest>, now: number): void {
+  #grant({ item, session }: QueueTurn<TurnRequest>, now: number): void {
     if (now - this.#countedFrom > RATE_MS) {
-      this.#given = Math.floor(this.#given / 2);
+      this.#granted = Math.floor(this.#granted / 2);
       this.#countedFrom = now - RATE_MS / 2;
     }
-    this.#given++;
-    this.#answers.get(place.name)?.(session === undefined ? { kind: 'turn' } : { kind: 'turn', session });
+    this.#granted++;
+    this.#answers.get(item.name)?.(session === undefined ? { kind: 'turn' } : { kind: 'turn', session });
   }
 }

@@ -23,10 +23,10 @@ export type Priority = 'interactive' | 'batch';
 export const BATCH_TURN_EVERY = 8;
 
 /**
- * Result of entering the queue. `pushedOut`: the queue was full, and a caller with more than its fair share lost a
+ * Result of entering the queue. `evicted`: the queue was full, and a caller with more than its fair share lost a
  * place.
  */
-export type EnqueueResult<P extends QueueItem> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
+export type EnqueueResult<P extends QueueItem> = { kind: 'in'; evicted: P | undefined } | { kind: 'full' };
 
 /**
  * Decides which waiting request is next. Interactive requests go before batch lines. Within a priority, projects share
@@ -41,10 +41,10 @@ export class FairQueue<P extends QueueItem> {
     interactive: new PriorityClass(),
     batch: new PriorityClass(),
   };
-  /** Waiting requests by name. At most `max`, plus the requests that `back` returned to the queue. */
-  readonly #places = new Map<string, P>();
+  /** Waiting requests by name. At most `max`, plus the requests that `requeue` returned to the queue. */
+  readonly #items = new Map<string, P>();
   /** Number of consecutive interactive turns since the last batch turn. */
-  #inRow = 0;
+  #interactiveRun = 0;
 
   /** @param max maximum number of waiting requests */
   constructor(max: number) {
@@ -52,7 +52,7 @@ export class FairQueue<P extends QueueItem> {
   }
 
   get size(): number {
-    return this.#places.size;
+    return this.#items.size;
   }
 
   count(priority: Priority): number {
@@ -66,11 +66,11 @@ export class FairQueue<P extends QueueItem> {
   }
 
   get(name: string): P | undefined {
-    return this.#places.get(name);
+    return this.#items.get(name);
   }
 
-  places(): IterableIterator<P> {
-    return this.#places.values();
+  items(): IterableIterator<P> {
+    return this.#items.values();
   }
 
   /**
@@ -78,62 +78,62 @@ export class FairQueue<P extends QueueItem> {
    * ignores past turns. Undefined if the request does not wait.
    */
   ahead(name: string): number | undefined {
-    const place = this.#places.get(name);
-    if (place === undefined) return undefined;
+    const item = this.#items.get(name);
+    if (item === undefined) return undefined;
     const { interactive, batch } = this.#classes;
-    if (place.priority === 'interactive') return interactive.ahead(place);
-    const own = batch.ahead(place);
-    return own + Math.min(interactive.waitingIn(place.scope), (own + 1) * (BATCH_TURN_EVERY - 1));
+    if (item.priority === 'interactive') return interactive.ahead(item);
+    const own = batch.ahead(item);
+    return own + Math.min(interactive.waitingIn(item.scope), (own + 1) * (BATCH_TURN_EVERY - 1));
   }
 
-  enter(place: P): EnqueueResult<P> {
-    let pushedOut: P | undefined;
-    if (this.#places.size >= this.#max) {
-      pushedOut = this.#victimFor(place);
-      if (pushedOut === undefined) return { kind: 'full' };
-      this.leave(pushedOut.name);
+  enqueue(item: P): EnqueueResult<P> {
+    let evicted: P | undefined;
+    if (this.#items.size >= this.#max) {
+      evicted = this.#victimFor(item);
+      if (evicted === undefined) return { kind: 'full' };
+      this.remove(evicted.name);
     }
-    this.#classes[place.priority].add(place, false);
-    this.#places.set(place.name, place);
-    return { kind: 'in', pushedOut };
+    this.#classes[item.priority].add(item, false);
+    this.#items.set(item.name, item);
+    return { kind: 'in', evicted };
   }
 
   /**
    * Puts a request back when its turn found no free node: it becomes the first of its key again, even if the queue is
    * full.
    */
-  back(place: P): void {
-    const own = this.#classes[place.priority];
-    own.add(place, true);
-    own.refund(place);
-    this.#places.set(place.name, place);
+  requeue(item: P): void {
+    const own = this.#classes[item.priority];
+    own.add(item, true);
+    own.refund(item);
+    this.#items.set(item.name, item);
   }
 
-  leave(name: string): P | undefined {
-    const place = this.#places.get(name);
-    if (place === undefined) return undefined;
-    this.#places.delete(name);
-    this.#classes[place.priority].remove(place);
-    return place;
+  remove(name: string): P | undefined {
+    const item = this.#items.get(name);
+    if (item === undefined) return undefined;
+    this.#items.delete(name);
+    this.#classes[item.priority].remove(item);
+    return item;
   }
 
   /** Removes and returns the next request with an eligible scope. */
-  next(eligible: (scope: string) => boolean): P | undefined {
+  dequeue(eligible: (scope: string) => boolean): P | undefined {
     const { interactive, batch } = this.#classes;
-    const batchFirst = this.#inRow >= BATCH_TURN_EVERY - 1;
-    const place = batchFirst
+    const batchFirst = this.#interactiveRun >= BATCH_TURN_EVERY - 1;
+    const item = batchFirst
       ? (batch.next(eligible) ?? interactive.next(eligible))
       : (interactive.next(eligible) ?? batch.next(eligible));
-    if (place === undefined) return undefined;
-    this.#inRow = place.priority === 'interactive' && batch.size > 0 ? this.#inRow + 1 : 0;
-    this.#places.delete(place.name);
-    return place;
+    if (item === undefined) return undefined;
+    this.#interactiveRun = item.priority === 'interactive' && batch.size > 0 ? this.#interactiveRun + 1 : 0;
+    this.#items.delete(item.name);
+    return item;
   }
 
-  #victimFor(place: P): P | undefined {
+  #victimFor(item: P): P | undefined {
     const { interactive, batch } = this.#classes;
-    if (place.priority === 'interactive' && batch.size > 0) return batch.newestOfLargest();
-    return (place.priority === 'interactive' ? interactive : batch).newestOfLargest(place);
+    if (item.priority === 'interactive' && batch.size > 0) return batch.newestOfLargest();
+    return (item.priority === 'interactive' ? interactive : batch).newestOfLargest(item);
   }
 }
 
@@ -158,47 +158,47 @@ class PriorityClass<P extends QueueItem> {
     return this.#projects.get(project)?.keys.get(key)?.size ?? 0;
   }
 
-  add(place: P, first: boolean): void {
-    const { weight } = place;
-    const project = this.#projects.get(place.project) ?? { weight, size: 0, tags: new FairTags(), keys: new Map() };
+  add(item: P, first: boolean): void {
+    const { weight } = item;
+    const project = this.#projects.get(item.project) ?? { weight, size: 0, tags: new FairTags(), keys: new Map() };
     project.weight = weight; // The latest weight counts.
-    this.#projects.set(place.project, project);
-    const key = project.keys.get(place.key) ?? { size: 0, lanes: new Map() };
-    project.keys.set(place.key, key);
-    const lane = key.lanes.get(place.scope) ?? [];
-    key.lanes.set(place.scope, lane);
-    if (first) lane.unshift(place);
-    else lane.push(place);
+    this.#projects.set(item.project, project);
+    const key = project.keys.get(item.key) ?? { size: 0, lanes: new Map() };
+    project.keys.set(item.key, key);
+    const lane = key.lanes.get(item.scope) ?? [];
+    key.lanes.set(item.scope, lane);
+    if (first) lane.unshift(item);
+    else lane.push(item);
     for (const one of [this, project, key]) one.size++;
   }
 
-  remove(place: P): void {
-    const project = this.#projects.get(place.project);
-    const key = project?.keys.get(place.key);
-    const lane = key?.lanes.get(place.scope);
-    const at = lane?.indexOf(place) ?? -1;
+  remove(item: P): void {
+    const project = this.#projects.get(item.project);
+    const key = project?.keys.get(item.key);
+    const lane = key?.lanes.get(item.scope);
+    const at = lane?.indexOf(item) ?? -1;
     if (project === undefined || key === undefined || lane === undefined || at < 0) return;
     lane.splice(at, 1);
     for (const one of [this, project, key]) one.size--;
-    if (lane.length === 0) key.lanes.delete(place.scope);
-    if (key.size === 0) project.keys.delete(place.key);
-    if (project.size === 0) this.#projects.delete(place.project);
+    if (lane.length === 0) key.lanes.delete(item.scope);
+    if (key.size === 0) project.keys.delete(item.key);
+    if (project.size === 0) this.#projects.delete(item.project);
   }
 
   /**
    * Counts the requests of the same scope that go before this request. It assumes that each other key of the project
    * gets as many turns as this request's key, and that projects get turns by weight.
    */
-  ahead(place: P): number {
-    const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;
+  ahead(item: P): number {
+    const rank = this.#projects.get(item.project)?.keys.get(item.key)?.lanes.get(item.scope)?.indexOf(item) ?? 0;
     let ofProject = rank;
     let others = 0;
-    for (const [key, { lanes }] of this.#projects.get(place.project)?.keys ?? [])
-      if (key !== place.key) ofProject += Math.min(lanes.get(place.scope)?.length ?? 0, rank + 1);
+    for (const [key, { lanes }] of this.#projects.get(item.project)?.keys ?? [])
+      if (key !== item.key) ofProject += Math.min(lanes.get(item.scope)?.length ?? 0, rank + 1);
     for (const [id, project] of this.#projects) {
-      if (id === place.project) continue;
-      const turns = Math.ceil(((ofProject + 1) * project.weight) / place.weight);
-      others += Math.min(waitingIn(project, place.scope), turns);
+      if (id === item.project) continue;
+      const turns = Math.ceil(((ofProject + 1) * project.weight) / item.weight);
+      others += Math.min(waitingIn(project, item.scope), turns);
     }
     return ofProject + others;
   }
@@ -210,7 +210,7 @@ class PriorityClass<P extends QueueItem> {
   }
 
   next(eligible: (scope: string) => boolean): P | undefined {
-    let best: { place: P; project: Project<P>; tag: number; keyTag: number } | undefined;
+    let best: { item: P; project: Project<P>; tag: number; keyTag: number } | undefined;
     for (const [id, project] of this.#projects) {
       const tag = this.#tags.of(id);
       if (best !== undefined && tag > best.tag) continue;
@@ -220,16 +220,16 @@ class PriorityClass<P extends QueueItem> {
       best = { ...head, project, tag };
     }
     if (best === undefined) return undefined;
-    const { place, project } = best;
-    this.#tags.serve(place.project, 1 / project.weight);
-    project.tags.serve(place.key, 1);
-    this.remove(place);
-    return place;
+    const { item, project } = best;
+    this.#tags.serve(item.project, 1 / project.weight);
+    project.tags.serve(item.key, 1);
+    this.remove(item);
+    return item;
   }
 
-  refund(place: P): void {
-    this.#tags.refund(place.project, 1 / place.weight);
-    this.#projects.get(place.project)?.tags.refund(place.key, 1);
+  refund(item: P): void {
+    this.#tags.refund(item.project, 1 / item.weight);
+    this.#projects.get(item.project)?.tags.refund(item.key, 1);
   }
 
   /**
@@ -264,17 +264,14 @@ function waitingIn<P>(project: Project<P>, scope: string): number {
 }
 
 /** The next request within a project. */
-function headOf<P>(
-  project: Project<P>,
-  eligible: (scope: string) => boolean,
-): { place: P; keyTag: number } | undefined {
-  let best: { place: P; keyTag: number } | undefined;
+function headOf<P>(project: Project<P>, eligible: (scope: string) => boolean): { item: P; keyTag: number } | undefined {
+  let best: { item: P; keyTag: number } | undefined;
   for (const [id, { lanes }] of project.keys) {
     const keyTag = project.tags.of(id);
     if (best !== undefined && keyTag >= best.keyTag) continue;
-    for (const [scope, [place]] of lanes) {
-      if (place === undefined || !eligible(scope)) continue;
-      best = { place, keyTag };
+    for (const [scope, [item]] of lanes) {
+      if (item === undefined || !eligible(scope)) continue;
+      best = { item, keyTag };
       break;
     }
   }

@@ -47,7 +47,7 @@ export class LiveNodes {
   }
 
   /** Takes a session's report. A report older than the known one changes nothing. */
-  heard(session: string, load: NodeLoad): void {
+  setLoad(session: string, load: NodeLoad): void {
     const node = this.of(session);
     if (node.load !== undefined && isNewer(node.load.at, load.at)) return;
     node.load = load;
@@ -59,7 +59,7 @@ export class LiveNodes {
   /** Takes the live part of the registry's snapshot. */
   apply(states: Readonly<Record<string, LiveState>>): void {
     for (const [session, { load, breaker }] of Object.entries(states)) {
-      if (load !== undefined) this.heard(session, load);
+      if (load !== undefined) this.setLoad(session, load);
       if (breaker !== undefined) this.setBreaker(session, breaker);
     }
   }

@@ -3,7 +3,7 @@ import { type EnqueueResult, FairQueue, type QueueItem } from './fair-queue.ts';
 
 /** Permission for one try of one waiting request. */
 export interface QueueTurn<P> {
-  place: P;
+  item: P;
   /** The node at which a request has ended; undefined if the turn is for any node. */
   session: string | undefined;
 }
@@ -50,15 +50,15 @@ interface Scope {
   /** Earliest time of the next probe, in milliseconds. */
   probeAt: number;
   /**
-   * Running tries by request name. After `until` a try without a report counts as successful. `told` is true if the
+   * Running tries by request name. After `until` a try without a report counts as successful. `targeted` is true if the
    * turn named a node; such a try says nothing about other nodes.
    */
-  trying: Map<string, { since: number; until: number; told: boolean }>;
+  trying: Map<string, { since: number; until: number; targeted: boolean }>;
   /**
    * Number of running tries without a named node. Only these count against the window; otherwise a steady flow of ended
    * requests at one node would prevent tries of other free nodes.
    */
-  untold: number;
+  untargeted: number;
   /** Busy nodes of this scope, oldest first. */
   sessions: Set<string>;
 }
@@ -99,56 +99,56 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   /** Adds a waiting request. `busy`: the nodes that refused it for lack of a place. */
-  enter(asked: P, busy: readonly string[], now: number): EnqueueResult<P> {
-    const place = this.#placed(asked);
-    const entered = this.#queue.enter(place);
-    if (entered.kind === 'full') return entered;
-    if (entered.pushedOut !== undefined) this.#abandoned(entered.pushedOut.scope);
-    this.#arrived(place, busy, now + TURN_PROBE_MS);
-    return entered;
+  enqueue(request: P, busy: readonly string[], now: number): EnqueueResult<P> {
+    const item = this.#toItem(request);
+    const result = this.#queue.enqueue(item);
+    if (result.kind === 'full') return result;
+    if (result.evicted !== undefined) this.#removeWaiting(result.evicted.scope);
+    this.#addWaiting(item, busy, now + TURN_PROBE_MS);
+    return result;
   }
 
   /** Reports that the try found no free node. The request waits again. */
-  back(asked: P, busy: readonly string[], now: number): void {
-    const tried = this.#tryOf(asked.name);
-    const place = this.#placed(asked);
-    this.#queue.back(place);
-    const scope = this.#arrived(place, busy, now + TURN_PROBE_MS);
-    const since = tried?.since ?? this.#late.get(asked.name);
-    this.#late.delete(asked.name);
+  requeue(request: P, busy: readonly string[], now: number): void {
+    const attempt = this.#tryOf(request.name);
+    const item = this.#toItem(request);
+    this.#queue.requeue(item);
+    const scope = this.#addWaiting(item, busy, now + TURN_PROBE_MS);
+    const since = attempt?.since ?? this.#late.get(request.name);
+    this.#late.delete(request.name);
     if (since !== undefined && now - since <= LEASE_MAX_MS) this.#lease.answered(now - since);
-    if (tried !== undefined) this.#tried(tried.id, asked.name);
-    if (tried?.told) return;
+    if (attempt !== undefined) this.#endTry(attempt.id, request.name);
+    if (attempt?.targeted) return;
     scope.window = 1;
     scope.probeAt = now + TURN_PROBE_MS;
   }
 
   /** Ends the try, with any result. */
-  #tried(id: string, name: string): void {
+  #endTry(id: string, name: string): void {
     const scope = this.#scopes.get(id);
-    if (scope?.trying.get(name)?.told === false) scope.untold--;
+    if (scope?.trying.get(name)?.targeted === false) scope.untargeted--;
     scope?.trying.delete(name);
-    this.#drop(id);
+    this.#removeIfIdle(id);
   }
 
-  #tryOf(name: string): { id: string; since: number; told: boolean } | undefined {
+  #tryOf(name: string): { id: string; since: number; targeted: boolean } | undefined {
     for (const [id, { trying }] of this.#scopes) {
-      const tried = trying.get(name);
-      if (tried !== undefined) return { id, since: tried.since, told: tried.told };
+      const attempt = trying.get(name);
+      if (attempt !== undefined) return { id, since: attempt.since, targeted: attempt.targeted };
     }
     return undefined;
   }
 
-  #placed(asked: P): P {
-    const known = this.#scopes.has(asked.scope) || this.#scopes.size < SCOPES_MAX;
-    return known ? asked : { ...asked, scope: SHARED };
+  #toItem(request: P): P {
+    const known = this.#scopes.has(request.scope) || this.#scopes.size < SCOPES_MAX;
+    return known ? request : { ...request, scope: SHARED };
   }
 
-  #arrived(place: P, busy: readonly string[], probeAt: number): Scope {
-    let scope = this.#scopes.get(place.scope);
+  #addWaiting(item: P, busy: readonly string[], probeAt: number): Scope {
+    let scope = this.#scopes.get(item.scope);
     if (scope === undefined) {
-      scope = { waiting: 0, window: 1, probeAt, trying: new Map(), untold: 0, sessions: new Set() };
-      this.#scopes.set(place.scope, scope);
+      scope = { waiting: 0, window: 1, probeAt, trying: new Map(), untargeted: 0, sessions: new Set() };
+      this.#scopes.set(item.scope, scope);
     }
     scope.waiting++;
     for (const session of busy) {
@@ -161,37 +161,37 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   /** The request stops waiting. Returns false if it was not waiting. */
-  leave(name: string): boolean {
-    const place = this.#queue.leave(name);
-    if (place !== undefined) this.#abandoned(place.scope);
-    return place !== undefined;
+  remove(name: string): boolean {
+    const item = this.#queue.remove(name);
+    if (item !== undefined) this.#removeWaiting(item.scope);
+    return item !== undefined;
   }
 
-  #abandoned(id: string): void {
+  #removeWaiting(id: string): void {
     const scope = this.#scopes.get(id);
     if (scope !== undefined) scope.waiting--;
-    this.#drop(id);
+    this.#removeIfIdle(id);
   }
 
-  #drop(id: string): void {
+  #removeIfIdle(id: string): void {
     const scope = this.#scopes.get(id);
     if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
   }
 
   /** True if a request of that scope is waiting. */
-  waitsIn(scope: string): boolean {
+  hasWaiterIn(scope: string): boolean {
     return (this.#scopes.get(scope)?.waiting ?? 0) > 0;
   }
 
   /** True if a request is waiting for that node. */
-  wants(session: string): boolean {
+  hasWaiterFor(session: string): boolean {
     for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;
     return false;
   }
 
   /** Reports that `count` requests ended at a node. */
   freed(session: string, count: number): void {
-    if (count > 0 && this.wants(session)) this.#free.set(session, Math.min(count, FREED_MAX));
+    if (count > 0 && this.hasWaiterFor(session)) this.#free.set(session, Math.min(count, FREED_MAX));
   }
 
   /** The turns to grant at `now`. */
@@ -200,40 +200,40 @@ export class TurnScheduler<P extends QueueItem> {
     const turns: QueueTurn<P>[] = [];
     for (const [session, count] of this.#free) {
       for (let n = 0; n < count; n++) {
-        const place = this.#queue.next((id) => this.#scopes.get(id)?.sessions.has(session) ?? false);
-        if (place === undefined) break;
-        turns.push(this.#give(place, session, now));
+        const item = this.#queue.dequeue((id) => this.#scopes.get(id)?.sessions.has(session) ?? false);
+        if (item === undefined) break;
+        turns.push(this.#grant(item, session, now));
       }
     }
     this.#free.clear();
     for (;;) {
-      const place = this.#queue.next((id) => this.#isOpen(id, now));
-      if (place === undefined) return turns;
-      turns.push(this.#give(place, undefined, now));
+      const item = this.#queue.dequeue((id) => this.#isOpen(id, now));
+      if (item === undefined) return turns;
+      turns.push(this.#grant(item, undefined, now));
     }
   }
 
   #isOpen(id: string, now: number): boolean {
     const scope = this.#scopes.get(id);
-    return scope !== undefined && now >= scope.probeAt && scope.untold < scope.window;
+    return scope !== undefined && now >= scope.probeAt && scope.untargeted < scope.window;
   }
 
-  #give(place: P, session: string | undefined, now: number): QueueTurn<P> {
+  #grant(item: P, session: string | undefined, now: number): QueueTurn<P> {
     // The request may wait again before its previous try has ended.
-    this.#tried(place.scope, place.name);
-    const scope = this.#scopes.get(place.scope);
-    scope?.trying.set(place.name, { since: now, until: now + this.#lease.ms, told: session !== undefined });
-    if (scope !== undefined && session === undefined) scope.untold++;
-    this.#abandoned(place.scope);
-    return { place, session };
+    this.#endTry(item.scope, item.name);
+    const scope = this.#scopes.get(item.scope);
+    scope?.trying.set(item.name, { since: now, until: now + this.#lease.ms, targeted: session !== undefined });
+    if (scope !== undefined && session === undefined) scope.untargeted++;
+    this.#removeWaiting(item.scope);
+    return { item, session };
   }
 
   #expire(now: number): void {
     for (const [id, scope] of this.#scopes) {
-      for (const [name, { since, until, told }] of scope.trying) {
+      for (const [name, { since, until, targeted }] of scope.trying) {
         if (until > now) continue;
-        if (!told) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
-        this.#tried(id, name);
+        if (!targeted) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
+        this.#endTry(id, name);
         this.#late.set(name, since);
         const [oldest] = this.#late.keys();
         if (this.#late.size > LATE_MAX && oldest !== undefined) this.#late.delete(oldest);
@@ -247,8 +247,8 @@ export class TurnScheduler<P extends QueueItem> {
     const sooner = (time: number) => {
       if (at === undefined || time < at) at = time;
     };
-    for (const { waiting, trying, untold, window, probeAt } of this.#scopes.values()) {
-      if (waiting > 0 && untold < window) sooner(probeAt);
+    for (const { waiting, trying, untargeted, window, probeAt } of this.#scopes.values()) {
+      if (waiting > 0 && untargeted < window) sooner(probeAt);
       for (const { until } of trying.values()) sooner(until);
     }
     return at;

@@ -46,10 +46,10 @@ describe.each(SETTINGS)('the clock is set by %d ms', (by) => {
 
   it('the load that a node tells afterwards counts, and one from before is forgotten', () => {
     const live = new LiveNodes();
-    live.heard('node', { running: 9, waiting: 0, at: START, open: 9 });
-    live.heard('silent', { running: 9, waiting: 0, at: START, open: 9 });
+    live.setLoad('node', { running: 9, waiting: 0, at: START, open: 9 });
+    live.setLoad('silent', { running: 9, waiting: 0, at: START, open: 9 });
     const now = START + by + 6_000;
-    live.heard('node', { running: 1, waiting: 0, at: now, open: 1 });
+    live.setLoad('node', { running: 1, waiting: 0, at: now, open: 1 });
     live.expire(now);
     expect(live.loadOf('node')?.running).toBe(1);
     expect(live.loadOf('silent')).toBeUndefined();

@@ -72,8 +72,8 @@ export class AgentEnding {
   }
 
   /** True if a gateway was not informed of the end, so the last will must be delivered. */
-  get untold(): boolean {
-    return this.#state.untold;
+  get needsLastWill(): boolean {
+    return this.#state.needsLastWill;
   }
 
   /** Number of running requests of gateways and of other agents. */
@@ -152,7 +152,7 @@ export class AgentEnding {
         return this.#awaited('log', () => this.#uploadLog());
       case 'leave':
         this.#upload.abort();
-        return this.#then(this.#leave(), false, (told) => this.send({ kind: 'left', told }));
+        return this.#then(this.#leave(), false, (acknowledged) => this.send({ kind: 'left', acknowledged }));
       case 'stop-engine':
         return this.#awaited('stopped', () => parts.engine?.stop(action.graceMs, this.#hurried.promise));
       case 'hurry':

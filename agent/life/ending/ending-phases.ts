@@ -86,8 +86,8 @@ function begin(state: EndingState, reason: EndReason, view: EndingView, actions:
     case 'leaving':
       act('leave');
       if (state.forced) actions.push({ kind: 'stop-engine', graceMs: 0 });
-      // `untold` is true until the gateways have acknowledged LEFT.
-      return { ...waiting(['goodbye', NO_DEADLINE]), untold: true };
+      // `needsLastWill` is true until the gateways have acknowledged LEFT.
+      return { ...waiting(['goodbye', NO_DEADLINE]), needsLastWill: true };
     case 'stopping':
       actions.push({ kind: 'stop-engine', graceMs: state.graceMs });
       return waiting(['stopped', NO_DEADLINE]);

@@ -44,8 +44,8 @@ export type EndingEvent =
   | { kind: 'fate'; fate: JobFate | undefined }
   /** The batch system lets the job continue after a SIGTERM. */
   | { kind: 'warning'; warning: SignalWarning }
-  /** `told`: all gateways have acknowledged LEFT. */
-  | { kind: 'left'; told: boolean }
+  /** `acknowledged`: all gateways have acknowledged LEFT. */
+  | { kind: 'left'; acknowledged: boolean }
   /** A deadline has passed. */
   | { kind: 'time' };
 
@@ -114,7 +114,7 @@ export interface EndingState {
   /** Deadline for the results of lines that were returned. */
   readonly linesUntil: number;
   /** True if a gateway was not informed of the end, so the last will must be delivered. */
-  readonly untold: boolean;
+  readonly needsLastWill: boolean;
 }
 
 /** Deadline of waits whose action has its own time limit. */
@@ -134,5 +134,5 @@ export const ALIVE: EndingState = {
   graceMs: 0,
   fateAsked: false,
   linesUntil: 0,
-  untold: false,
+  needsLastWill: false,
 };

@@ -99,7 +99,7 @@ function receive(state: EndingState, event: EndingEvent, view: EndingView, actio
     case 'warning':
       return onWarning(state, event.warning, view, actions);
     case 'left':
-      return onDone({ ...state, untold: !event.told }, 'goodbye');
+      return onDone({ ...state, needsLastWill: !event.acknowledged }, 'goodbye');
     case 'time':
       return state;
   }

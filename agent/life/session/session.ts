@@ -286,9 +286,9 @@ export class Session {
       // Wait for the record that precedes LEFT, because it has the reason of the end, and LEFT has none.
       await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
-      const told = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);
+      const acknowledged = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);
       await this.#close();
-      return told;
+      return acknowledged;
     })();
     return this.#left;
   }

@@ -75,7 +75,7 @@ const POLL_MS = 100;
 const RECORD_SPREAD_MS = 3_000;
 
 /** Maximum time for running requests of a replaced session. */
-const FORMER_DRAIN_MS = 600_000;
+const REPLACED_DRAIN_MS = 600_000;
 /**
  * Maximum time for running requests of a replaced session without an engine: they only have their last bytes to send.
  */
@@ -93,19 +93,19 @@ const BACKOFF_SPREAD = 0.5;
 const UNEXPECTED_ERROR_WAIT_MS = 2000;
 
 /** Maximum number of replaced sessions that still drain. Each keeps its tunnels. */
-const FORMER_MAX = 4;
+const REPLACED_MAX = 4;
 
 /**
- * Why a session follows. `idle`: the node no longer serves anything. `over`: the current session is no longer valid.
+ * Why a session starts. `idle`: the node no longer serves anything. `over`: the current session is no longer valid.
  * `roll`: the current session stays valid for a while.
  */
-type Follow = 'first' | 'idle' | 'over' | 'roll';
+type StartReason = 'first' | 'idle' | 'over' | 'roll';
 
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #stop = new AbortController();
   readonly #stopped = new Deferred<void>();
-  readonly #former = new Set<Session>();
+  readonly #replaced = new Set<Session>();
   #facts: NodeFacts;
   #state: 'JOIN' | 'SERVING' = 'JOIN';
   #current: Session | undefined;
@@ -143,7 +143,7 @@ export class Sessions {
 
   /** Joins for the first time. Resolves when admitted or refused, or when the agent begins to end. */
   open(): Promise<void> {
-    return this.#follow('first');
+    return this.#startNext('first');
   }
 
   /** Changes the record of the current session and of all later ones. */
@@ -163,55 +163,55 @@ export class Sessions {
     await this.#end('idle', why, drainMs);
   }
 
-  #end(how: Follow, why: string, drainMs = IDLE_DRAIN_MS): Promise<void> {
+  #end(reason: StartReason, why: string, drainMs = IDLE_DRAIN_MS): Promise<void> {
     const ending = this.#current;
     if (this.#stop.signal.aborted || ending === undefined) return Promise.resolve();
     this.#options.log(`session ${ending.id} is ending: ${why}; starting a new session`);
-    this.#over ||= how === 'over';
+    this.#over ||= reason === 'over';
     let left = Promise.resolve();
-    if (how === 'idle') {
+    if (reason === 'idle') {
       this.#current = undefined;
-      this.#keepFormer(ending);
+      this.#keepReplaced(ending);
       left = this.#retire(ending, drainMs);
     }
-    neverRejects(this.#follow(how));
+    neverRejects(this.#startNext(reason));
     return left;
   }
 
   /**
    * Replaces the current session. Only one replacement runs at a time. The new session's record is read when it joins.
    */
-  async #follow(how: Follow): Promise<void> {
+  async #startNext(reason: StartReason): Promise<void> {
     if (this.#joining || this.#stop.signal.aborted) return;
     this.#joining = true;
     const { signal } = this.#stop;
     clearTimeout(this.#rollTimer);
-    if (how === 'idle' || how === 'over') await this.#pause();
+    if (reason === 'idle' || reason === 'over') await this.#pause();
     try {
       const admitted = await this.#options.admit(signal);
       this.#joining = false; // cleared before the new session starts, because that may end immediately
-      if (!signal.aborted) this.#succeed(admitted);
+      if (!signal.aborted) this.#switchTo(admitted);
     } catch (error) {
       this.#joining = false;
       if (signal.aborted) return;
-      if (error instanceof AdmissionRefusedError) return this.#notAdmitted(how, error);
+      if (error instanceof AdmissionRefusedError) return this.#notAdmitted(reason, error);
       // An unexpected error. If the agent already had a session, it tries again, because the running engine is worth
       // more than the missing session.
-      if (how === 'first') throw error;
+      if (reason === 'first') throw error;
       this.#options.log(`cannot start a new session: ${errorText(error)}`);
       await settlesWithin(UNEXPECTED_ERROR_WAIT_MS, this.#stopped.promise);
-      neverRejects(this.#follow(how));
+      neverRejects(this.#startNext(reason));
     }
   }
 
-  #notAdmitted(how: Follow, { refusal, message }: AdmissionRefusedError): void {
+  #notAdmitted(reason: StartReason, { refusal, message }: AdmissionRefusedError): void {
     // Keep a session that is still valid: its ticket stays valid even if the join token was revoked.
-    if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
+    if (reason !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
     this.#options.log(`cannot start a new session yet: ${message}`);
     this.#rollTimer = this.#timer(this.#current, ROLL_RETRY_SHARE * this.#lifetimeMs);
   }
 
-  #succeed({ create, lifetimeMs }: GrantedAdmission): void {
+  #switchTo({ create, lifetimeMs }: GrantedAdmission): void {
     const before = this.#current;
     const session = create(
       { ...this.#facts, state: 'JOIN', version: 0 },
@@ -236,8 +236,8 @@ export class Sessions {
     const over = this.#over;
     this.#over = false;
     if (before === undefined) return;
-    this.#keepFormer(before);
-    neverRejects(this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS)));
+    this.#keepReplaced(before);
+    neverRejects(this.#overlap(session, before, over).then(() => this.#retire(before, REPLACED_DRAIN_MS)));
   }
 
   /**
@@ -272,27 +272,27 @@ export class Sessions {
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }
 
-  #keepFormer(session: Session): void {
-    const [oldest] = this.#former;
-    if (this.#former.size >= FORMER_MAX && oldest !== undefined) {
-      this.#former.delete(oldest);
+  #keepReplaced(session: Session): void {
+    const [oldest] = this.#replaced;
+    if (this.#replaced.size >= REPLACED_MAX && oldest !== undefined) {
+      this.#replaced.delete(oldest);
       neverRejects(oldest.leave());
     }
-    this.#former.add(session);
+    this.#replaced.add(session);
   }
 
   /** Ends a replaced session: DOWN, running requests, LEFT. The agent continues meanwhile. */
   async #retire(session: Session, drainMs: number): Promise<void> {
-    if (!this.#former.has(session)) return; // more recent sessions have taken its place in #former, so it ended already
+    if (!this.#replaced.has(session)) return; // more recent sessions have taken its place in #replaced, so it ended already
     session.change({ state: 'DOWN', leaving: 'new-session' });
     await settlesWithin(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
     if (this.#stop.signal.aborted) return; // the agent's own end does the rest
     await session.leave();
-    this.#former.delete(session);
+    this.#replaced.delete(session);
   }
 
   #all(): Session[] {
-    return [...new Set([...this.#former, ...(this.#current === undefined ? [] : [this.#current])])];
+    return [...new Set([...this.#replaced, ...(this.#current === undefined ? [] : [this.#current])])];
   }
 
   #halt(): void {
@@ -332,7 +332,10 @@ export class Sessions {
   async leave(): Promise<boolean> {
     this.down();
     const { current } = this;
-    const [told] = await Promise.all([current?.leave() ?? true, ...this.#all().map((session) => session.leave())]);
-    return told;
+    const [acknowledged] = await Promise.all([
+      current?.leave() ?? true,
+      ...this.#all().map((session) => session.leave()),
+    ]);
+    return acknowledged;
   }
 }

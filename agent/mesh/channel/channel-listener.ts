@@ -15,7 +15,7 @@ export interface ListenerLimits {
    * Maximum number of connections that have not sent a ticket yet. One more closes the oldest, so that slow peers
    * cannot keep quick ones out.
    */
-  strangers: number;
+  unauthenticated: number;
   /**
    * Maximum number of connections in the TLS handshake. Tickets are public, so a peer with a copied ticket gets this
    * far.
@@ -32,7 +32,7 @@ export interface ListenerLimits {
 
 const LIMITS: ListenerLimits = {
   handshakeMs: HANDSHAKE_MS,
-  strangers: 128,
+  unauthenticated: 128,
   handshakes: 256,
   handshakesPerSession: 4,
   ticketsPerSecond: 500,
@@ -155,7 +155,7 @@ export class Listener {
 
   async #preface(socket: Duplex): Promise<PrefaceFields | 'connect'> {
     this.#unauthenticated.add(socket);
-    if (this.#unauthenticated.size > this.#limits.strangers) this.#evictOldest(this.#unauthenticated);
+    if (this.#unauthenticated.size > this.#limits.unauthenticated) this.#evictOldest(this.#unauthenticated);
     try {
       return await readPreface(socket);
     } finally {

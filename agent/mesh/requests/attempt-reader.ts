@@ -12,7 +12,7 @@ export class AttemptReader {
 
   constructor(outbound: OutboundAttempt) {
     this.#outbound = outbound;
-    this.#result = new Promise((resolve) => outbound.attend(resolve));
+    this.#result = new Promise((resolve) => outbound.attachCaller(resolve));
   }
 
   /** Resolves with the engine's response. @throws AttemptError if no response head arrives */

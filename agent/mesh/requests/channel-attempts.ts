@@ -100,7 +100,7 @@ export class ChannelAttempts {
   /** @throws AttemptError if the engine is suspected to hang */
   ask(request: AttemptRequest, body: AttemptBody): AttemptReader {
     if (!this.#attempts.admits(request)) throw new AttemptError('suspected', SUSPECTED_REASON);
-    if (this.#attempts.size === 0) this.#watchdog.heard(this.#host.patientNow());
+    if (this.#attempts.size === 0) this.#watchdog.onReceived(this.#host.patientNow());
     this.#recent.add(request);
     const attempt = new AttemptReader(this.#attempts.open(request, body));
     if (this.#active === undefined) this.#dial();
@@ -162,7 +162,7 @@ export class ChannelAttempts {
 
   #activate(channel: RequestChannel): void {
     this.#active = channel;
-    this.#watchdog.heard(this.#host.patientNow());
+    this.#watchdog.onReceived(this.#host.patientNow());
     this.#redials = 0;
     this.#redialAt = undefined;
     // The streams get new numbers, because the end that dialed uses odd numbers, and the other end may have dialed the
@@ -186,7 +186,7 @@ export class ChannelAttempts {
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
     if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
-    if (channel === this.#active) this.#watchdog.heard(this.#host.patientNow());
+    if (channel === this.#active) this.#watchdog.onReceived(this.#host.patientNow());
     this.#attempts.onFrame(channel.link, frame, this.#touched);
   }
 
@@ -222,7 +222,7 @@ export class ChannelAttempts {
   /** Probes a peer that was silent. */
   #listen(now: number): void {
     const active = this.#active;
-    if (active === undefined || this.#attempts.size === 0) return this.#watchdog.heard(now);
+    if (active === undefined || this.#attempts.size === 0) return this.#watchdog.onReceived(now);
     switch (this.#watchdog.look(now)) {
       case 'wait':
         return;

@@ -39,7 +39,7 @@ export class LimiterStorage implements LimiterStore {
     };
   }
 
-  holds(): { name: string; state: unknown; savedMsAgo: number }[] {
+  requests(): { name: string; state: unknown; savedMsAgo: number }[] {
     const query = 'SELECT name, saved_at, state FROM holds';
     const rows = this.#sql.exec<{ name: string; saved_at: number; state: string }>(query).toArray();
     return rows.map(({ name, saved_at, state }) => ({
@@ -69,7 +69,7 @@ export class LimiterStorage implements LimiterStore {
       else this.#sql.exec('INSERT OR REPLACE INTO minutes (id, state) VALUES (?, ?)', id, JSON.stringify(minute));
     }
     const insert = 'INSERT OR REPLACE INTO holds (name, saved_at, state) VALUES (?, ?, ?)';
-    for (const { name, state } of limiter.changedHolds(now)) {
+    for (const { name, state } of limiter.changedRequests(now)) {
       if (state === undefined) this.#sql.exec('DELETE FROM holds WHERE name = ?', name);
       else this.#sql.exec(insert, name, Date.now(), JSON.stringify(state));
     }

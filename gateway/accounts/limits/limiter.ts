@@ -57,10 +57,10 @@ export interface LimiterStore {
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
   /**
-   * The running requests that `changedHolds` returned and did not remove later, with the milliseconds since they were
+   * The running requests that `changedRequests` returned and did not remove later, with the milliseconds since they were
    * saved.
    */
-  holds(): readonly { name: string; state: unknown; savedMsAgo: number }[];
+  requests(): readonly { name: string; state: unknown; savedMsAgo: number }[];
 }
 
 /** The usage of one attempt. */
@@ -116,7 +116,7 @@ export class Limiter {
   readonly #store: LimiterStore;
   readonly #subjects = new Map<string, Subject>();
   /** Running requests, oldest first. At most RUNNING_MAX. */
-  readonly #holds = new Map<string, GrantedRequest>();
+  readonly #granted = new Map<string, GrantedRequest>();
   /** Names of requests with changes that are not saved. At most as many as there are granted and saved requests. */
   readonly #unsaved = new Set<string>();
   readonly #saved = new Set<string>();
@@ -125,15 +125,15 @@ export class Limiter {
   constructor(store: LimiterStore, now: MeterTime) {
     this.#store = store;
     const known: [string, GrantedRequest][] = [];
-    for (const { name, state, savedMsAgo } of store.holds()) {
+    for (const { name, state, savedMsAgo } of store.requests()) {
       this.#saved.add(name);
-      const hold = GrantedRequest.of(state, now.ms - savedMsAgo);
-      if (hold === undefined) this.#unsaved.add(name);
-      else known.push([name, hold]);
+      const request = GrantedRequest.of(state, now.ms - savedMsAgo);
+      if (request === undefined) this.#unsaved.add(name);
+      else known.push([name, request]);
     }
-    for (const [name, hold] of known.sort(([, a], [, b]) => a.at - b.at)) {
-      this.#holds.set(name, hold);
-      for (const id of hold.meters) this.#subject(id, now).meter.resume(hold.counted, hold.running);
+    for (const [name, request] of known.sort(([, a], [, b]) => a.at - b.at)) {
+      this.#granted.set(name, request);
+      for (const id of request.meters) this.#subject(id, now).meter.resume(request.counted, request.running);
     }
   }
 
@@ -158,13 +158,13 @@ export class Limiter {
     const meters = parties.map(({ id }) => id);
     for (const id of meters) this.#subject(id, now).meter.take(tokens, now);
     const concurrent = limitsConcurrency([key, user, project]);
-    this.#holds.set(
+    this.#granted.set(
       name,
       new GrantedRequest({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens }, now.ms),
     );
     this.#unsaved.add(name);
-    const oldest = this.#holds.keys().next().value;
-    if (this.#holds.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
+    const oldest = this.#granted.keys().next().value;
+    if (this.#granted.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
     return { granted: true, headers: this.#headers(asked, now) };
   }
 
@@ -177,40 +177,40 @@ export class Limiter {
 
   /** Counts the usage of an attempt that is known but not yet stored. */
   correct(use: AttemptUse, now: MeterTime): void {
-    const hold = this.#holds.get(use.name);
-    if (hold === undefined) return;
-    if (!hold.isKnown) this.#learn(hold, use, now);
-    this.#change(use.name, hold, now, () => hold.report(use, now.ms));
+    const request = this.#granted.get(use.name);
+    if (request === undefined) return;
+    if (!request.isKnown) this.#learn(request, use, now);
+    this.#change(use.name, request, now, () => request.report(use, now.ms));
   }
 
   /** Ends a request. `attempts`: how many of its attempts will be settled; 0: the request never reached an engine. */
   release(name: string, attempts: number, now: MeterTime): void {
-    const hold = this.#holds.get(name);
-    if (hold === undefined) return;
-    this.#stop(hold, now);
+    const request = this.#granted.get(name);
+    if (request === undefined) return;
+    this.#stop(request, now);
     if (attempts === 0) return this.#forget(name, now);
-    this.#change(name, hold, now, () => hold.release(attempts, now.ms));
+    this.#change(name, request, now, () => request.release(attempts, now.ms));
   }
 
   /** Adds the usage of one attempt to the month's sum. @returns the meters that counted it */
   settle(settled: SettledUse, now: MeterTime): readonly string[] {
     const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
-    const hold = this.#holds.get(name);
-    const meters = hold?.meters ?? meterIds(settled);
+    const request = this.#granted.get(name);
+    const meters = request?.meters ?? meterIds(settled);
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
       // If the request is unknown, the object lost it, or it had ended. Its tokens then count at the time when the
       // attempt ended. Negative tokens do not change this minute: they correct tokens that were counted at another
       // time, and would remove tokens of other requests.
-      if (hold === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
+      if (request === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);
       meter.bookGpu(gpuMs, month, now);
     }
-    if (hold === undefined) return meters;
-    if (!hold.isKnown) this.#learn(hold, settled, now);
-    this.#change(name, hold, now, () => hold.book(settled, now.ms));
+    if (request === undefined) return meters;
+    if (!request.isKnown) this.#learn(request, settled, now);
+    this.#change(name, request, now, () => request.book(settled, now.ms));
     return meters;
   }
 
@@ -252,12 +252,12 @@ export class Limiter {
    * Returns the requests that changed since the last call; `state` is undefined if the request was removed. A request
    * that was granted and removed between two calls is omitted.
    */
-  *changedHolds(now: MeterTime): Generator<{ name: string; state: object | undefined }> {
+  *changedRequests(now: MeterTime): Generator<{ name: string; state: object | undefined }> {
     for (const name of this.#unsaved) {
-      const hold = this.#holds.get(name);
-      if (hold !== undefined) this.#saved.add(name);
+      const request = this.#granted.get(name);
+      if (request !== undefined) this.#saved.add(name);
       else if (!this.#saved.delete(name)) continue;
-      yield { name, state: hold?.state(now.ms) };
+      yield { name, state: request?.state(now.ms) };
     }
     this.#unsaved.clear();
   }
@@ -267,46 +267,46 @@ export class Limiter {
    * Reports of their attempts may still arrive.
    */
   interrupt(now: MeterTime): void {
-    for (const [name, hold] of this.#holds) {
-      this.#stop(hold, now);
-      hold.since ??= now.ms;
+    for (const [name, request] of this.#granted) {
+      this.#stop(request, now);
+      request.since ??= now.ms;
       this.#unsaved.add(name);
     }
   }
 
   /** Applies `change` to a granted request, and adds the difference of its counts to all of its meters. */
-  #change(name: string, hold: GrantedRequest, now: MeterTime, change: () => void): void {
-    const before = hold.counted;
+  #change(name: string, request: GrantedRequest, now: MeterTime, change: () => void): void {
+    const before = request.counted;
     change();
-    const after = hold.counted;
+    const after = request.counted;
     const more = {
       counted: after.counted - before.counted,
       estimated: after.estimated - before.estimated,
       unbooked: after.unbooked - before.unbooked,
     };
-    for (const id of hold.meters) this.#subject(id, now).meter.change(more, hold.at, now);
+    for (const id of request.meters) this.#subject(id, now).meter.change(more, request.at, now);
     this.#unsaved.add(name);
-    if (hold.isDone) this.#forget(name, now);
+    if (request.isDone) this.#forget(name, now);
   }
 
-  #learn(hold: GrantedRequest, used: UsedTokens, now: MeterTime): void {
-    for (const { estimator } of this.#subjectsOf(hold.keyId, now)) estimator.learn(hold.forecast, used);
+  #learn(request: GrantedRequest, used: UsedTokens, now: MeterTime): void {
+    for (const { estimator } of this.#subjectsOf(request.keyId, now)) estimator.learn(request.forecast, used);
   }
 
   /** Ends the request's place among the concurrent requests. */
-  #stop(hold: GrantedRequest, now: MeterTime): void {
-    if (!hold.running) return;
-    hold.running = false;
-    for (const id of hold.meters) this.#subject(id, now).meter.release();
+  #stop(request: GrantedRequest, now: MeterTime): void {
+    if (!request.running) return;
+    request.running = false;
+    for (const id of request.meters) this.#subject(id, now).meter.release();
   }
 
   /** Removes a request. From now on only its tokens in the month's sum count. */
   #forget(name: string, now: MeterTime): void {
-    const hold = this.#holds.get(name);
-    if (hold === undefined) return;
-    this.#holds.delete(name);
-    this.#stop(hold, now);
-    this.#change(name, hold, now, () => hold.drop());
+    const request = this.#granted.get(name);
+    if (request === undefined) return;
+    this.#granted.delete(name);
+    this.#stop(request, now);
+    this.#change(name, request, now, () => request.drop());
     if (!this.#saved.has(name)) this.#unsaved.delete(name);
   }
 
@@ -339,12 +339,12 @@ export class Limiter {
   #sweep(now: MeterTime): void {
     if (now.ms - this.#sweptAt < SWEEP_MS) return;
     this.#sweptAt = now.ms;
-    for (const [name, hold] of this.#holds) {
-      const sinceMs = hold.since === undefined ? 0 : now.ms - hold.since;
-      if (now.ms - hold.at >= LEASE_MS || (!hold.running && sinceMs >= REPORTS_MS)) this.#forget(name, now);
-      else if (hold.isOver && sinceMs >= RELEASE_MS) {
-        this.#stop(hold, now);
-        this.#change(name, hold, now, () => {});
+    for (const [name, request] of this.#granted) {
+      const sinceMs = request.since === undefined ? 0 : now.ms - request.since;
+      if (now.ms - request.at >= LEASE_MS || (!request.running && sinceMs >= REPORTS_MS)) this.#forget(name, now);
+      else if (request.isOver && sinceMs >= RELEASE_MS) {
+        this.#stop(request, now);
+        this.#change(name, request, now, () => {});
       }
     }
   }

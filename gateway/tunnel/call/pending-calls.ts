@@ -52,7 +52,7 @@ export class PendingCalls {
       answer({ kind: 'fetch' });
     };
     this.#calls.set(attemptName(attempt.request), call);
-    attempt.inform(answer, call.fetchIt, begun);
+    attempt.notifyWhole(answer, call.fetchIt, begun);
   }
 
   has(name: AttemptName): boolean {

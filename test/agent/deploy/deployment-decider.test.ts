@@ -51,7 +51,7 @@ class Keeper implements EngineRunner {
     this.done.push(`end ${drainMs}`);
     await this.ended;
   }
-  tell(): void {
+  publish(): void {
     this.done.push('tell');
   }
 }

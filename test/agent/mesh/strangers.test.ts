@@ -52,7 +52,7 @@ describe('a stranger gets no byte', () => {
 
 describe('floods of connections', () => {
   it('that say nothing push each other out; an honest agent gets its channel at once', async () => {
-    const node = await Node.start(identity(), { strangers: 20, handshakeMs: 60_000 });
+    const node = await Node.start(identity(), { unauthenticated: 20, handshakeMs: 60_000 });
     const sockets: Socket[] = [];
     for (let i = 0; i < 300; i++) {
       const socket = connect(node.port, '127.0.0.1');

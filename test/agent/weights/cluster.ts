@@ -110,7 +110,7 @@ export class Cluster {
 
   peersOf(node: Node): Peers {
     return {
-      own: () => node.name,
+      self: () => node.name,
       others: () => this.nodes.filter((one) => one !== node).map(({ name }) => name),
       changedAt: () => this.#changedAt,
       connect: async (session) => {

@@ -39,7 +39,7 @@ async function slowReader(of: Node, from: Node, bytes: Buffer, bytesPerS: number
   return socket;
 }
 
-const READERS = { leastBytesPerS: 64 * 1024, patienceMs: 500, trickles: 2, turnMs: 60_000 };
+const READERS = { leastBytesPerS: 64 * 1024, patienceMs: 500, throttledMax: 2, turnMs: 60_000 };
 
 it('readers of 5 KB/s that have all places lose them to one that waits, and go on beside it', async () => {
   const cluster = new Cluster();
@@ -56,15 +56,15 @@ it('readers of 5 KB/s that have all places lose them to one that waits, and go o
   expect(status).toMatchObject({ from_source: 0, from_peers: bytes.length });
   // The sender learns a moment later than the reader that the blob is complete.
   const { uploads } = first.weights;
-  await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 1, peak: 2 });
+  await expect.poll(() => uploads).toMatchObject({ active: 1, throttled: 1, peak: 2 });
   expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false]);
   // Two of them continue without a slot; the next reader that is too slow is cut off.
   for (const node of slow.slice(2)) await slowReader(first, node, bytes, 5_000);
-  await eventually('four are served', 5_000, () => uploads.active + uploads.trickling === 4 || undefined);
+  await eventually('four are served', 5_000, () => uploads.active + uploads.throttled === 4 || undefined);
   // The next node must not get it from the honest one.
   cluster.remove(honest);
   await (await cluster.add()).weights.pull(`dir:${folder}`);
-  await expect.poll(() => uploads).toMatchObject({ active: 1, trickling: 2, peak: 2 });
+  await expect.poll(() => uploads).toMatchObject({ active: 1, throttled: 2, peak: 2 });
 });
 
 it('readers that are just fast enough share the places with one that waits, in turns', async () => {

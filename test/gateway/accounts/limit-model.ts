@@ -18,7 +18,7 @@ export class MemoryStore implements LimiterStore {
   readonly #minutes = new Map<string, unknown>();
   readonly #estimators = new Map<string, unknown>();
   readonly #holds = new Map<string, { state: unknown; savedAt: number }>();
-  /** Milliseconds; `holds` measures ages by it. */
+  /** Milliseconds; `requests` measures ages by it. */
   now = 0;
 
   minute(id: string): unknown {
@@ -36,7 +36,7 @@ export class MemoryStore implements LimiterStore {
     };
   }
 
-  holds() {
+  requests() {
     return [...this.#holds].map(([name, { state, savedAt }]) => ({ name, state, savedMsAgo: this.now - savedAt }));
   }
 
@@ -47,7 +47,7 @@ export class MemoryStore implements LimiterStore {
       if (minute === undefined) this.#minutes.delete(id);
       else this.#minutes.set(id, copy(minute));
     }
-    for (const { name, state } of limiter.changedHolds(now)) {
+    for (const { name, state } of limiter.changedRequests(now)) {
       if (state === undefined) this.#holds.delete(name);
       else this.#holds.set(name, { state: copy(state), savedAt: now.ms });
     }

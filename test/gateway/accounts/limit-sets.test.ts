@@ -25,7 +25,7 @@ function opened() {
   const store: LimiterStore = {
     minute: () => undefined,
     estimator: () => undefined,
-    holds: () => [],
+    requests: () => [],
     ledger: (id) => ({
       used: (month) => months.get(`${id} ${month}`) ?? 0,
       write: (month, used) => void months.set(`${id} ${month}`, used),

@@ -171,7 +171,7 @@ test('what an engine said while its last request ran is no use of its region onc
   const nodes = new NodeIndex();
   const node = entry('a'.repeat(26), { region: 'idle' });
   nodes.put(node);
-  nodes.live.heard(node.session, { running: 3, waiting: 2, at: Date.now() - 20_000 });
+  nodes.live.setLoad(node.session, { running: 3, waiting: 2, at: Date.now() - 20_000 });
   const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const { data } = await good(admin('GET', ''), z.object({ data: z.array(anything) })).finally(() => get.mockRestore());
   const region = data.find(({ region }) => region === 'idle');

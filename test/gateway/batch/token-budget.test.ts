@@ -17,7 +17,7 @@ async function waits(key: AccountLimits['key'], model: string, tokens: number, m
   const store = {
     minute: () => undefined,
     estimator: () => undefined,
-    holds: () => [],
+    requests: () => [],
     ledger: (id: string) => ({
       used: (month: string) => months.get(`${id} ${month}`) ?? 0,
       write: (month: string, used: number) => void months.set(`${id} ${month}`, used),

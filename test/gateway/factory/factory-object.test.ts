@@ -51,7 +51,7 @@ test('a node whose last load was said while its last request ran becomes idle th
   const nodes = new NodeIndex();
   const node = entry('a'.repeat(26), { provider: 'lab' });
   nodes.put(node);
-  nodes.live.heard(node.session, { running: 1, waiting: 0, at: clock.at } as NodeLoad);
+  nodes.live.setLoad(node.session, { running: 1, waiting: 0, at: clock.at } as NodeLoad);
   vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const object = open(clock);
   const seen = async () => {

@@ -57,7 +57,7 @@ class Node {
       },
       renumber: () => ++this.#streams,
     });
-    upstream.attend(() => {});
+    upstream.attachCaller(() => {});
     this.#upstreams.add(upstream);
     this.watch.opened(upstream);
     const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };

@@ -21,7 +21,7 @@ function accepted(bytes = 2): { upstream: OutboundAttempt; told: AttemptResult[]
   };
   const upstream = new OutboundAttempt(1, request as never, null, host);
   const told: AttemptResult[] = [];
-  upstream.attend((result) => told.push(result));
+  upstream.attachCaller((result) => told.push(result));
   let credited = 0;
   const port = {
     send: (message: Uint8Array) =>

@@ -82,11 +82,11 @@ test('a waiting request may try after a while; if it returns, it waits as long a
 test('an end at a node that was busy is a turn with its name, for a request that was turned away there', async () => {
   const { told, line, enter, clock } = opened();
   const [one, two] = [enter({ busy: ['n1'], scope: 'a' }), enter({ busy: ['n2'], scope: 'b' })];
-  expect([line.wants('n1'), line.wants('n2'), line.wants('n3')]).toEqual([true, true, false]);
+  expect([line.hasWaiterFor('n1'), line.hasWaiterFor('n2'), line.hasWaiterFor('n3')]).toEqual([true, true, false]);
   line.freed('n2', 1);
   await clock.advance(0);
   expect(told).toEqual({ [two.name]: { kind: 'turn', session: 'n2' } });
-  expect([line.waitsIn('a'), line.waitsIn('b')]).toEqual([true, false]);
+  expect([line.hasWaiterIn('a'), line.hasWaiterIn('b')]).toEqual([true, false]);
   expect(one.name in told).toBe(false);
 });
 

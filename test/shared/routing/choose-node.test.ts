@@ -138,7 +138,7 @@ test('a request counts at its node from its start to its end, in lists that were
 
 test('a load that is five seconds old is not known any more', () => {
   const index = indexOf(entry('a'), entry('b'));
-  index.live.heard('a', { running: 50, waiting: 0, at: NOW });
+  index.live.setLoad('a', { running: 50, waiting: 0, at: NOW });
   const asked = question({ policyFor: () => leastLoadPolicy });
   expect(chooseNode(index, { ...asked, now: NOW + 5_000 }, new Set())?.node.session).toBe('b');
   expect(chooseNode(index, { ...asked, now: NOW + 5_001 }, new Set())?.node.session).toBe('a');

@@ -4,20 +4,20 @@ import { BATCH_TURN_EVERY, FairQueue, type QueueItem } from '../../../shared/rou
 
 let made = 0;
 
-function place(more: Partial<QueueItem> = {}): QueueItem {
+function item(more: Partial<QueueItem> = {}): QueueItem {
   return { name: `r${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
 }
 
 const anybody = () => true;
 
 /** Takes `count` turns; each served entry enters again, so that every owner always has one waiting. */
-function shares(queue: FairQueue<QueueItem>, count: number, by: (place: QueueItem) => string): Record<string, number> {
+function shares(queue: FairQueue<QueueItem>, count: number, by: (item: QueueItem) => string): Record<string, number> {
   const served: Record<string, number> = {};
   for (let n = 0; n < count; n++) {
-    const next = queue.next(anybody);
+    const next = queue.dequeue(anybody);
     if (next === undefined) throw new Error('nobody waits');
     served[by(next)] = (served[by(next)] ?? 0) + 1;
-    queue.enter({ ...next, name: `r${++made}` });
+    queue.enqueue({ ...next, name: `r${++made}` });
   }
   return served;
 }
@@ -25,28 +25,28 @@ function shares(queue: FairQueue<QueueItem>, count: number, by: (place: QueueIte
 describe('a fair queue', () => {
   it('serves one key in the order of coming', () => {
     const queue = new FairQueue<QueueItem>(10);
-    const places = [place(), place(), place()];
-    for (const one of places) queue.enter(one);
-    expect([queue.next(anybody), queue.next(anybody), queue.next(anybody)]).toEqual(places);
-    expect(queue.next(anybody)).toBeUndefined();
+    const items = [item(), item(), item()];
+    for (const one of items) queue.enqueue(one);
+    expect([queue.dequeue(anybody), queue.dequeue(anybody), queue.dequeue(anybody)]).toEqual(items);
+    expect(queue.dequeue(anybody)).toBeUndefined();
     expect(queue.size).toBe(0);
   });
 
   it('tells each of one key how many go before it', () => {
     const queue = new FairQueue<QueueItem>(10);
-    const places = [place(), place(), place({ scope: 'other' }), place()];
-    for (const one of places) queue.enter(one);
-    expect(places.map(({ name }) => queue.ahead(name))).toEqual([0, 1, 0, 2]);
-    queue.leave(places[0]?.name ?? '');
-    expect(places.map(({ name }) => queue.ahead(name))).toEqual([undefined, 0, 0, 1]);
+    const items = [item(), item(), item({ scope: 'other' }), item()];
+    for (const one of items) queue.enqueue(one);
+    expect(items.map(({ name }) => queue.ahead(name))).toEqual([0, 1, 0, 2]);
+    queue.remove(items[0]?.name ?? '');
+    expect(items.map(({ name }) => queue.ahead(name))).toEqual([undefined, 0, 0, 1]);
   });
 
   it('tells newcomers only the turns that others have by their shares, not all waiting requests', () => {
     const queue = new FairQueue<QueueItem>(2_000);
-    for (let n = 0; n < 100; n++) queue.enter(place({ project: 'flood' }));
-    for (let n = 0; n < 100; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
-    const [mine, later, batch] = [place(), place(), place({ priority: 'batch' })];
-    for (const one of [mine, later, batch]) queue.enter(one);
+    for (let n = 0; n < 100; n++) queue.enqueue(item({ project: 'flood' }));
+    for (let n = 0; n < 100; n++) queue.enqueue(item({ project: 'heavy', weight: 3 }));
+    const [mine, later, batch] = [item(), item(), item({ priority: 'batch' })];
+    for (const one of [mine, later, batch]) queue.enqueue(one);
     expect(queue.ahead(mine.name)).toBe(1 + 3);
     expect(queue.ahead(later.name)).toBe(1 + 2 + 6);
     expect(queue.ahead(batch.name)).toBe(BATCH_TURN_EVERY - 1);
@@ -61,11 +61,11 @@ describe('a fair queue', () => {
         }),
         (wanted) => {
           const queue = new FairQueue<QueueItem>(100);
-          const places = wanted.map((one) => place(one));
-          for (const one of places) queue.enter(one);
-          const told = new Map(places.map(({ name }) => [name, queue.ahead(name) ?? -1]));
-          for (let n = 0; n < places.length; n++) {
-            const name = queue.next(anybody)?.name ?? '';
+          const items = wanted.map((one) => item(one));
+          for (const one of items) queue.enqueue(one);
+          const told = new Map(items.map(({ name }) => [name, queue.ahead(name) ?? -1]));
+          for (let n = 0; n < items.length; n++) {
+            const name = queue.dequeue(anybody)?.name ?? '';
             expect(Math.abs((told.get(name) ?? -1) - n)).toBeLessThanOrEqual(6);
           }
         },
@@ -75,103 +75,103 @@ describe('a fair queue', () => {
 
   it('gives projects turns by their weights, however many requests each has waiting', () => {
     const queue = new FairQueue<QueueItem>(2_000);
-    for (let n = 0; n < 1_000; n++) queue.enter(place({ project: 'flood' }));
-    for (let n = 0; n < 3; n++) queue.enter(place({ project: 'small' }));
-    for (let n = 0; n < 8; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
+    for (let n = 0; n < 1_000; n++) queue.enqueue(item({ project: 'flood' }));
+    for (let n = 0; n < 3; n++) queue.enqueue(item({ project: 'small' }));
+    for (let n = 0; n < 8; n++) queue.enqueue(item({ project: 'heavy', weight: 3 }));
     expect(shares(queue, 500, ({ project }) => project)).toEqual({ flood: 100, small: 100, heavy: 300 });
   });
 
   it('gives the keys of one project turns alike', () => {
     const queue = new FairQueue<QueueItem>(2_000);
-    for (let n = 0; n < 1_000; n++) queue.enter(place({ key: 'flood' }));
-    queue.enter(place({ key: 'small' }));
+    for (let n = 0; n < 1_000; n++) queue.enqueue(item({ key: 'flood' }));
+    queue.enqueue(item({ key: 'small' }));
     expect(shares(queue, 200, ({ key }) => key)).toEqual({ flood: 100, small: 100 });
   });
 
   it('a key gains nothing by spreading its requests over scopes', () => {
     const queue = new FairQueue<QueueItem>(2_000);
-    for (let n = 0; n < 50; n++) queue.enter(place({ key: 'spread', scope: `s${n}` }));
-    for (let n = 0; n < 50; n++) queue.enter(place({ key: 'plain' }));
+    for (let n = 0; n < 50; n++) queue.enqueue(item({ key: 'spread', scope: `s${n}` }));
+    for (let n = 0; n < 50; n++) queue.enqueue(item({ key: 'plain' }));
     expect(shares(queue, 200, ({ key }) => key)).toEqual({ spread: 100, plain: 100 });
   });
 
   it('a key that was absent saves no turns', () => {
     const queue = new FairQueue<QueueItem>(100);
-    for (let n = 0; n < 5; n++) queue.enter(place({ project: 'here' }));
+    for (let n = 0; n < 5; n++) queue.enqueue(item({ project: 'here' }));
     shares(queue, 300, ({ project }) => project);
-    for (let n = 0; n < 5; n++) queue.enter(place({ project: 'back' }));
+    for (let n = 0; n < 5; n++) queue.enqueue(item({ project: 'back' }));
     const served = shares(queue, 100, ({ project }) => project);
     expect(Math.abs((served.here ?? Number.NaN) - (served.back ?? Number.NaN))).toBeLessThanOrEqual(1);
   });
 
   it('a key that returns immediately with one request each time gets only its share', () => {
     const queue = new FairQueue<QueueItem>(100);
-    for (let n = 0; n < 50; n++) queue.enter(place({ project: 'backlog' }));
-    queue.enter(place({ project: 'looping' }));
+    for (let n = 0; n < 50; n++) queue.enqueue(item({ project: 'backlog' }));
+    queue.enqueue(item({ project: 'looping' }));
     const served = shares(queue, 100, ({ project }) => project);
     expect(served).toEqual({ backlog: 50, looping: 50 });
   });
 
   it('interactive goes first, and batch has its turn among so many', () => {
     const queue = new FairQueue<QueueItem>(1_000);
-    for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'batch' }));
-    for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'interactive' }));
-    expect(queue.next(anybody)?.priority).toBe('interactive');
+    for (let n = 0; n < 100; n++) queue.enqueue(item({ priority: 'batch' }));
+    for (let n = 0; n < 100; n++) queue.enqueue(item({ priority: 'interactive' }));
+    expect(queue.dequeue(anybody)?.priority).toBe('interactive');
     const served = shares(queue, BATCH_TURN_EVERY * 10, ({ priority }) => priority);
     expect(served).toEqual({ interactive: (BATCH_TURN_EVERY - 1) * 10, batch: 10 });
   });
 
   it('passes over those whose scope is not eligible', () => {
     const queue = new FairQueue<QueueItem>(10);
-    queue.enter(place({ scope: 'a' }));
-    const other = place({ scope: 'b' });
-    queue.enter(other);
-    expect(queue.next((scope) => scope === 'b')).toBe(other);
-    expect(queue.next((scope) => scope === 'b')).toBeUndefined();
+    queue.enqueue(item({ scope: 'a' }));
+    const other = item({ scope: 'b' });
+    queue.enqueue(other);
+    expect(queue.dequeue((scope) => scope === 'b')).toBe(other);
+    expect(queue.dequeue((scope) => scope === 'b')).toBeUndefined();
     expect(queue.size).toBe(1);
   });
 
   it('a turn that came to nothing costs nothing, and its place is the first again', () => {
     const queue = new FairQueue<QueueItem>(10);
-    const first = place({ project: 'a' });
-    queue.enter(first);
-    queue.enter(place({ project: 'a' }));
-    queue.enter(place({ project: 'b' }));
-    expect(queue.next(anybody)).toBe(first);
-    queue.back(first);
-    expect(queue.next(anybody)).toBe(first);
+    const first = item({ project: 'a' });
+    queue.enqueue(first);
+    queue.enqueue(item({ project: 'a' }));
+    queue.enqueue(item({ project: 'b' }));
+    expect(queue.dequeue(anybody)).toBe(first);
+    queue.requeue(first);
+    expect(queue.dequeue(anybody)).toBe(first);
   });
 });
 
 describe('a full queue', () => {
   const full = (more: Partial<QueueItem>, max = 10) => {
     const queue = new FairQueue<QueueItem>(max);
-    for (let n = 0; n < max; n++) queue.enter(place(more));
+    for (let n = 0; n < max; n++) queue.enqueue(item(more));
     return queue;
   };
 
   it('refuses the project that fills it', () => {
-    expect(full({}).enter(place())).toEqual({ kind: 'full' });
+    expect(full({}).enqueue(item())).toEqual({ kind: 'full' });
   });
 
   it('lets another project in, in the place of the newest of the one that fills it', () => {
     const queue = full({ project: 'flood' });
-    const newest = [...queue.places()].at(-1);
-    expect(queue.enter(place({ project: 'small' }))).toEqual({ kind: 'in', pushedOut: newest });
+    const newest = [...queue.items()].at(-1);
+    expect(queue.enqueue(item({ project: 'small' }))).toEqual({ kind: 'in', evicted: newest });
     expect(queue.size).toBe(10);
     // until both have the same
-    for (let n = 0; n < 4; n++) expect(queue.enter(place({ project: 'small' })).kind).toBe('in');
-    expect(queue.enter(place({ project: 'small' }))).toEqual({ kind: 'full' });
+    for (let n = 0; n < 4; n++) expect(queue.enqueue(item({ project: 'small' })).kind).toBe('in');
+    expect(queue.enqueue(item({ project: 'small' }))).toEqual({ kind: 'full' });
   });
 
   it('lets another key of the same project in likewise', () => {
     const queue = full({ key: 'flood' });
-    expect(queue.enter(place({ key: 'small' })).kind).toBe('in');
+    expect(queue.enqueue(item({ key: 'small' })).kind).toBe('in');
   });
 
   it('lets interactive in for batch, and not the other way round', () => {
-    expect(full({ priority: 'batch' }).enter(place()).kind).toBe('in');
-    expect(full({}).enter(place({ priority: 'batch', project: 'other' }))).toEqual({ kind: 'full' });
+    expect(full({ priority: 'batch' }).enqueue(item()).kind).toBe('in');
+    expect(full({}).enqueue(item({ priority: 'batch', project: 'other' }))).toEqual({ kind: 'full' });
   });
 });
 
@@ -198,23 +198,23 @@ it('after any events, each request is in the queue once, or was handed out, left
       for (const one of steps) {
         if (one.what === 'enter') {
           const { what: _, ...rest } = one;
-          const given = place(rest);
-          const entered = queue.enter(given);
+          const given = item(rest);
+          const entered = queue.enqueue(given);
           if (entered.kind === 'full') continue;
           inside.set(given.name, given);
-          if (entered.pushedOut !== undefined) expect(inside.delete(entered.pushedOut.name)).toBe(true);
+          if (entered.evicted !== undefined) expect(inside.delete(entered.evicted.name)).toBe(true);
         } else if (one.what === 'next') {
           const waited = [...inside.values()].some(({ scope }) => scope === one.scope);
-          const next = queue.next((scope) => scope === one.scope);
+          const next = queue.dequeue((scope) => scope === one.scope);
           expect(next !== undefined).toBe(waited);
           if (next !== undefined) expect(inside.delete(next.name)).toBe(true);
           last = next ?? last;
         } else if (one.what === 'leave') {
           const name = [...inside.keys()][one.nth];
-          expect(queue.leave(name ?? 'nobody') !== undefined).toBe(name !== undefined);
+          expect(queue.remove(name ?? 'nobody') !== undefined).toBe(name !== undefined);
           if (name !== undefined) inside.delete(name);
         } else if (last !== undefined && !inside.has(last.name)) {
-          queue.back(last);
+          queue.requeue(last);
           inside.set(last.name, last);
           last = undefined;
         }

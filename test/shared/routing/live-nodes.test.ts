@@ -5,9 +5,9 @@ import { entry } from './support.ts';
 
 test('a load is believed for five seconds, and an older word changes nothing', () => {
   const live = new LiveNodes();
-  live.heard('a', { running: 3, waiting: 1, at: 1_000 });
-  live.heard('a', { running: 9, waiting: 9, at: 999 });
-  live.heard('b', { running: 1, waiting: 0, at: 4_000 });
+  live.setLoad('a', { running: 3, waiting: 1, at: 1_000 });
+  live.setLoad('a', { running: 9, waiting: 9, at: 999 });
+  live.setLoad('b', { running: 1, waiting: 0, at: 4_000 });
   live.expire(6_000);
   expect(live.of('a').load?.running).toBe(3);
   live.expire(6_001);

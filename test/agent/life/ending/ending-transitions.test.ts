@@ -56,7 +56,7 @@ const done = (...waits: Extract<EndingEvent, { kind: 'done' }>['wait'][]): Endin
   waits.map((wait) => ({ kind: 'done', wait }));
 const end = (reason: EndReason): EndingEvent => ({ kind: 'end', reason });
 const JOINED: EndingEvent = { kind: 'joined' };
-const LEFT: EndingEvent = { kind: 'left', told: true };
+const LEFT: EndingEvent = { kind: 'left', acknowledged: true };
 
 it('a drain waits for requests and lines, uploads the log, publishes LEFT, and ends the engine last', () => {
   const life = new Played().send(JOINED, end(DRAIN));
@@ -70,9 +70,9 @@ it('a drain waits for requests and lines, uploads the log, publishes LEFT, and e
 
 it('the last will is dismissed only after a gateway acknowledged LEFT', () => {
   const leaving = () => new Played().send(JOINED, end(DRAIN), ...done('requests', 'lines', 'log'));
-  expect(leaving().state.untold).toBe(true);
-  expect(leaving().send({ kind: 'left', told: false }).state.untold).toBe(true);
-  expect(leaving().send(LEFT).state.untold).toBe(false);
+  expect(leaving().state.needsLastWill).toBe(true);
+  expect(leaving().send({ kind: 'left', acknowledged: false }).state.needsLastWill).toBe(true);
+  expect(leaving().send(LEFT).state.needsLastWill).toBe(false);
 });
 
 it('a drain leaves at its deadline, or if the engine exits', () => {
@@ -117,12 +117,12 @@ it('a signal during a drain without haste shortens it; a second one leaves LEFT 
   life.send({ kind: 'signal', signal: 'SIGTERM', at: 17_000 });
   expect(life.did()).toEqual(['hurry', 'return-lines']);
   expect(life.send(...done('lines')).did()).toEqual(['leave', 'stop-engine']);
-  expect(life.state.untold).toBe(true);
+  expect(life.state.needsLastWill).toBe(true);
   expect(life.after(249).did()).toEqual([]);
   expect(life.after(1).did()).toEqual(['stop-engine']);
   expect(life.send(...done('stopped')).actions.at(-1)).toEqual({ kind: 'ended', code: 143 });
   // LEFT was acknowledged late.
-  expect(life.send(LEFT).state.untold).toBe(false);
+  expect(life.send(LEFT).state.needsLastWill).toBe(false);
 });
 
 it('ends exactly once, in whatever order events arrive', () => {
