@@ -126,7 +126,7 @@ export class LivenessTable {
     return this.#rows.get(this.#context.me)?.refutation;
   }
 
-  /** Checks a suspicion without deciding whether to believe it. @param charge called before a signature is verified */
+  /** Checks a suspicion without adding it. @param charge called before a signature is verified */
   checkSuspicion(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
@@ -152,7 +152,7 @@ export class LivenessTable {
     return (here?.size ?? 0) > 0 ? 'confirmed' : 'new';
   }
 
-  /** Believes a suspicion that passed `checkSuspicion`. */
+  /** Adds a suspicion that passed `checkSuspicion`. */
   addSuspicion(suspicion: Suspicion): void {
     const { target, incarnation, observer, proof } = suspicion;
     const row = this.#row(target);

@@ -37,7 +37,7 @@ export class PendingCalls {
 
   /**
    * Adds an attempt. `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in
-   * `OutboundAttempt.inform`.
+   * `OutboundAttempt.notifyWhole`.
    */
   add(
     attempt: OutboundAttempt,
