@@ -262,7 +262,8 @@ it('a text file and a PDF go with a question as text, and what is none is refuse
 });
 
 it('the page follows a long answer, and lets go when one scrolls up', async () => {
-  visitors.house.engine.control({ tokens: 100_000, tokensPerSecond: 300 });
+  // At this rate, the answer lasts an hour: it must not end before the page is scrolled, even on a slow machine.
+  visitors.house.engine.control({ tokens: 1_000_000, tokensPerSecond: 300 });
   const { page } = await visitors.enter(visitors.house.key);
   await send(page, 'Go on and on');
   const scroller = page.locator('.pane > div').first();
