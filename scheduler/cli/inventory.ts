@@ -1,5 +1,5 @@
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
-import { runCommand } from '../live/run-command.ts';
+import { runSlurmCommand } from '../live/run-slurm-command.ts';
 import { slurmInventory } from '../live/sinfo.ts';
 import { type ClusterInventory, readInventory } from '../planner/read-input.ts';
 
@@ -8,7 +8,7 @@ export function inventoryFrom(
   where: string,
   catalogue: HardwareCatalogue,
   log: (line: string) => void,
-  run: typeof runCommand = runCommand,
+  run: typeof runSlurmCommand = runSlurmCommand,
 ): Promise<ClusterInventory> {
   return where === 'sinfo' ? slurmInventory(catalogue, log, run) : Promise.resolve(readInventory(where, catalogue));
 }

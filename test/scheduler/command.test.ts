@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { runCommand } from '../../scheduler/live/run-command.ts';
+import { runSlurmCommand } from '../../scheduler/live/run-slurm-command.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -22,7 +22,7 @@ describe('Slurm by its commands', () => {
 
   it('a command that fails or is not there is an error with its words', async () => {
     commands({ squeue: 'echo "slurm_load_jobs error" >&2; exit 1' });
-    await expect(runCommand('squeue', ['--me'])).rejects.toThrow(/slurm_load_jobs error/);
-    await expect(runCommand('no-such-command-here', [])).rejects.toThrow(/ENOENT/);
+    await expect(runSlurmCommand('squeue', ['--me'])).rejects.toThrow(/slurm_load_jobs error/);
+    await expect(runSlurmCommand('no-such-command-here', [])).rejects.toThrow(/ENOENT/);
   });
 });
