@@ -1,4 +1,7 @@
-/** Collects the actions of one step. Parts for one peer share a message, because a header costs as much as a ping. */
+/**
+ * Collects the actions of one step. Parts for one peer are sent in one message, because a message's header costs as
+ * much as a ping.
+ */
 import { concat } from '../collections/concat.ts';
 import type { GossipAction, PeerId } from './gossip-events.ts';
 import { encodeMessagePart, GOSSIP_MESSAGE_MAX_BYTES, type MessagePart } from './gossip-messages.ts';
@@ -31,7 +34,8 @@ export class ActionBatch {
 
   take(): GossipAction[] {
     const actions: GossipAction[] = [];
-    // Messages come first. Otherwise peers would wait while local watchers of the replica work.
+    // Messages to peers come before the other actions. Otherwise peers would wait while local watchers of the replica
+    // work.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }

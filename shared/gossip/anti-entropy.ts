@@ -1,8 +1,8 @@
 /**
- * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. If two sums differ, the peers
- * compare the sums of buckets, then the digests of the buckets that differ, and send each other what is missing. A peer
- * pulls from one neighbor at a time, in pieces of a few messages. So a newcomer does not fetch everything from each
- * neighbor, and no peer can be made to send without limit.
+ * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. If the sums of two peers differ,
+ * the peers compare the sums of buckets, then the digests of the buckets that differ, and send each other what is
+ * missing. A node pulls from only one peer at a time, in pieces of a few messages. So a newcomer does not fetch
+ * everything from each neighbor, and no peer can be made to send without limit.
  */
 
 import { encodeUpdate } from '../lattice/registry-update.ts';
@@ -14,18 +14,18 @@ import type { PeerId } from './gossip-events.ts';
 import { GOSSIP_MESSAGE_MAX_BYTES, type IssuerSums, SUMS_BYTES } from './gossip-messages.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Maximum size of the answer to the digests of one message. */
+/** Maximum size of all repairs that answer the digests of one message, or one request for entries. */
 const ANSWER_MAX_BYTES = 3 * (GOSSIP_MESSAGE_MAX_BYTES - 8192);
-/** Maximum number of items that one request names. */
+/** If a request's digests have more items together, the last digests wait for the next request. */
 const REQUEST_ITEMS_MAX = 1024;
 /**
  * Maximum number of items per digest, so that it fits into one message. With 16 buckets of live and 16 of LEFT
  * sessions, this is enough for 57,000 sessions.
  */
 const DIGEST_FIT_ITEMS = 1800;
-/** Maximum number of entries per `have`. */
+/** Maximum number of items in a `have`. A longer one is ignored. */
 const HAVE_ITEMS_MAX = 16;
-/** Maximum number of sessions for which the time of the last request for their ticket or payload is remembered. */
+/** Maximum number of entries of `#pulled`; at this number it is cleared. */
 const PULLED_MAX = 1024;
 
 interface Pull {
@@ -33,7 +33,10 @@ interface Pull {
   /** Scopes that are still to be requested. The first `asked` of them are being answered. */
   queue: DigestScope[];
   asked: number;
-  /** Number of updates that the last round brought. A peer that always says `more` and brings nothing is dropped. */
+  /**
+   * Number of updates that the last answer brought. If an answer says `more` but brought none, its scopes are not
+   * requested again. Otherwise a peer could keep this pull open forever.
+   */
   received: number;
 }
 
@@ -44,13 +47,13 @@ export class AntiEntropy {
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
-  /** When a push last changed each issuer's buckets. Bounded by the listed issuers. */
+  /** When a broadcast last changed each bucket, by issuer. Bounded by the listed issuers. */
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
   /**
-   * @param onCascade called when updates arrived that other peers may lack, so that it is time to compare with some of
-   * them
+   * @param onCascade called when updates arrived that other peers may lack, so that this node should compare with some
+   * of those peers
    */
   constructor(context: GossipContext, tree: BroadcastTree, onCascade: () => void) {
     this.#context = context;
@@ -58,7 +61,7 @@ export class AntiEntropy {
     this.#onCascade = onCascade;
   }
 
-  /** The sum over all issuers. A ping carries it. */
+  /** The sum over all issuers, which each ping carries. */
   root(): Uint8Array {
     this.#sum();
     return this.#rootBytes;
@@ -76,7 +79,10 @@ export class AntiEntropy {
     return this.#root;
   }
 
-  /** Call when the replica has changed. @param byPush true if other members are learning the same change right now */
+  /**
+   * Call when the replica has changed.
+   * @param byPush true if a broadcast brought the change, so that other members are learning it now
+   */
   changed(issuer: string, sessions: readonly string[], byPush: boolean): void {
     this.#root = undefined;
     if (!byPush) return;
@@ -117,8 +123,8 @@ export class AntiEntropy {
   }
 
   /**
-   * Requests differences, unless they are already being sent.
-   * @returns true if a difference was left for the next comparison
+   * Requests the entries of buckets that differ, except buckets that a broadcast has just changed.
+   * @returns true if a bucket was skipped or another pull is running, so that the peers must compare again later
    */
   compare(peer: PeerState, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { timerQueue, now, options } = this.#context;
@@ -150,10 +156,7 @@ export class AntiEntropy {
     return unsettled;
   }
 
-  /**
-   * Issuers that both peers list, or may list: the issuers that the peer named and this node accepts, and this node's
-   * other issuers.
-   */
+  /** The issuers to compare: those that the peer named and this node accepts, and those that only this node lists. */
   *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
     const { replica } = this.#context;
     const named = new Set<string>();
@@ -162,7 +165,8 @@ export class AntiEntropy {
       if (replica.accepts(pair.issuer)) yield pair;
     }
     for (const issuer of replica.issuers()) {
-      // It is unknown whether the peer lists this issuer. The peer is asked once; then `settled` remembers the result.
+      // It is unknown whether the peer lists this issuer. So its buckets are compared with zeros once; then `settled`
+      // remembers the result.
       if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
     }
   }
@@ -183,8 +187,8 @@ export class AntiEntropy {
   }
 
   /**
-   * Cuts a digest that is too large to a part, a different part each time. The peer sends the remaining items in vain,
-   * because they seem to be missing.
+   * Cuts a digest that is too large to a random part. The peer then sends the entries of the items that were cut off,
+   * although this node has them.
    */
   #cutToFit(digest: Digest): Digest {
     const { items } = digest;
@@ -193,7 +197,7 @@ export class AntiEntropy {
     return { ...digest, items: [...items.slice(from), ...items.slice(0, from)].slice(0, DIGEST_FIT_ITEMS) };
   }
 
-  /** Answers the digests of one message. */
+  /** Answers the digests of one message with the entries that the peer lacks. */
   answer(peer: PeerState, digests: readonly Digest[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
@@ -215,7 +219,7 @@ export class AntiEntropy {
     out.send(peer.id, { type: 'done', more });
   }
 
-  /** Handles a peer's state of a few items. Requests the items that are newer at the peer. */
+  /** Handles a `have`: requests the items that are newer at the peer. */
   onHave(peer: PeerState, digest: Digest): void {
     if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
     this.#tree.onHave(peer, digest);
@@ -225,8 +229,8 @@ export class AntiEntropy {
   #requestNewer(peer: PeerState, digest: Digest): void {
     const { now, out, replica } = this.#context;
     const ids = replica.wants(digest);
-    // Limits requests. Otherwise a peer with digests of invented items could make us ask, and process its answers,
-    // without end.
+    // Limits requests. Otherwise a peer could send digests of invented items without end, and this node would request
+    // those items.
     if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
     peer.expected += ids.length;
     out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
@@ -244,7 +248,7 @@ export class AntiEntropy {
     }
   }
 
-  /** True if this peer's answer has not fully arrived yet. */
+  /** True if this node has asked the peer for entries, and the answer has not fully arrived yet. */
   awaits(peer: PeerState): boolean {
     return this.#pull?.peer === peer.id || peer.expected > 0;
   }
@@ -259,8 +263,8 @@ export class AntiEntropy {
 
   /** Call when a repair brought a new update. */
   onRepair(peer: PeerState): void {
-    // Counts only updates of this node's own pull. Other repairs come from a neighbor's comparison, and cause no
-    // cascade.
+    // Counts only updates of this node's own pull. A repair outside a pull comes from a peer's comparison, and causes
+    // no cascade.
     if (this.#pull?.peer !== peer.id) return;
     this.#pull.received++;
     this.#cascade();
@@ -285,7 +289,7 @@ export class AntiEntropy {
     this.#context.timerQueue.cancel('pull');
   }
 
-  /** Makes other peers, which may lack the same updates, compare now instead of at their next ping. */
+  /** After a delay, makes peers that may lack the same updates compare, because their next ping may be much later. */
   #cascade(): void {
     const { timerQueue, now, options } = this.#context;
     if (timerQueue.has('cascade')) return;

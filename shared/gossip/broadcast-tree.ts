@@ -15,23 +15,23 @@ import type { MessagePart } from './gossip-messages.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Maximum number of updates that are remembered for members that ask about them; the oldest is dropped. */
+/** Maximum number of updates that are remembered so that members can ask about them; the oldest is dropped. */
 const NEWS_MAX = 512;
 
 interface SpreadUpdate {
   readonly issuer: string;
   readonly item: DigestItem;
   /**
-   * True if the update started in this cluster. An update of another cluster enters through several delegates, and each
-   * member receives it from all sides.
+   * True if the update started in this cluster. An update of another cluster enters through several delegates, so each
+   * member receives it from several neighbors.
    */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
   /** Peers that reported that they have the update. */
   readonly knownBy: Set<PeerId>;
-  /** When the next neighbor is asked whether it has the update. */
+  /** When the next question about the update is due. */
   askAt: number;
-  /** True if the first neighbor was asked. */
+  /** True if the next member on the ring was asked; then the previous member follows. */
   asked: boolean;
 }
 
@@ -50,7 +50,10 @@ export class BroadcastTree {
     this.#livenessTable = livenessTable;
   }
 
-  /** Passes on an update that was new here. @param from the sender; undefined if it started here */
+  /**
+   * Passes on an update that was new here.
+   * @param from the sender; undefined if the update started here
+   */
   forward(part: Uint8Array, session: string, from: PeerId | undefined): void {
     const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
@@ -90,19 +93,19 @@ export class BroadcastTree {
     this.#notYetAsked.delete(oldest);
   }
 
-  /** Call when an update of `session` came from `peer` after another peer had sent the same. */
+  /** Call when `peer` has sent an update of `session` that another peer had sent before. */
   onDuplicate(peer: PeerState, session: string): void {
     const { now, options, out, replica } = this.#context;
     const news = this.#news.get(replica.get(session)?.item.id ?? '');
     if (news === undefined) return;
     news.knownBy.add(peer.id);
-    // If the peer was the first to send another update a moment ago, it stays a branch for such updates, although its
-    // path is the longer one for this update.
+    // An update of another cluster prunes no branch. A peer that was the first to send another update a moment ago
+    // stays a branch, because its path is the shorter one for such updates.
     if (!news.isHome || now - peer.firstAt < options.quietMs) return;
     out.send(peer.id, have(news));
   }
 
-  /** Handles the state of a few entries of `peer`. */
+  /** Handles a `have` of `peer`. */
   onHave(peer: PeerState, { items }: Digest): void {
     for (const item of items) {
       const news = this.#news.get(item.id);
@@ -114,8 +117,8 @@ export class BroadcastTree {
   }
 
   /**
-   * Call when `peer` lacked the update `id`. @returns true if this node learned it a moment ago, so that `peer` must
-   * pass it on, too
+   * Call when `peer` lacked the update `id`.
+   * @returns true if the update is recent, so that `peer` must also pass it on
    */
   graft(peer: PeerState, id: string): boolean {
     const news = this.#news.get(id);
@@ -131,9 +134,10 @@ export class BroadcastTree {
   }
 
   /**
-   * Asks the neighbors on the ring, which connects all members: if an update was lost, one of two neighbors has it and
-   * the other lacks it. Asks the next member first. The previous member does the same and so asks this node, unless it
-   * lacks the update. If it does not ask, this node asks it later.
+   * Asks the ring neighbors about recent updates. The ring connects all members. So if an update was lost, there are
+   * two neighbors of which one has it and the other lacks it. This node asks the next member first. It asks the
+   * previous member later, and only if that member has not asked this node: then the previous member may lack the
+   * update.
    */
   #ask(): void {
     const { now, options, out } = this.#context;

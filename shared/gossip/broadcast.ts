@@ -17,16 +17,19 @@ type SuspicionOrRefutation = Extract<MessagePart, { type: 'suspicion' | 'refutat
 
 /**
  * Maximum number of members of one cluster that a gateway informs in addition to the cluster's delegates. These members
- * saw a split, and asked to be informed.
+ * have no neighbors or saw a split, and asked to be informed.
  */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
-/** A delegate that was silent for this many of its longest ping intervals is skipped. */
+/**
+ * A gateway skips a delegate that was silent for this many times `gatewayPaceMaxMs`, the longest interval between a
+ * delegate's pings.
+ */
 const SILENT_PACES = 3;
 
 /** The session and the cluster that an update is about. */
 export interface UpdateSubject {
-  /** Undefined if the update is an issuer's statement about its keys, which concerns all members. */
+  /** Undefined if the update is not about one session: an issuer's statement about its keys concerns all members. */
   session: string | undefined;
   cluster: string | undefined;
 }
@@ -37,10 +40,12 @@ export class Broadcast {
   readonly #livenessTable: LivenessTable;
   readonly #tree: BroadcastTree;
   readonly #onCheck: (gateway: PeerId) => void;
-  /** Token buckets by the session that signed the updates. At PASSES_MAX entries the map is cleared. */
+  /**
+   * Limits how often updates are passed on, by the session that signed them. At PASSES_MAX entries the map is cleared.
+   */
   readonly #forwardBuckets = new Map<string, TokenBucket>();
 
-  /** @param onCheck called with a gateway when it is time to compare with it */
+  /** @param onCheck called with a gateway when this node should compare with it */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
@@ -55,7 +60,10 @@ export class Broadcast {
     this.#onCheck = onCheck;
   }
 
-  /** Passes on an update that was new here. @param from the sender; undefined if it started here */
+  /**
+   * Passes on an update that was new here.
+   * @param from the sender; undefined if the update started here
+   */
   update(update: Update, about: UpdateSubject, from: PeerId | undefined): void {
     const isOwners = update.kind === 'entry' && update.eviction === undefined;
     if (isOwners && about.session !== undefined && !this.#mayForward(about.session)) return;
@@ -117,8 +125,8 @@ export class Broadcast {
   }
 
   /**
-   * In a small cluster the first member that knew the update has informed all others. Asking the next member costs 47
-   * bytes, and finds lost messages.
+   * In a small cluster the member that learned the update first sends it to all others. So this node only asks the next
+   * member whether it has the update, which costs 47 bytes and finds lost messages.
    */
   #askNextMember(session: string): void {
     const entry = this.#context.replica.get(session);
@@ -134,7 +142,8 @@ export class Broadcast {
   }
 
   /**
-   * One delegate informs the gateways for its cluster. After a while the other delegates check that the gateways know.
+   * The first delegate (rank 0) sends the update to the gateways. After `gatewayCheckMs` the other delegates check that
+   * the gateways have it.
    */
   #sendToGateways(part: Uint8Array, about: UpdateSubject, from: PeerId | undefined): void {
     const { timerQueue, now, options, out, self, me } = this.#context;
@@ -159,8 +168,8 @@ export class Broadcast {
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
       if (cluster === source) continue;
-      // The push inside the owner's cluster has already begun. One delegate is informed in case the owner has no
-      // neighbors.
+      // The members of the owner's cluster already inform each other. One of their delegates is informed in case the
+      // owner has no neighbors.
       const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
       const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
@@ -168,7 +177,10 @@ export class Broadcast {
     }
   }
 
-  /** Sends from a gateway to one member, directly or through delegates of its cluster. */
+  /**
+   * Sends a suspicion or refutation from a gateway to the session's node: directly, or through delegates of its
+   * cluster.
+   */
   home(part: SuspicionOrRefutation, session: string): void {
     const { options, out } = this.#context;
     if (this.#channels.open.has(session)) return out.send(session, part);
@@ -178,8 +190,8 @@ export class Broadcast {
   }
 
   /**
-   * A gateway's peers by cluster, without suspected ones. In each cluster, peers that the other gateways would choose
-   * too come first.
+   * A gateway's peers by cluster, without suspected and silent ones. The peers of each cluster are ordered by their
+   * rank as delegates of this gateway, which the agents calculate in the same way.
    */
   #delegates(): Map<string, PeerId[]> {
     const byCluster = new Map<string, PeerId[]>();
@@ -187,8 +199,8 @@ export class Broadcast {
     for (const { id, heardAt } of this.#channels.agents()) {
       const cluster = this.#clusterOf(id);
       if (cluster === undefined || this.#livenessTable.isSuspected(id)) continue;
-      // A machine that lost power closes no socket, and a hibernating object sends no pings that would notice. So skip
-      // silent peers.
+      // A machine that lost power closes no socket. A gateway's object that hibernates sends no pings, so it does not
+      // notice. So silent peers are skipped.
       if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
       const peers = byCluster.get(cluster);
       if (peers === undefined) byCluster.set(cluster, [id]);
@@ -199,7 +211,7 @@ export class Broadcast {
     return byCluster;
   }
 
-  /** One delegate of each cluster, which a gateway informs after it learned an update by repair. */
+  /** One random peer of each cluster, with which a gateway compares after a repair brought it new updates. */
   envoys(): PeerId[] {
     return [...this.#delegates().values()].flatMap((peers) => {
       const one = peers[Math.floor(this.#context.rng() * peers.length)];

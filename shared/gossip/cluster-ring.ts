@@ -4,7 +4,7 @@
  * 2007).
  */
 export class ClusterRing {
-  /** Sorted. Bounded by the replica, which bounds sessions. */
+  /** Sorted by id. Bounded by the replica, which limits the number of sessions. */
   readonly #sessions: string[] = [];
 
   get size(): number {
@@ -51,7 +51,7 @@ export class ClusterRing {
     return this.#sessions[index];
   }
 
-  /** Position of the first member that is not before `session`. */
+  /** Position of `session` in the ring, or of the first member after it. */
   #position(session: string): number {
     let low = 0;
     let high = this.#sessions.length;

@@ -1,7 +1,7 @@
 /**
  * Decides evictions at a gateway: whether a session with a closed tunnel is gone, and when the grace period of a
- * suspected session is over. If too many sessions are suspected together, the network is at fault, and no session is
- * evicted. A gateway evicts only sessions of its own issuer.
+ * suspected session is over. If too many sessions of a cluster become suspected together, the network is considered
+ * faulty, and none of them is evicted. A gateway evicts only sessions of its own issuer.
  */
 import type { GossipChannels } from './gossip-channels.ts';
 import { type GossipContext, memberEntry } from './gossip-context.ts';
@@ -15,22 +15,22 @@ interface Trial {
   session: string;
   relay: PathVerdict | undefined;
   witnesses: Map<PeerId, PathVerdict | undefined>;
-  /** Called when no peer reaches the session. */
+  /** Called if neither the session's tunnel nor a witness has reported `alive` by the time limit. */
   then: (trial: Trial) => void;
-  /** Called when a peer reaches the session. */
+  /** Called if the session's tunnel or a witness has reported `alive`. */
   otherwise: () => void;
 }
 
 /** A suspected session, until it refutes the suspicion or leaves. */
 interface Charge {
   since: number;
-  /** True if only this gateway's own path was tried. */
+  /** True if no other node reported the session silent: only this gateway's own path to it failed. */
   lonely: boolean;
 }
 
 /**
- * Maximum number of sessions that are examined at a time. An agent runs 64 indirect probes at a time, and answers
- * `unknown` to further requests, which must not count against a session.
+ * Maximum number of sessions that are examined at a time; others wait. An agent runs at most 64 indirect probes at a
+ * time and answers `unknown` to further requests, so it could not help with more examinations.
  */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
@@ -39,15 +39,15 @@ export class EvictionDecider {
   readonly #context: GossipContext;
   readonly #channels: GossipChannels;
   readonly #livenessTable: LivenessTable;
-  /** Sessions with an open tunnel to this gateway; at most as many as the replica has members. */
+  /** Sessions with an open tunnel to this gateway. Bounded by the sessions of the replica. */
   readonly #present = new Set<string>();
-  /** When the tunnel of each session closed. */
+  /** When each session's tunnel closed. For sessions that a new gateway still waits for, a time in the future. */
   readonly #absent = new Map<string, number>();
   readonly #charges = new Map<string, Charge>();
   /** Running examinations. At most TRIALS_MAX; others wait. */
   readonly #trials = new Map<string, Trial>();
   readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
-  /** The times at which members became suspected, within the window, by cluster. */
+  /** When members became suspected, by cluster: at most 4,096 times within `freezeWindowMs`. */
   readonly #turned = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;
@@ -77,7 +77,7 @@ export class EvictionDecider {
     }
   }
 
-  /** Sets the running timers again with the new settings. Their starts do not change. */
+  /** Sets the running timers again with the new settings. Their periods still start at the same times. */
   tuned(): void {
     for (const session of this.#charges.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)
@@ -106,7 +106,8 @@ export class EvictionDecider {
     this.#present.add(session);
     this.#absent.delete(session);
     timerQueue.cancel(`absent:${session}`);
-    // The session has just proved its key to this gateway, or spoke on a tunnel on which it had proved it.
+    // The session has just proved its key to this gateway, or has sent something on a tunnel on which it proved its key
+    // before.
     const trial = this.#trials.get(session);
     this.#endTrial(session);
     this.#livenessTable.clearSuspicion(session);
@@ -121,8 +122,8 @@ export class EvictionDecider {
   }
 
   /**
-   * Examines a session that did not answer, or has no tunnel any more: asks the session's own tunnel, and members of
-   * its cluster.
+   * Examines a session that did not answer, or has no tunnel any more: asks the object of the session's tunnel, and
+   * members of its cluster.
    */
   doubt(session: string): void {
     this.#try(session, (trial) => {
@@ -131,7 +132,9 @@ export class EvictionDecider {
     });
   }
 
-  /** Handles an observer's signed suspicion. It is believed unless the session's own tunnel answers. */
+  /**
+   * Handles an observer's signed suspicion, which is believed unless the session's tunnel or a witness reports `alive`.
+   */
   suspicion(suspicion: Suspicion, then: () => void, otherwise: () => void): void {
     const { target } = suspicion;
     if (this.#charges.has(target)) return then();
@@ -157,7 +160,7 @@ export class EvictionDecider {
     this.#setGrace(session);
   }
 
-  /** Call when another observer has confirmed a suspicion: the grace period may end sooner. */
+  /** Call when another observer has confirmed a suspicion, because the grace period may then end sooner. */
   confirmed(session: string): void {
     if (this.#charges.has(session)) this.#setGrace(session);
   }
@@ -177,8 +180,8 @@ export class EvictionDecider {
   }
 
   /**
-   * The grace period is shorter if more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers besides
-   * the first (Lifeguard §IV-B).
+   * The grace period is shorter if more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers in
+   * addition to the first (Lifeguard §IV-B).
    */
   #graceMs(session: string, lonely: boolean): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
@@ -197,8 +200,8 @@ export class EvictionDecider {
     if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
     const { timerQueue } = this.#context;
     const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
-    // A session that became suspected during a freeze gets its whole grace period after the freeze: updates travel
-    // slowly while a network heals.
+    // During a freeze the grace period starts only at the end of the freeze, because updates travel slowly while a
+    // network heals.
     const from = Math.max(charge.since, frozenUntil);
     timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
   }
@@ -214,8 +217,8 @@ export class EvictionDecider {
   }
 
   /**
-   * Eureka's rule: many suspected sessions together mean a network fault. Evicting them would empty the registry
-   * because of one switch.
+   * Eureka's rule: many suspected sessions together mean a network fault. Evicting them could empty the registry
+   * because one switch failed.
    */
   #countTurn(session: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
@@ -298,8 +301,8 @@ export class EvictionDecider {
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
     this.#endTrial(session);
     if (verdicts.includes('alive')) {
-      // The session's neighbors reach the session and this gateway does not, which does not justify an eviction. The
-      // neighbors will report when they lose it.
+      // The session's neighbors reach it and this gateway does not, which does not justify an eviction. The neighbors
+      // will report if they no longer reach it.
       this.#livenessTable.clearSuspicion(session);
       if (!this.#present.has(session)) this.#livenessTable.setReachable(session, false);
       return trial.otherwise();

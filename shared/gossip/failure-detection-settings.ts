@@ -27,11 +27,11 @@ export type AgentFailureDetection = z.infer<typeof agentMembershipSchema>;
 
 export const membershipSchema = z.strictObject({
   ...ofAgents,
-  /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
+  /** Time in which a node can reopen a closed tunnel before its peers are asked about it. */
   reconnect_ms: z.int().min(1_000).max(600_000).default(DEFAULT_OPTIONS.reconnectMs),
   /**
    * Minimum time between suspicion and eviction. It is up to 12 times as long if fewer nodes report that the session is
-   * silent. A paused node has this long to answer.
+   * silent. If the node was only paused, it must answer within this time.
    */
   grace_ms: z.int().min(2_000).max(600_000).default(DEFAULT_OPTIONS.graceMinMs),
 });

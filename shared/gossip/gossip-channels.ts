@@ -1,5 +1,5 @@
 /**
- * The open channels, with their dials, backoff and bans. Opens wanted channels, and closes those that are not needed.
+ * The open channels, with their dials, backoff and bans. Dials missing channels, and closes those that are not needed.
  */
 
 import { backoffMs } from '../timing/backoff.ts';
@@ -9,23 +9,23 @@ import { GossipTopology, RING_WALK_MAX } from './gossip-topology.ts';
 import { newPeerState, type PeerState } from './peer-state.ts';
 
 const BANS_MAX = 1024;
-/** Maximum duration of a dial. */
+/** A dial that has had no result for this long is considered lost. */
 const DIAL_LOST_MS = 60_000;
 
 export class GossipChannels {
-  /** Open channels. Bounded by `peersMax` and by this node's own dials. */
+  /** Open channels. An agent has at most `peersMax` and the channels that it dialed. */
   readonly open = new Map<PeerId, PeerState>();
   readonly #context: GossipContext;
   /** Start of each dial in progress. Bounded by `dialsMax`. */
   readonly #dialling = new Map<PeerId, number>();
   /**
-   * The number of failed dials of a peer, and the time before which it is not dialed again. Only of members and
-   * gateways; removed when they leave.
+   * Number of failed dials of each peer, and the time before which the peer is not dialed again. Holds only members and
+   * gateways. A member is removed when it leaves.
    */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
   /**
-   * Sessions that were reached before. A failed dial counts against a session only if it is in this set. Removed when
-   * they leave.
+   * Sessions with which a channel has been open. A failed dial is evidence against a session only if it is in this set.
+   * Removed when the session leaves.
    */
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
@@ -72,14 +72,14 @@ export class GossipChannels {
     return peer;
   }
 
-  /** @returns true if a channel that was still wanted broke */
+  /** @returns true if the closed channel was still wanted */
   closed(id: PeerId): boolean {
     const peer = this.open.get(id);
     const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.topology.targets().has(id);
     this.open.delete(id);
     this.#context.out.forget(id);
-    // A peer that closes immediately is redialed as rarely as one that does not open. Otherwise two nodes that disagree
-    // would reconnect forever.
+    // If a channel closes soon after it opened, the peer is redialed as rarely as a peer that cannot be dialed.
+    // Otherwise two nodes that disagree would reconnect forever.
     if (peer !== undefined && this.#context.now - peer.openedAt < this.#context.options.spareMs) this.#noteFailure(id);
     else if (peer !== undefined) this.#failed.delete(id);
     this.#dirty = true;
@@ -150,7 +150,7 @@ export class GossipChannels {
     return this.#met.has(id);
   }
 
-  /** The nearest open peer on that side of the ring for which `usable` holds. */
+  /** The nearest member on that side of the ring that has an open channel and for which `usable` holds. */
   neighbour(step: 1 | -1, usable: (peer: PeerId) => boolean = () => true): PeerId | undefined {
     let seen = 0;
     for (const id of clusterRing(this.#context)?.from(this.#context.me, step) ?? []) {
@@ -174,7 +174,7 @@ export class GossipChannels {
     return true;
   }
 
-  /** A driver answers each dial. If it lost some answers, they must not block all later dials. */
+  /** The driver must answer each dial. If it lost some answers, they must not block all later dials. */
   #forgetLostDials(): void {
     const { now, options } = this.#context;
     if (this.#dialling.size < options.dialsMax) return;
@@ -213,7 +213,7 @@ export class GossipChannels {
     const { timerQueue, now, options } = this.#context;
     let nextAt = Number.POSITIVE_INFINITY;
     for (const peer of this.open.values()) {
-      // The side that dialed a channel closes it.
+      // Only the side that dialed a channel closes it as unneeded.
       if (peer.inbound || targets.has(peer.id)) continue;
       const at = peer.openedAt + options.spareMs;
       if (at <= now) this.hangUp(peer.id, 'spare');
@@ -226,7 +226,7 @@ export class GossipChannels {
     return this.#failed.get(id)?.until ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** Random peers for a push: members across the ring first, neighbors only if there are no others. */
+  /** Random open peers: members that are not ring neighbors first, neighbors only if there are too few others. */
   some(count: number, usable: (peer: PeerId) => boolean): PeerId[] {
     const near = this.topology.near();
     const { rng } = this.#context;

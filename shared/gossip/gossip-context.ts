@@ -1,4 +1,4 @@
-/** State that all parts of one core share. `now` and `rng` belong to the current step. */
+/** State that all parts of one core share. `now` and `rng` are those of the current step. */
 import type { Crypto, Signer } from '../lattice/crypto-interface.ts';
 import type { RegistryReplica } from '../lattice/registry-replica.ts';
 import type { Entry } from '../lattice/replica-entry.ts';
@@ -15,12 +15,13 @@ export interface GossipContext {
   readonly replica: RegistryReplica;
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
-  /** Replaced as a whole when the operator changes times. */
+  /** Replaced as a whole when the operator changes the settings. */
   options: GossipOptions;
   readonly timerQueue: TimerQueue;
   readonly out: ActionBatch;
   /**
-   * Members that are neither LEFT nor suspected, by cluster, including this node. An agent keeps only its own cluster.
+   * Members that are neither LEFT nor suspected, by cluster, including this node. At an agent, only members of its own
+   * cluster.
    */
   readonly rings: Map<string, ClusterRing>;
   now: number;
@@ -33,7 +34,7 @@ export function isGateway(peer: PeerId): boolean {
   return peer.startsWith(GATEWAY);
 }
 
-/** `ms` plus or minus a random part of at most half of the jitter. */
+/** `ms` plus or minus a random part: at most half of `options.jitter`, which is a fraction of `ms`. */
 export function withJitter(context: GossipContext, ms: number): number {
   return ms * (1 + context.options.jitter * (context.rng() - 0.5));
 }

@@ -1,4 +1,4 @@
-/** The gossip of one node: splits each event into its parts, and passes each part to the module that handles it. */
+/** The gossip of one node: passes each event, and each part of a received message, to the module that handles it. */
 import { LatticeError } from '../lattice/lattice-error.ts';
 import { AntiEntropy } from './anti-entropy.ts';
 import { Broadcast } from './broadcast.ts';
@@ -59,8 +59,8 @@ export class GossipCore {
 
   #onTurn(peer: PeerId): void {
     if (memberEntry(this.context, peer) !== undefined) return this.#probes.probe(peer);
-    // A newcomer does not know yet that its first peer is a member. It pings the peer to learn that, without judging
-    // the peer.
+    // A newcomer does not know yet whether its first peer is a member. Pinging the peer compares the replicas, and
+    // unlike a probe it leads to no suspicion.
     this.#pinger.ping(peer);
   }
 
@@ -103,8 +103,8 @@ export class GossipCore {
         return this.#probes.gatewayAnswered(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
-        // A tunnel has reconnected. Compare with the gateway now, because the gateway or this node may have missed
-        // updates.
+        // A tunnel has reconnected. This node compares with the gateways now, because one of them or this node may have
+        // missed updates.
         for (const { id } of this.channels.gateways()) this.#pinger.pingGateway(id);
         return;
       case 'tunnel':
@@ -160,7 +160,7 @@ export class GossipCore {
     if (peer === undefined) return;
     this.#livenessTable.setReachable(id, true);
     this.#probes.opened(id);
-    // Only the side that dialed sends a greeting. Otherwise both sides would ask for the same differences.
+    // Only the side that dialed sends the first ping. Otherwise both sides would ask for the same differences.
     if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }
@@ -248,7 +248,10 @@ export class GossipCore {
     }
   }
 
-  /** Charges the peer for work that it causes without being asked. */
+  /**
+   * Takes `checks` from the work that the peer may cause without being asked. Ends the peer's channel if nothing is
+   * left.
+   */
   #charge(peer: PeerState, checks: number): boolean {
     if (peer.checks.take(checks, this.context.now)) return true;
     this.channels.hangUp(peer.id, 'flood', this.context.options.banMs);
@@ -256,8 +259,8 @@ export class GossipCore {
   }
 
   /**
-   * Ends the channel of a peer that sent invalid data. Verification depends only on the bytes, so an honest peer holds
-   * nothing that fails it.
+   * Ends the channel of a peer that sent invalid data. Whether data is valid depends only on its bytes, so an honest
+   * peer has already rejected data that is invalid.
    */
   #rejected(peer: PeerState, code: string): void {
     if (code === 'unknown_issuer' || code === 'full') return;

@@ -12,7 +12,7 @@ import type { GossipOptions } from './gossip-options.ts';
 /** A session id, or `gw:` and the gateway's key in lower-case base32. */
 export type PeerId = string;
 
-/** What one path found out about a session. `unknown`: the path could not be tried, which proves nothing. */
+/** The result of testing one path to a session. `unknown`: the path could not be tried, which proves nothing. */
 export type PathVerdict = 'alive' | 'silent' | 'unknown';
 
 /**
@@ -24,13 +24,16 @@ export type PathVerdict = 'alive' | 'silent' | 'unknown';
  */
 export type Liveness = 'alive' | 'unreachable' | 'suspected';
 
-/** An observer's signed statement that no path reached `target` at this incarnation. */
+/** An observer's signed statement that no path reaches `target`. It is about one incarnation of the target. */
 export interface Suspicion {
   target: string;
   incarnation: number;
   observer: string;
   signature: Uint8Array;
-  /** The target's signature for its incarnation, so that no other node can raise it; undefined for 0. */
+  /**
+   * The target's signature for `incarnation`, which shows that no other node has raised it; undefined for incarnation
+   * 0.
+   */
   proof: Uint8Array | undefined;
 }
 
@@ -70,13 +73,11 @@ export interface GossipSetup {
 export type GossipEvent =
   /** The first event. Its actions set the first timer. */
   | { type: 'start' }
-  /**
-   * The time requested by the last `timer` action has come. It is harmless if this event comes early, late or twice.
-   */
+  /** The time of the last `timer` action has come. It is harmless if this event comes early, late or twice. */
   | { type: 'timer' }
   /**
-   * An authenticated channel is open. `resumed`: the driver hibernated while the channel stayed open; nothing is sent
-   * on it now.
+   * An authenticated channel is open. `resumed`: the channel stayed open while the driver hibernated, so no first ping
+   * is sent on it.
    */
   | { type: 'opened'; peer: PeerId; inbound: boolean; resumed?: boolean }
   /** Not sent for a channel that another channel to the same peer has replaced. */
@@ -97,13 +98,13 @@ export type GossipEvent =
    */
   | { type: 'gateways'; gateways: readonly PeerId[] }
   /**
-   * Only at a gateway: a session's tunnel to this gateway opened or closed. `open` is also sent again if the session
-   * sends on its tunnel after a silence.
+   * Only at a gateway: a session's tunnel to this gateway opened or closed. `open` is true again if the session sends
+   * something on its tunnel after a silence.
    */
   | { type: 'tunnel'; session: string; open: boolean }
-  /** A request to this session was not answered in time: probe it now, not at its turn. */
+  /** A request to this session was not answered in time: probe the session now, before its turn. */
   | { type: 'doubt'; session: string }
-  /** The driver has changed the replica, for example by another list of issuers. */
+  /** The driver has changed the replica itself, for example after a new list of issuers. */
   | { type: 'replaced'; sessions: readonly string[] }
   /** The operator changed the times. They also apply to running timers. */
   | { type: 'tuned'; options: TunableOptions };
@@ -115,9 +116,12 @@ export type GossipAction =
    * `dialFailed`.
    */
   | { type: 'dial'; peer: PeerId; addresses: readonly string[] }
-  /** Close the channel and reply with `closed`. `banMs`: how long to refuse channels of this peer. */
+  /**
+   * Close the channel and reply with `closed`. `banMs`: milliseconds during which new channels of this peer are
+   * refused.
+   */
   | { type: 'hangUp'; peer: PeerId; reason: HangUpReason; banMs: number }
-  /** Set the only timer of the state; it replaces the previous one. At most one per step. */
+  /** Set the only timer of the core; it replaces the previous one. At most one such action per step. */
   | { type: 'timer'; at: number }
   /** Entries of the replica that changed, or that a watermark or a revocation removed. */
   | { type: 'changed'; sessions: readonly string[] }
@@ -130,8 +134,8 @@ export type GossipAction =
   /** Only at a gateway: the session's grace period is over. The driver signs the eviction and passes it as `local`. */
   | { type: 'evict'; session: string }
   /**
-   * Only at an agent: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or a
-   * watermark collected it. `cloned`: another process signs with this session's key; publish LEFT.
+   * Only at an agent: this session has ended permanently; start a new one. `evicted`: its issuer evicted it, or a
+   * watermark removed it. `cloned`: another process signs with this session's key, so publish LEFT.
    */
   | { type: 'ended'; reason: 'evicted' | 'cloned' }
   /** For the log and for operators. Nothing depends on it. */
@@ -150,10 +154,10 @@ export type HangUpReason =
   | 'left';
 
 export type GossipNotice =
-  /** Too many sessions of one cluster became suspected together. This gateway evicts none of them until `until`. */
+  /** Too many sessions of one cluster became suspected together. This gateway evicts none of them before `until`. */
   | { what: 'frozen'; cluster: string; until: number }
   | { what: 'thawed'; cluster: string }
-  /** One owner signed two records of the same rank. */
+  /** The owner of a session signed two different records with the same rank. */
   | { what: 'equivocation'; session: string; records: readonly Uint8Array[] }
   | { what: 'rejected'; peer: PeerId; code: string };
 
@@ -161,7 +165,7 @@ export type GossipNotice =
 export interface GossipMemory {
   words: readonly (Suspicion | Refutation)[];
   suspects: readonly { session: string; since: number; lonely: boolean }[];
-  /** Sessions with a closed tunnel, and since when. */
+  /** Sessions without a tunnel, and since when. */
   absent: readonly (readonly [session: string, since: number])[];
   frozen: readonly (readonly [cluster: string, until: number])[];
 }

@@ -21,10 +21,10 @@ import type { PathVerdict, Refutation, Suspicion } from './gossip-events.ts';
 
 /** Maximum size of one message. A larger one ends the channel. */
 export const GOSSIP_MESSAGE_MAX_BYTES = 64 * 1024;
-/** Maximum number of issuers: more than any operator lists. */
+/** Maximum number of issuers per message. No operator lists as many. */
 const ISSUERS_MAX = 64;
 const ISSUER_CHARS = 26;
-/** Maximum number of parts per message. The shortest part has 2 bytes, and no honest message has this many. */
+/** Maximum number of parts per message. The shortest part has 2 bytes. No honest message has as many parts. */
 const PARTS_MAX = 4096;
 export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
@@ -43,31 +43,36 @@ export type MessagePart =
   | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
   /** `paceMs`: how long a gateway wants the peer to wait until its next ping; 0 between agents. */
   | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }
-  /** Asks the receiver to ping `target`. */
+  /** Asks the receiver to ping `target` and to report the result. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: PathVerdict }
   /** A new update. Each peer that did not know it passes it on. */
   | { type: 'news'; update: Update }
-  /** The sender's state of a few entries. A peer that knows less replies with `wants`. */
+  /** The sender's state of a few entries. If the receiver knows an older state of one, it replies with `wants`. */
   | { type: 'have'; digest: Digest }
   | { type: 'suspicion'; suspicion: Suspicion }
   | { type: 'refutation'; refutation: Refutation }
   | { type: 'sums'; issuers: IssuerSums[] }
   /**
-   * The sender's state of one scope. The receiver replies with the entries that the sender lacks and with `wants`, and
-   * with `done` after the last of a message's digests.
+   * The sender's state of one scope. The receiver replies with the entries that the sender lacks, and requests newer
+   * ones with `wants`. After the last digest of a message it replies with `done`.
    */
   | { type: 'digest'; digest: Digest }
-  /** An update that the receiver lacks. It is not passed on: other peers compare for themselves. */
+  /**
+   * An update that the receiver lacks. The receiver does not pass it on, because other peers compare for themselves.
+   */
   | { type: 'repair'; update: Update }
   | { type: 'wants'; issuer: string; ids: string[] }
-  /** End of the reply to one message's digests. `more`: it was cut, so ask again. */
+  /**
+   * End of the reply to one message's digests. `more`: the reply was cut, so the receiver should send its digests
+   * again.
+   */
   | { type: 'done'; more: boolean }
   /** Requests the ticket or payload of a session that an update named without them. */
   | { type: 'pull'; session: string }
   /**
-   * To a gateway. True: send updates to this member too, because its cluster may be split or it has no neighbor. False:
-   * no longer needed.
+   * To a gateway. True: send updates to this member as well as to delegates, because its cluster may be split or it has
+   * no neighbor. False: this is no longer needed.
    */
   | { type: 'apart'; apart: boolean };
 
@@ -92,7 +97,7 @@ const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Path
 const SEQ_MAX = 0xffff_ffff;
 export const INCARNATION_MAX = 0xffff_ffff;
 
-/** Encodes a part. Parts with updates are large and go to several peers, so they are encoded once. */
+/** Encodes a part. The result is sent to several peers, so that a large update is encoded only once. */
 export function encodeMessagePart(part: MessagePart): Uint8Array {
   const out = new ByteWriter().byte(TYPES.indexOf(part.type));
   writePart(out, part);

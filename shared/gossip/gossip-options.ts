@@ -1,16 +1,16 @@
 /**
- * Every time and size of the core, with its reason. Tests and the simulator override some. The two ends of a channel
- * need not agree.
+ * Every time limit and size of the core, with its reason. Tests and the simulator replace some of them. The two ends of
+ * a channel may use different options.
  */
 export interface GossipOptions {
   /**
-   * Number of members on each side of the ring to which a channel is kept. With 3, two neighbors share 4 helpers for an
-   * indirect probe.
+   * Number of members on each side of the ring with which a channel is kept open. With 3, two neighbors have channels
+   * to 4 common members, which help with an indirect probe.
    */
   ringReach: number;
   /**
-   * Number of channels dialed to random members. Together with inbound ones there are about twice as many. They carry
-   * updates across the ring.
+   * Number of channels that this node dials to random members. Other members dial about as many to this node. These
+   * channels carry updates across the ring.
    */
   randomLinks: number;
   /**
@@ -18,67 +18,74 @@ export interface GossipOptions {
    * KB.
    */
   rotateMs: number;
-  /** A cluster of at most this size is fully connected. */
+  /** In a cluster of at most this size each member has a channel to every other member. */
   fullMesh: number;
   /**
-   * How long a channel stays open after it is no longer needed. A ring that is still growing needs many such channels
-   * again.
+   * How long a channel stays open after it was opened, even if it is no longer needed. While a ring grows, many such
+   * channels are needed again.
    */
   spareMs: number;
   /**
-   * Suspicions, refutations and statements about keys go to the two ring neighbors and this many random peers: they are
-   * rare and urgent.
+   * Suspicions, refutations and statements about keys go to the two ring neighbors and this many random peers, because
+   * they are rare and urgent. In clusters up to `tellAll` the first member sends them to all.
    */
   fanout: number;
   /**
-   * After this time the next ring neighbor is asked whether it has an update, and after twice this time the previous
-   * neighbor is asked. Longer than a broadcast takes.
+   * After this time a node asks the next member on the ring whether it has an update. After twice this time it asks the
+   * previous member. Longer than a broadcast takes.
    */
   lazyMs: number;
   /**
-   * In clusters up to this size the owner of an update informs all members, and the others only ask each other whether
-   * it arrived.
+   * In clusters up to this size the first member that has an update sends it to all others. The others only ask the
+   * next member whether the update arrived.
    */
   tellAll: number;
   /**
-   * Interval between probes. Every other probe goes to the next member on the ring, so each member is probed at least
+   * Interval between probes. Every second probe goes to the next member on the ring. So each member is probed at least
    * once in twice this time.
    */
   probeMs: number;
   /** The random part of an interval, as a fraction, so that nodes that started together do not stay synchronous. */
   jitter: number;
   /**
-   * Time limit of a direct probe. Grows up to `healthMax` times if this node finds targets silent that others reach
-   * (Lifeguard, arXiv 1707.00788), or if peers answer late (RFC 6298).
+   * Time limit of a direct probe. It grows up to `healthMax` times if this node finds members silent that other members
+   * reach (Lifeguard, arXiv 1707.00788), or if peers answer late (RFC 6298).
    */
   directMs: number;
   healthMax: number;
-  /** Time limit for helpers' verdicts. */
+  /** Minimum time limit for the helpers' verdicts. */
   indirectMs: number;
-  /** Time limit of the gateways' verdict. A gateway may have to wake an object first. */
+  /** Time limit for the gateways' verdict. A gateway may first have to wake an object. */
   gatewayProbeMs: number;
-  /** How long a helper waits for the target. Less than `indirectMs`, otherwise its verdict would arrive too late. */
+  /**
+   * Minimum time that a helper waits for the target. Less than `indirectMs`; otherwise the helper's verdict would
+   * arrive too late.
+   */
   helperMs: number;
-  /** Number of helpers. While gateways are asked about the target, the same number of other helpers is asked, too. */
+  /**
+   * Number of helpers per indirect probe. While gateways are asked about the target, the same number of further helpers
+   * is asked.
+   */
   helpers: number;
   /**
-   * A timer that is late by more than this means that this process was paused. Answers may wait unread, so no peer is
-   * blamed yet.
+   * If a timer is late by more than this, this process was paused. Answers may be in its buffers, so no peer is
+   * considered silent yet.
    */
   lateMs: number;
   /**
-   * Interval between attempts to reach a suspected peer. Without them two halves of a cluster would never reconnect.
+   * Average interval between attempts to reach suspected or unreachable members, one member at a time. Without these
+   * attempts two halves of a cluster would never reconnect.
    */
   suspectMs: number;
   /**
-   * Grace period between suspicion and eviction: from graceMinMs × graceMaxFactor down to graceMinMs as observers
-   * agree.
+   * Grace period between suspicion and eviction: graceMinMs × graceMaxFactor with one observer, down to graceMinMs if
+   * more observers agree. In very large clusters the minimum is longer.
    */
   graceMinMs: number;
   graceMaxFactor: number;
-  /** The longest grace period is multiplied by this if only the gateway's own path was tried. */
+  /** The longest grace period is multiplied by this if only the gateway's own path to the session failed. */
   graceLonelyFactor: number;
-  /** How long a closed tunnel may take to reconnect before peers are asked about its node. */
+  /** Time in which a node can reopen a closed tunnel before its peers are asked about it. */
   reconnectMs: number;
   /**
    * Evictions stop for `freezeMs` if more than this share of a cluster, and at least `freezeMin` sessions, become
@@ -89,8 +96,9 @@ export interface GossipOptions {
   freezeWindowMs: number;
   freezeMs: number;
   /**
-   * A session that is suspected again within `flapWindowMs` is held back for `flapMs` after it answered, so that the
-   * routing does not change with each loss. Much shorter than requests wait, because it may be the only node of a model.
+   * If a session is suspected again within `flapWindowMs`, it gets no requests for `flapMs` after it has answered, so
+   * that the routing does not change at each lost message. Much shorter than requests wait in a queue, because the
+   * session may be the only node of a model.
    */
   flapMs: number;
   flapWindowMs: number;
@@ -102,8 +110,8 @@ export interface GossipOptions {
    */
   delegates: number;
   /**
-   * If there are no differences, all delegates together send a gateway one message per this interval. This default
-   * sends 10 of the 12 messages a minute that a gateway allows.
+   * If replicas do not differ, all delegates together send a gateway one message per this interval. The default is 10
+   * messages a minute; a gateway allows 12.
    */
   gatewayPaceMs: number;
   /** Bounds of the interval between one delegate's messages to a gateway. */
@@ -111,56 +119,72 @@ export interface GossipOptions {
   gatewayPaceMaxMs: number;
   /** An unanswered ping of a gateway is repeated after this time, then after twice that, and so on. */
   gatewayRetryMs: number;
-  /** How long after a push a delegate checks that the gateway has its cluster's updates. */
+  /** How long after a broadcast a delegate checks that the gateway has its cluster's updates. */
   gatewayCheckMs: number;
   /**
-   * A bucket that a push touched more recently is not compared, because the difference is being sent. Each bucket has
-   * its own time. With one time for all buckets, a busy cluster would never compare.
+   * A bucket that a broadcast changed less than this time ago is not compared, because the change is still being sent.
+   * The time counts for each bucket separately. Otherwise a busy cluster would never compare.
    */
   quietMs: number;
-  /** A pull without results for this long is given up, so that one dead peer does not stop the repair. */
+  /** A pull that got no answer for this long is given up, so that one dead peer does not stop repairs. */
   pullMs: number;
-  /** Minimum interval at which peers are made to compare after a repair. */
+  /**
+   * Minimum interval between two cascades. In a cascade this node makes other peers compare, after a repair brought it
+   * new updates.
+   */
   cascadeMs: number;
-  /** A node that has had no peer for this long joins a gateway until it has one. */
+  /**
+   * An agent that has had no agent as peer for one to two times this long opens channels to its gateways until it has
+   * one.
+   */
   lonelyMs: number;
-  /** Interval at which a member checks whether its cluster may be split. */
+  /** Interval at which an agent checks whether its cluster may be split. */
   islandMs: number;
   /**
-   * If at least this share of a member's neighbors, and at least two of them, are missing, the cluster may be split.
+   * If at least this share of an agent's neighbors, and at least two of them, are missing, the cluster may be split.
    */
   islandShare: number;
-  /** Number of checks between two draws of volunteers, which join the gateways. */
+  /** Number of checks between two draws of volunteers. A volunteer opens channels to its gateways. */
   islandRounds: number;
   /** Expected number of volunteers per cluster in one draw. */
   volunteers: number;
-  /** Failed dials are repeated after this time, doubled each time up to `redialMaxMs`. */
+  /**
+   * A failed dial is repeated after this time, and each further one after twice the previous time, up to `redialMaxMs`.
+   */
   redialMs: number;
   redialMaxMs: number;
   /** Maximum number of concurrent dials. */
   dialsMax: number;
-  /** One of two neighbors dials. If it could not, the other neighbor dials after this time. */
+  /**
+   * Of two ring neighbors, the one with the lower id dials. If no channel has opened after this time, the other
+   * neighbor dials.
+   */
   yieldMs: number;
-  /** Maximum number of open channels. Above it, inbound channels that this node does not want are refused. */
+  /**
+   * Maximum number of an agent's open channels. Above it, inbound channels that this agent does not want are closed.
+   */
   peersMax: number;
   /**
-   * Token bucket per peer for unrequested bytes. If 1,000 members of a cluster start together, each sends less than a
-   * tenth of this.
+   * Token bucket per peer for unrequested bytes. If 1,000 members of a cluster start together, each of them sends less
+   * than a tenth of this.
    */
   peerBytesPerSecond: number;
   peerBurstBytes: number;
-  /** Token bucket per peer for requested bytes. The burst is enough for a replica of 20,000 sessions. */
+  /** Token bucket per peer for requested bytes. The burst suffices for a replica of 20,000 sessions. */
   askedBytesPerSecond: number;
   askedBurstBytes: number;
-  /** Entries that a peer's digests may make this node request. The peer's answers are not charged to it. */
+  /**
+   * Token bucket per peer for the entries that this node requests because of that peer's digests. The bytes of its
+   * answers count in `askedBytesPerSecond`.
+   */
   wantsPerSecond: number;
   burstWants: number;
-  /** Signature checks and probes that a peer may cause without being asked. */
+  /** Token bucket per peer for the signature checks and probes that it causes without being asked. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
   /**
-   * Updates of one session that are passed on. Further updates are stored but not passed on, and other members find
-   * them by comparing digests. Otherwise a session that floods would get its peers banned.
+   * Token bucket per session for passing on its updates. Further updates are stored but not passed on; other members
+   * find them by comparing digests. Otherwise the peers that pass on the updates of a flooding session would be banned.
    */
   passPerSecond: number;
   passBurst: number;

@@ -1,12 +1,12 @@
 /**
- * Chooses a member's channels: its ring neighbors, a few random members, and a gateway for delegates and separated
- * members.
+ * Chooses an agent's channels: to its ring neighbors, to a few random members, and to gateways if it is a delegate, has
+ * no neighbor, or was drawn as a volunteer.
  */
 import { clusterRing, type GossipContext, withJitter } from './gossip-context.ts';
 import type { PeerId } from './gossip-events.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Maximum number of members on one side of the ring that are examined before missing neighbors are accepted. */
+/** Maximum number of members on one side of the ring that are examined in the search for neighbors. */
 export const RING_WALK_MAX = 24;
 const GATEWAYS_MAX = 64;
 
@@ -22,18 +22,18 @@ interface OpenChannels {
 export class GossipTopology {
   readonly #context: GossipContext;
   readonly #channels: OpenChannels;
-  /** Random members. At most `randomLinks`. */
+  /** Random members to which this node keeps a channel. At most `randomLinks`. */
   readonly #random = new Set<PeerId>();
   /** Gateways that have accepted this session on a tunnel. */
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
   /** True if this member has no neighbor. */
   #isIsolated = false;
-  /** True if this member was drawn when many neighbors were missing. */
+  /** True if this member was drawn as a volunteer because its cluster may be split. */
   #volunteer = false;
   readonly #isReachable: (peer: PeerId) => boolean;
 
-  /** @param isReachable tells whether direct probes of this peer succeed */
+  /** @param isReachable returns false if the last direct probe of this peer failed */
   constructor(context: GossipContext, channels: OpenChannels, isReachable: (peer: PeerId) => boolean) {
     this.#context = context;
     this.#channels = channels;
@@ -54,9 +54,9 @@ export class GossipTopology {
   }
 
   /**
-   * If many neighbors are unreachable, the cluster may be split, with all delegates in another part. Some members of
-   * each part then join the gateways, which send each of them all updates. They are drawn at random, again each minute,
-   * so that only a few members of a large cluster join.
+   * If many neighbors are unreachable, the cluster may be split, and all delegates may be in the other part. So some
+   * members of each part open channels to the gateways, which send each of them all updates. These volunteers are drawn
+   * at random, again each minute, so that only a few members of a large cluster do this.
    */
   #watchIslands(seen: number): void {
     const { timerQueue, now, options, rng } = this.#context;
@@ -126,7 +126,9 @@ export class GossipTopology {
     if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
   }
 
-  /** Ranks this agent, for each gateway, among the members of its cluster. */
+  /**
+   * Calculates, for each gateway, this agent's rank among the members of its cluster. Counts only up to `delegates`.
+   */
   #rank(): void {
     const ring = clusterRing(this.#context);
     const { me, options } = this.#context;
@@ -143,12 +145,15 @@ export class GossipTopology {
     this.#channels.changed();
   }
 
-  /** This agent's rank for `gateway`. With rank 0 it represents its cluster at that gateway. */
+  /**
+   * This agent's rank for `gateway`. An agent with a rank below `delegates` is a delegate; higher ranks are not told
+   * apart. The agent with rank 0 sends its cluster's updates to that gateway.
+   */
   rankFor(gateway: PeerId): number {
     return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The ring neighbors, to which this member keeps channels. */
+  /** The ring neighbors with which this member keeps a channel open. */
   near(): Set<PeerId> {
     const near = new Set<PeerId>();
     const { me, now, options } = this.#context;
@@ -205,7 +210,10 @@ export class GossipTopology {
   }
 }
 
-/** Orders delegates by a hash of both ids, so that gateways do not all load the same agents. Ids are already hashes. */
+/**
+ * Orders a cluster's agents by a hash of both ids, so that different gateways have different delegates. Ids are already
+ * hashes, so a few of their characters suffice.
+ */
 export function delegateWeight(session: string, gateway: PeerId): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);

@@ -35,7 +35,7 @@ export type { GossipOptions } from './gossip-options.ts';
 export { DEFAULT_OPTIONS } from './gossip-options.ts';
 
 export class GossipState {
-  /** For the functions of this file. Drivers must not use it. */
+  /** Only for the functions of this file. Drivers must not use it. */
   readonly core: GossipCore;
   readonly #context: GossipContext;
   #timerAt: number | undefined;

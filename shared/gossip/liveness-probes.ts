@@ -1,7 +1,7 @@
 /**
  * Tests whether a member is alive: with a direct probe, then through helpers on other machines, then through gateways
- * and more helpers. All three must fail before it is suspected. A path that could not be tried proves nothing (SWIM's
- * indirect probes; Lifeguard's local health).
+ * and more helpers. The member is suspected only if all three fail. A path that could not be tried proves nothing
+ * (SWIM's indirect probes; Lifeguard's local health).
  */
 import type { GossipChannels } from './gossip-channels.ts';
 import { clusterRing, type GossipContext, isGateway, memberEntry } from './gossip-context.ts';
@@ -9,7 +9,7 @@ import type { PathVerdict, PeerId } from './gossip-events.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Pinger } from './pinger.ts';
 
-/** Maximum number of concurrent probes: this node's own, and those on behalf of other members. */
+/** Maximum number of members that this node probes for itself at a time. */
 const INQUIRIES_MAX = 64;
 const INDIRECT_PROBES_MAX = 64;
 
@@ -24,7 +24,7 @@ interface Inquiry {
   /** True if the direct path was tried: over a channel, or by dialing a peer that had answered before. */
   tried: boolean;
   relay: PathVerdict | undefined;
-  /** Verdicts of the helpers that this stage asked, by helper; undefined: pending. */
+  /** Verdicts of the helpers asked in this stage, by helper; undefined while pending. */
   verdicts: Map<PeerId, PathVerdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
@@ -94,8 +94,8 @@ export class LivenessProbes {
   }
 
   /**
-   * How long this node waits for helpers. A helper waits `helperMs` for the target, or longer if the helper's peers are
-   * slow. This node cannot know that, so it assumes that they are as slow as its peers.
+   * How long this node waits for its helpers. A helper waits `helperMs` for the target, or longer if the helper's peers
+   * are slow. This node does not know how slow they are, so it assumes that they are as slow as its own peers.
    */
   #indirectMs(): number {
     const { indirectMs, directMs } = this.#context.options;
@@ -159,8 +159,8 @@ export class LivenessProbes {
 
   #directFailed(inquiry: Inquiry): void {
     const { target } = inquiry;
-    // The target was never reached from here (its addresses are private or absent). So the failure is not evidence, and
-    // no helper is asked.
+    // No channel from this node to the target was ever open (its addresses may be private or absent). So the failure is
+    // not evidence, and no helper is asked.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
     this.#livenessTable.markProbeFailed(target);
     inquiry.stage = 'helpers';
@@ -181,7 +181,7 @@ export class LivenessProbes {
   }
 
   /**
-   * Chooses the helpers. Peers that should have a channel to the target come first, by their position on the ring. If
+   * Chooses the helpers. Members near the target on the ring come first, because they should have a channel to it. If
    * possible, each helper is on another machine.
    */
   #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
@@ -251,7 +251,10 @@ export class LivenessProbes {
     this.#onSilent(target);
   }
 
-  /** Gateways are asked last, because that wakes objects. More helpers are asked too, in case there is no gateway. */
+  /**
+   * Gateways are asked last, because a question to a gateway wakes objects. More helpers are asked at the same time, in
+   * case no gateway answers.
+   */
   #askGateway(inquiry: Inquiry): void {
     inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
@@ -259,7 +262,7 @@ export class LivenessProbes {
     this.#await(inquiry, Math.max(this.#context.options.gatewayProbeMs, this.#indirectMs()));
   }
 
-  /** Others reach the target and this node does not: this node may be the slow one. */
+  /** Other nodes reach the target and this node does not, so this node may be the slow one. */
   #livesElsewhere(inquiry: Inquiry): void {
     const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);

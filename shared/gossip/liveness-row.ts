@@ -9,7 +9,7 @@ export interface LivenessRow {
   incarnation: number;
   /** The target's signature for `incarnation`; undefined for incarnation 0. */
   refutation: Refutation | undefined;
-  /** Suspicions at this incarnation, by observer. At most OBSERVERS_MAX. */
+  /** Suspicions of the session at `incarnation`, by observer. At most OBSERVERS_MAX. */
   readonly suspicions: Map<string, Suspicion>;
   /** True if a gateway suspects the session by its own judgment. */
   suspectedLocally: boolean;
@@ -18,11 +18,11 @@ export interface LivenessRow {
   probeFailed: boolean;
   /** When each observer last accused the session. At most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
-  /** True if the last suspicion came soon after the previous suspicion. */
+  /** True if the session was suspected less than `flapWindowMs` after it was suspected before. */
   flapped: boolean;
   /** When the session was last suspected. */
   suspectedAt: number;
-  /** No requests go to the session before this time, although it has refuted the suspicion. */
+  /** Before this time no requests go to the session, although it is no longer suspected. */
   dampedUntil: number;
   announced: Liveness;
 }
@@ -49,7 +49,7 @@ export function isSuspected(row: LivenessRow): boolean {
 }
 
 /**
- * Hash of a row, for the sum over all rows. Covers what other nodes can learn about the session, without signatures.
+ * Hash of a row, for the sum over all rows. Covers the incarnation and whether there are suspicions, but no signatures.
  */
 export function hashLivenessRow(session: string, row: LivenessRow): number {
   let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);

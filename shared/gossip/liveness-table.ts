@@ -1,6 +1,6 @@
 /**
- * Which sessions are alive. Liveness is not in the lattice, because it can change back. An observer signs its
- * suspicion, which holds for one incarnation of the target. The target refutes it with a higher incarnation, which only
+ * Knows which sessions are alive. Liveness is not in the lattice, because it can change back. An observer signs its
+ * suspicion, which is about one incarnation of the target. The target refutes it with a higher incarnation, which only
  * the target can sign (SWIM, Das et al. 2002, with signatures).
  */
 
@@ -10,7 +10,7 @@ import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './gossip-messages.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
 
-/** Maximum number of remembered accusers per target, for the rate limit. */
+/** Maximum number of accusers per target whose last accusation is remembered, for the rate limit. */
 const ACCUSERS_MAX = 32;
 
 type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
@@ -19,7 +19,7 @@ export class LivenessTable {
   readonly #context: GossipContext;
   /**
    * Rows of sessions that were accused or unreachable. A row is removed when its session leaves. Bounded by the
-   * replica's entries.
+   * replica's sessions.
    */
   readonly #rows = new Map<string, LivenessRow>();
   readonly suspects = new Set<string>();
@@ -55,8 +55,8 @@ export class LivenessTable {
   }
 
   /**
-   * A hash that is equal if two nodes hold the same liveness. It is not signed, because a peer that sends a false one
-   * harms only the repair of its own table.
+   * Hash of the table's incarnations and suspicions, equal at two nodes that know the same ones. It is not signed,
+   * because a peer that sends a false hash harms only the repair of its own table.
    */
   get sum(): number {
     if (this.#sum !== undefined) return this.#sum;
@@ -68,7 +68,7 @@ export class LivenessTable {
     return sum;
   }
 
-  /** True if the table changed so recently that a difference is probably being sent. */
+  /** True if the table has just changed, so that a difference from a peer's table is probably being sent. */
   get unsettled(): boolean {
     return this.#context.now - this.#changedAt < this.#context.options.quietMs;
   }
@@ -100,8 +100,8 @@ export class LivenessTable {
   }
 
   /**
-   * Raises this agent's incarnation above an accusation, and signs it. Undefined if the accusation was already
-   * answered.
+   * Raises this agent's incarnation above the accusation's, and signs it. Undefined if the accusation was already
+   * answered, its incarnation is the highest possible one, or this node is a gateway.
    */
   refute(accusation: Suspicion): Refutation | undefined {
     const { signer, me } = this.#context;
@@ -130,8 +130,8 @@ export class LivenessTable {
   checkSuspicion(suspicion: Suspicion, charge: () => boolean): ClaimOutcome {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
-    // The suspicion of an observer that has left does not count. But other members may have believed it before, so the
-    // accused must answer it.
+    // The suspicion of an observer that has left does not count. But other members may have believed it before the
+    // observer left, so the accused must still answer it.
     const isMe = target === this.#context.me;
     const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
     if (entry === undefined || witness === undefined || observer === target) return 'refused';
@@ -141,8 +141,8 @@ export class LivenessTable {
     if (incarnation < known) return 'known';
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
-    // The accused accepts suspicions twice as often as other members do, so that it answers every suspicion that a
-    // member believes.
+    // The accused accepts an observer's suspicions at half the interval of other members, so that it answers every
+    // suspicion that a member believes.
     const againAfterMs = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
     if (this.#context.now - this.lastAccused(target, observer) < againAfterMs) return 'refused';
     if (!charge()) return 'refused';
@@ -169,7 +169,11 @@ export class LivenessTable {
     this.#changed(target);
   }
 
-  /** Handles a refutation. @returns whether it was new; 'forged' if the signature is not the session's */
+  /**
+   * Handles a refutation.
+   * @returns `new` if it ended the suspicions; `forged` if the signature is not the session's; otherwise `known` or
+   * `refused`
+   */
   applyRefutation(refutation: Refutation, charge: () => boolean): ClaimOutcome {
     const { session, incarnation } = refutation;
     if (memberEntry(this.#context, session) === undefined) return 'refused';
@@ -183,7 +187,7 @@ export class LivenessTable {
     return 'new';
   }
 
-  /** Suspects a session by this gateway's own judgment, without a signature. */
+  /** Suspects a session by this gateway's own judgment, without a signed suspicion. */
   suspectLocally(session: string): void {
     const row = this.#row(session);
     if (!isSuspected(row)) this.#noteFlap(row);
@@ -191,7 +195,10 @@ export class LivenessTable {
     this.#changed(session);
   }
 
-  /** The session spoke directly to this node. That proves that it is alive and needs no refutation. */
+  /**
+   * Ends the suspicion of a session without a refutation, because there is proof or a witness that the session is
+   * alive.
+   */
   clearSuspicion(session: string): void {
     const row = this.#rows.get(session);
     if (row !== undefined && isSuspected(row)) this.#clear(session, row);
@@ -217,7 +224,7 @@ export class LivenessTable {
     return this.#rows.get(session)?.probeFailed !== true;
   }
 
-  /** The session has left: drops its row. */
+  /** Call when the session has left. Removes its row. */
   forget(session: string): void {
     if (!this.#rows.delete(session)) return;
     this.suspects.delete(session);
@@ -242,8 +249,8 @@ export class LivenessTable {
     const was = isSuspected(row);
     row.suspicions.clear();
     row.suspectedLocally = false;
-    // A link that flaps would change the routing each time. From the second flap on, the session is not routed to for a
-    // while.
+    // A link that flaps would change the routing each time. So from the second suspicion within `flapWindowMs` on, the
+    // session gets no requests for a while after it has answered.
     if (was && row.flapped) {
       row.dampedUntil = now + options.flapMs;
       timerQueue.set(`hold:${session}`, row.dampedUntil, () => this.#announce(session, row));

@@ -9,28 +9,31 @@ export interface PeerState {
   readonly gateway: boolean;
   readonly inbound: boolean;
   readonly openedAt: number;
-  /** Bytes that the peer may send without being asked. */
+  /** Token bucket for bytes that the peer sends without being asked. */
   readonly bytes: TokenBucket;
   readonly checks: TokenBucket;
-  /** Bytes that the peer may send because we asked, and entries that it may make us request. */
+  /**
+   * Token buckets for bytes that this node asked the peer for, and for entries that the peer's digests make this node
+   * request.
+   */
   readonly asked: TokenBucket;
   readonly wants: TokenBucket;
   /**
-   * This node's root and the peer's, if they differ only in issuers that one of the two does not list. They need not be
-   * compared again.
+   * This node's root and the peer's root, if they differ only in issuers that one of the two does not list. Such roots
+   * need not be compared again.
    */
   settled: { mine: bigint; theirs: bigint } | undefined;
   /** At a gateway: true if the peer asked for everything that its cluster's delegates receive. */
   apart: boolean;
   /** When the peer's last message arrived. */
   heardAt: number;
-  /** Number of requested updates that may still arrive. */
+  /** Number of requested updates that have not arrived yet. */
   expected: number;
-  /** When the peer last received suspicions or refutations. */
+  /** When the peer was last sent suspicions or refutations. */
   toldAt: number;
   /** True if updates are sent to the peer immediately; see broadcast-tree.ts. */
   branch: boolean;
-  /** When the peer was last the first to send an update. */
+  /** When the peer was last the first to send an update to this node. */
   firstAt: number;
 }
 

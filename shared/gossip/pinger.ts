@@ -1,6 +1,6 @@
 /**
- * Sends pings and reads their answers. Nothing else is sent periodically. Each ping carries the sums by which two
- * replicas are compared.
+ * Sends pings and handles their answers. Each ping and each answer carries the sums with which two replicas are
+ * compared.
  */
 import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { backoffMs } from '../timing/backoff.ts';
@@ -12,9 +12,9 @@ import type { IssuerSums, MessagePart } from './gossip-messages.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Maximum number of pings with a pending answer; the oldest are forgotten. */
+/** Maximum number of pings that wait for an answer; the oldest is forgotten. */
 const PENDING_MAX = 512;
-/** Maximum number of signed statements in one answer. Each has 100 to 200 bytes. */
+/** Maximum number of signed statements that are sent together. Each has 100 to 200 bytes. */
 const STATEMENTS_MAX = 32;
 
 interface Pending {
@@ -29,7 +29,10 @@ export class Pinger {
   readonly #livenessTable: LivenessTable;
   readonly #antiEntropy: AntiEntropy;
   readonly #pending = new Map<number, Pending>();
-  /** The timeout of answers. It adapts to how long members take, so that slow machines do not accuse one another. */
+  /**
+   * Time limit for answers. It adapts to the response times of members, so that slow machines do not accuse one
+   * another.
+   */
   readonly answers: AdaptiveTimeout;
   /** Peers still to be pinged in this round. At most one per channel. */
   #round: PeerId[] = [];
@@ -37,7 +40,7 @@ export class Pinger {
   #seq = 0;
   readonly #onTurn: (peer: PeerId) => void;
 
-  /** @param onTurn called with the peer to be probed next */
+  /** @param onTurn called at each interval with the peer to be probed */
   constructor(
     context: GossipContext,
     channels: GossipChannels,
@@ -67,8 +70,8 @@ export class Pinger {
   }
 
   /**
-   * The next peer. Every other turn is the next member on the ring, so at least one neighbor pings each member every
-   * two intervals.
+   * The next peer to be probed. Every second time it is the next member on the ring. So each member is probed by at
+   * least one neighbor every two intervals.
    */
   #next(): PeerId | undefined {
     this.#isOddRound = !this.#isOddRound;
@@ -89,7 +92,8 @@ export class Pinger {
 
   /**
    * Pings a peer.
-   * @param done gets `alive` if an answer arrives; the caller has its own time limit, and then calls `forget`
+   * @param done called with `alive` if an answer arrives. The caller sets its own time limit, and calls `forget` when
+   * it ends.
    */
   ping(peer: PeerId, done?: (verdict: PathVerdict) => void): number {
     this.#seq = (this.#seq + 1) >>> 0;
@@ -103,7 +107,7 @@ export class Pinger {
     return this.#seq;
   }
 
-  /** Stops waiting for an answer. If it still arrives, its time is measured. */
+  /** Stops waiting for an answer. If the answer still arrives, its response time still counts in `answers`. */
   forget(seq: number): void {
     const pending = this.#pending.get(seq);
     if (pending !== undefined) pending.done = undefined;
@@ -122,7 +126,7 @@ export class Pinger {
 
   /**
    * Call when a channel that this node dialed is open. If channels to several peers open at about the same time, only
-   * the first peer is pinged. The other peers get the updates through gossip.
+   * the first peer is pinged. Gossip brings this node's updates to the others.
    */
   greet(peer: PeerId): void {
     const { timerQueue, now, options } = this.#context;
@@ -143,7 +147,7 @@ export class Pinger {
     if (part.livenessHash !== livenessHash && !this.#livenessTable.unsettled) this.tellWords(peer.id);
   }
 
-  /** @param sums sent in the same message if the roots differ */
+  /** @param sums the peer's sums of buckets, which it sends in the same message if its root differs */
   heardAck(peer: PeerState, part: MessagePart & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
@@ -153,12 +157,12 @@ export class Pinger {
     }
     const differs = sums !== undefined && this.#antiEntropy.differs(peer, part.root);
     const isOpen = differs && this.#antiEntropy.compare(peer, part.root, sums);
-    // Only for gateways: agents compare with each other every second, but the next ping of a gateway may be minutes
-    // away.
+    // A gateway is compared with again soon, because its next ping may be minutes away. Agents compare every second.
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     else if (isOpen) this.#compareAgain(peer);
-    // The peer's suspicions follow its answer in the same message. By now the whole message was read.
+    // The message was read completely before this call, so the suspicions that the peer sent with its answer are
+    // already in the table.
     const { now, options } = this.#context;
     if (
       part.livenessHash === this.#livenessTable.sum ||
@@ -171,9 +175,9 @@ export class Pinger {
   }
 
   /**
-   * Compares again over a channel that has just opened. A newcomer's first record touched its bucket, and a touched
-   * bucket is not compared. If all differences are in that bucket, the two nodes would not learn about each other until
-   * a round many seconds later.
+   * Pings a peer again whose channel has just opened. A newcomer's first record has just changed its bucket, so that
+   * bucket was not compared. If all differences are in that bucket, the two nodes would otherwise not learn about each
+   * other until a round many seconds later.
    */
   #compareAgain({ id, openedAt }: PeerState): void {
     const { timerQueue, now, options } = this.#context;
@@ -190,7 +194,7 @@ export class Pinger {
     }
   }
 
-  /** Interval of one delegate, so that all delegates together send one message per `gatewayPaceMs`. */
+  /** Interval between one delegate's messages, so that all delegates together send one message per `gatewayPaceMs`. */
   #pace(): number {
     const { gatewayPaceMs, gatewayPaceMinMs, gatewayPaceMaxMs } = this.#context.options;
     const wish = this.#channels.open.size * gatewayPaceMs;
@@ -202,9 +206,7 @@ export class Pinger {
     this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
   }
 
-  /**
-   * A gateway that does not answer is pinged again at growing intervals. Its channel closes when the gateway is gone.
-   */
+  /** Pings a gateway after `waitMs`, and again at growing intervals until it answers or its channel closes. */
   #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { timerQueue, now, options } = this.#context;
     timerQueue.set(`pace:${gateway}`, now + withJitter(this.#context, waitMs), () => {

@@ -1,6 +1,6 @@
 /**
- * Merges updates into the replica and handles the consequences: ring members, updates for others, and the end of this
- * agent's session.
+ * Merges updates into the replica and handles the consequences: changes the rings, passes updates on, and ends this
+ * agent's session if it was evicted or cloned.
  */
 
 import type { Update } from '../lattice/registry-update.ts';
@@ -15,7 +15,7 @@ import { type GossipContext, memberEntry } from './gossip-context.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { PeerState } from './peer-state.ts';
 
-/** Number of signatures of a new entry: ticket and record. */
+/** Number of signatures to check in a new entry: the ticket's and the record's. */
 const CHECKS_PER_UPDATE = 2;
 
 interface Parts {
@@ -37,7 +37,9 @@ interface Parts {
 export class ReceivedUpdates {
   readonly #context: GossipContext;
   readonly #parts: Parts;
-  /** This agent's last record. A newer one comes from another process that signs with this session's key. */
+  /**
+   * This agent's last record. If the replica holds another record for this session, another process signs with its key.
+   */
   #own: { hash: string } | undefined;
   #ended = false;
 
@@ -56,8 +58,8 @@ export class ReceivedUpdates {
         return;
       case 'older':
         this.#noteConflict(result);
-        // An old update costs no signature check, but the proof that an owner signed two records costs one each time it
-        // arrives.
+        // An old update costs no signature check. The proof that an owner signed two records of the same rank costs one
+        // check each time it arrives.
         if (result.conflict !== undefined) this.#parts.charge(peer, 1);
         return;
       case 'collected':
@@ -80,7 +82,8 @@ export class ReceivedUpdates {
     if (result.outcome !== 'merged' && result.outcome !== 'known') return;
     const mine = this.#context.replica.get(this.#context.me)?.record;
     if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
-    // If the outcome is `known`, the driver has merged the update before, but other members do not know it yet.
+    // `known` means that the driver has merged the update before this call. Other members do not know it yet, so it is
+    // handled like a new one.
     this.#merged(result, true);
     this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }

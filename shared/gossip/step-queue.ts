@@ -7,13 +7,15 @@ interface StepQueueOptions {
   now(): number;
   random(): number;
   /**
-   * Carries an action out. Events that it causes are handled after all actions of the same step.
+   * Carries an action out. Events that the action causes are handled after all actions of the same step.
    * @param now the time of the step
    */
   act(action: GossipAction, now: number): void;
 }
 
-/** Turns events into steps of the gossip core, one after the other, because the core is not re-entrant. */
+/**
+ * Turns events into steps of the gossip core. The steps run one after the other, because the core is not re-entrant.
+ */
 export class StepQueue {
   readonly #options: StepQueueOptions;
   /** Events that arrived while actions were carried out: a few per action. */

@@ -34,7 +34,7 @@ export class Suspicions {
     this.#parts = parts;
   }
 
-  /** Call when all three paths from here to `target` failed. */
+  /** Call when all three kinds of paths to `target` failed (see liveness-probes.ts). */
   accuse(target: PeerId): void {
     const { me, now, options } = this.#context;
     const cluster = memberEntry(this.#context, target)?.ticket.cluster;
@@ -42,7 +42,7 @@ export class Suspicions {
     // An agent accuses only sessions of its own cluster.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
       return this.#parts.livenessTable.setReachable(target, false);
-    // Other members ignore a suspicion that repeats an earlier one too soon, and the target does not answer it.
+    // Other members ignore a suspicion that follows an earlier one too soon, and the target does not answer it.
     if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
@@ -66,19 +66,19 @@ export class Suspicions {
       this.#parts.broadcast.tell(suspicion.target, suspicion);
       this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
-    // A suspected session that is alive must learn of the suspicion: other members believe it until the session refutes
-    // it.
+    // Called if the suspected session is alive. It must learn of the suspicion, because other members believe it until
+    // the session refutes it.
     const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
     if (this.#parts.evictionDecider !== undefined)
       return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
-    // The target's neighbors probe it, too. If the target does not answer them, its grace period is shorter. If it
-    // answers, they inform it about the suspicion.
+    // The target's neighbors probe it, too. If it does not answer them, its grace period gets shorter. If it answers,
+    // they inform it about the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
   }
 
   #refute(peer: PeerState, suspicion: Suspicion): void {
-    // This agent refutes even a false accusation, but only a signed one.
+    // This agent refutes every validly signed accusation, even a false one.
     const taken = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
@@ -97,8 +97,8 @@ export class Suspicions {
   }
 
   /**
-   * Informs a suspected peer of the suspicion, so that it can refute. A peer that sends messages may not know that it
-   * is suspected.
+   * Informs a suspected peer of the suspicions against it, so that it can refute them. The peer may not know that it is
+   * suspected.
    */
   tell(peer: PeerState): void {
     const { now, options, out } = this.#context;
@@ -109,9 +109,9 @@ export class Suspicions {
   }
 
   /**
-   * While some members are unreachable, tries one of them at a time. Otherwise two halves of a cluster would never
-   * reconnect (weaviate issue 10698). Also, a member that is not a neighbor is never pinged regularly, and would get no
-   * requests from this node after one failure.
+   * While members are suspected or unreachable, tries one of them at a time. Otherwise two halves of a cluster would
+   * never reconnect (weaviate issue 10698). Also, a member that is not a neighbor is not pinged regularly, and would
+   * get no requests from this node after one failure.
    */
   watchMissing(): void {
     const { timerQueue, now, options, rng, self } = this.#context;

@@ -11,7 +11,7 @@ export class TimerQueue {
   /** One task per key. Keys name members, peers or the core's own rounds, which are all bounded. */
   readonly #tasks = new Map<string, Task>();
 
-  /** @param run gets the delay in ms: a process that was paused must not blame its peers for it */
+  /** @param run gets the task's delay in ms, so that a process that was paused can avoid blaming its peers */
   set(key: string, at: number, run: (lateMs: number) => void): void {
     this.cancel(key);
     const task = { at, key, run, dropped: false };
@@ -29,7 +29,7 @@ export class TimerQueue {
     if (task === undefined) return;
     task.dropped = true;
     this.#tasks.delete(key);
-    // Cancelled tasks stay in the heap until their time, unless they are the majority.
+    // A cancelled task stays in the heap until its time, unless most tasks of the heap are cancelled.
     if (this.#heap.length > 64 && this.#heap.length > 2 * this.#tasks.size) this.#rebuild();
   }
 
