@@ -4,8 +4,8 @@ import type { AttemptFailure } from './attempt-request.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
 /**
- * Maximum number of remembered attempts; the oldest are forgotten first. Even for a forgotten attempt its node ends the
- * unclaimed work within 10 s.
+ * Maximum number of remembered attempts; the oldest is forgotten first. The node of a forgotten attempt ends the
+ * unclaimed work after 10 s.
  */
 const ABANDONED_MAX = 1_000;
 
@@ -21,16 +21,17 @@ export const LOCAL_ABANDONMENTS: ReadonlySet<AttemptFailure> = new Set<AttemptFa
 interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;
   /**
-   * True if the request went to another node or the client got an error. Then a later answer is duplicate work or has
-   * no reader.
+   * True if the request went to another node, or the client got an error. If the node still completes the answer, it is
+   * duplicate work or has no reader.
    */
   elsewhere: boolean;
 }
 
 /**
  * Attempts that this side gave up without a confirmation by the node: the RESET may have been lost with a socket, or
- * there was no socket to send it on. When the node is reachable again, these cancellations are sent to it first. So no
- * engine continues without a reader, and no request is computed twice for longer than its node was away.
+ * there was no socket on which to send it. When the node is reachable again, these cancellations are the first frames
+ * that it receives. So an engine does not continue without a reader after its node has returned, and no request is
+ * computed twice for longer than its node was away.
  */
 export class AbandonedAttempts {
   /** By stream number, oldest first. */
@@ -48,9 +49,9 @@ export class AbandonedAttempts {
   }
 
   /**
-   * The node reports on a stream, or answers that the stream is unknown. Returns true if its engine completed the
-   * answer without a reader. `name` is set if the report is a repetition; then the stream number belongs to an earlier
-   * socket.
+   * Call when the node reports on a stream, or answers that the stream is unknown. `name` is set if the node repeats
+   * the report; then `stream` belongs to an earlier socket. Returns true if the request went elsewhere and the node's
+   * engine completed the answer nevertheless.
    */
   confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
     if (this.#attempts.size === 0) return false;
@@ -67,8 +68,8 @@ export class AbandonedAttempts {
   }
 
   /**
-   * A socket is available: claims each attempt under a new number of this socket, and cancels it. `moved` receives the
-   * old and the new number.
+   * Call when a socket is available. Claims each attempt under a new stream number of this socket, and cancels it.
+   * `moved` receives the old and the new number.
    */
   tell(link: Link, nextStream: () => number, moved: (from: number, to: number) => void): void {
     for (const [from, given] of [...this.#attempts]) {

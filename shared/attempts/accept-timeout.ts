@@ -2,13 +2,13 @@ import { AdaptiveTimeout } from '../timing/adaptive-timeout.ts';
 import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 
 /**
- * Time limit for the node to acknowledge an opening, dialing included. After it the request moves to another node if
- * one is available.
+ * Minimum time limit for the node to acknowledge an opening, including the dial. After the limit the request moves to
+ * another node if one is available.
  */
 export const ACCEPT_MS = 1_000;
 
 /**
- * The time limit of one node. It grows above ACCEPT_MS if the node has acknowledged more slowly, or has exceeded the
+ * The time limit of one node. It grows above ACCEPT_MS after the node has acknowledged slowly, or has exceeded the
  * limit.
  */
 export function newAcceptTimeout(): AdaptiveTimeout {

@@ -2,24 +2,25 @@
 const GRACE_MS = 10_000;
 
 /**
- * If sockets break this often within this time and no byte arrives in between, the stream itself is considered the
- * cause.
+ * If the attempt was opened this often within FRUITLESS_WINDOW_MS and no byte arrived in between, the stream itself is
+ * considered the cause of the broken sockets.
  */
 const FRUITLESS_RESUMES_MAX = 6;
 const FRUITLESS_WINDOW_MS = 20_000;
 
-/** An answer with a reader that takes nothing for this long is parked when the socket fills up. */
+/** If a reader has taken no bytes for this long, its answer is parked when the socket's window fills up. */
 const STALLED_MS = 500;
 
 /** How long one attempt waits for its agent and its reader. All times are milliseconds. */
 export class AttemptDeadlines {
   /**
-   * The attempt fails at this time if no message arrives before. Infinite while the attempt is accepted and connected.
+   * The attempt fails at this time if the awaited message has not arrived. Infinite while no message with a deadline is
+   * awaited.
    */
   #deadline: number;
-  /** When the agent was last heard, or last owed no data. */
+  /** When the agent last sent something, or last owed no data. */
   #receivedAt: number;
-  /** Times of reopenings that brought no more bytes than the previous one. */
+  /** Times of consecutive openings between which no byte of the answer arrived. */
   #fruitless: number[] = [];
   #offset = -1;
   /** When the reader last took bytes. */
@@ -36,7 +37,7 @@ export class AttemptDeadlines {
     this.#deadline = deadline;
   }
 
-  /** The awaited message arrived, so the deadline is removed. */
+  /** Call when the awaited message has arrived. Removes the deadline. */
   waitNoMore(): void {
     this.#deadline = Number.POSITIVE_INFINITY;
   }
@@ -54,7 +55,7 @@ export class AttemptDeadlines {
     return now - this.#pulledAt > STALLED_MS;
   }
 
-  /** Milliseconds since the agent was last heard, or last owed no data. */
+  /** Milliseconds since the agent last sent something, or last owed no data. */
   silentMs(now: number): number {
     return now - this.#receivedAt;
   }
@@ -64,8 +65,8 @@ export class AttemptDeadlines {
   }
 
   /**
-   * The attempt was opened on a socket when `offset` bytes of the answer were here. Returns true if it has been
-   * reopened in vain too often.
+   * Call when the attempt is opened on a socket; `offset` bytes of the answer have already arrived. Returns true if it
+   * has been reopened in vain too often.
    */
   opened(offset: number, now: number): boolean {
     if (offset !== this.#offset) this.#fruitless = [];

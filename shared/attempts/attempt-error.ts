@@ -1,11 +1,13 @@
 import { ApiError } from '../openai/api-errors.ts';
 import type { AttemptFailure } from './attempt-request.ts';
 
-/** A failure of an attempt on the way to its engine, not of the engine itself. */
+/**
+ * An attempt failed before the engine's whole answer arrived. An error that the engine answered is not an AttemptError.
+ */
 export class AttemptError extends Error {
   override readonly name = 'AttemptError';
   readonly code: AttemptFailure;
-  /** An additional sentence for the client, appended to the message of the code. */
+  /** An additional sentence for the client, which follows the message for `code`. */
   readonly clientHint: string | undefined;
   constructor(code: AttemptFailure, message: string, clientHint?: string) {
     super(message);
@@ -14,7 +16,7 @@ export class AttemptError extends Error {
   }
 }
 
-/** The client's error if the last attempt failed on the way to its engine. */
+/** The client's error if the last attempt failed before the engine's whole answer arrived. */
 export function apiErrorFor(failure: AttemptError): ApiError {
   const error = errorOf(failure);
   return failure.clientHint === undefined

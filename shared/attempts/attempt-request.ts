@@ -8,7 +8,10 @@ import type { TokenBound } from './token-bound.ts';
 export interface AttemptRequest {
   requestId: string;
   attempt: number;
-  /** True if the attempt was accepted before: it is only claimed, and a node that does not know it starts nothing. */
+  /**
+   * True if the node accepted the attempt before. Then this only claims the attempt: a node that does not know it
+   * starts nothing.
+   */
   resume: boolean;
   answerOffset: number;
   endpoint: number;
@@ -22,7 +25,7 @@ export interface AttemptRequest {
   firstByteMs: number;
   stallMs: number;
   receipt: string;
-  /** Proves that the caller opened the attempt. Sent in front of the receipt, and not recorded. */
+  /** Proves that the caller opened the attempt. It is sent in front of the receipt, and is not recorded. */
   proof?: string;
   /** Upper bound of the attempt's token usage. Absent: the caller trusts the node's report. */
   bound?: TokenBound;
@@ -30,15 +33,15 @@ export interface AttemptRequest {
   prefixes?: boolean;
   /** Number of the node's GPUs according to its registry entry; absent: unknown. */
   gpus?: number;
-  /** True if the host may write the rest of the answer to the client itself. */
+  /** True if the host may write the rest of the answer directly to the client's socket. */
   offload?: boolean;
   /** Time limit in milliseconds for the node to acknowledge the opening. */
   acceptMs: number;
   /** Milliseconds that the request has waited so far, in queues and for earlier attempts. */
   waitedMs?: number;
-  /** True if another node can take the whole request, even after this node's engine received it. */
+  /** True if another node can take the whole request, even after this node's engine has received all of it. */
   movable?: boolean;
-  /** True if another node continues the stream after a break. */
+  /** True if another node can continue the stream after a break. */
   continues?: boolean;
   /** True if the previous node's engine hung on this request. */
   moved?: boolean;
@@ -66,7 +69,7 @@ export interface AttemptHead {
   load?: NodeLoad;
 }
 
-/** Reason why an attempt failed on the way to its engine. */
+/** Reasons why an attempt fails before the engine's whole answer has arrived. */
 export type AttemptFailure =
   | ResetCode
   /** This caller had no socket to the node. The node may be healthy. */
@@ -74,7 +77,7 @@ export type AttemptFailure =
   /** The agent has no socket, or did not acknowledge the opening in time. */
   | 'not_accepted'
   /**
-   * The engine accepted the request but answers no request while other engines answer. The request moves to another
+   * The engine accepted requests but answers none, while other nodes' engines answer. The request moves to another
    * node.
    */
   | 'hung'
@@ -86,12 +89,13 @@ export type AttemptFailure =
   | 'lost';
 
 /**
- * The result of an attempt, on every way from the node to the pipeline (docs/design/request-pipeline.md, "Answers"):
+ * The result of an attempt, on every path from the node to the pipeline (docs/design/request-pipeline.md, "Answers"):
  *
  * - `whole`: the complete answer.
- * - `stream`: the body follows. `open` returns its stream, created on demand for one reader. `length`: number of bytes,
- *   if the sender has all of them.
- * - `offloaded`: the first data. The host can write the rest to the client, if it gets the number `rest`.
+ * - `stream`: the body follows. `open` returns its stream, which is created on demand for one reader. `length`: number
+ * of bytes, if the sender has all of them.
+ * - `offloaded`: the first data. `rest` is the number under which the host finds the rest, which it can write to the
+ * client.
  * - `fetch`: the answer did not arrive soon, so the caller must fetch it.
  * - `failure`: there is no answer.
  */

@@ -1,12 +1,12 @@
 import type { AttemptFailure, ResultOf } from './attempt-request.ts';
 import type { ResponseBody } from './response-body.ts';
 
-/** An answer with this many bytes and no end so far is handled as a stream. */
+/** If this many bytes of an answer have arrived without its end, the answer is handled as a stream. */
 const LARGE_BYTES = 64 * 1024;
 
 /**
- * Delivers an attempt's result to the caller that waits for it, exactly once. Afterwards only the rest of the answer
- * follows, or the reason why it is missing.
+ * Delivers an attempt's result exactly once to the caller that waits for it. Afterwards the caller gets only the rest
+ * of the answer, or the reason why the rest is missing.
  */
 export class AttemptResultListener {
   #listener: ((result: ResultOf<'whole' | 'stream' | 'failure'>) => void) | undefined;
@@ -15,8 +15,8 @@ export class AttemptResultListener {
   #onHead: ((answer: ResultOf<'stream'>) => boolean) | undefined;
   #reported = false;
   /**
-   * Set if the attempt came as a call, during which a disconnect of the caller is not visible. The attempt is cancelled
-   * at this time unless a caller is attached.
+   * Set if the result is held for a caller that must fetch it. The attempt is cancelled at this time unless a caller
+   * attends to it.
    */
   #attachBy: number | undefined;
 
@@ -31,8 +31,9 @@ export class AttemptResultListener {
   }
 
   /**
-   * `listener` receives a complete answer or a failure. `large` is called once the answer has more than LARGE_BYTES.
-   * `onHead` is called with an answer that has first data, until it returns true.
+   * `listener` receives a complete answer or a failure. `large` is called when LARGE_BYTES of the answer have arrived
+   * without its end. `onHead` is called with an answer that has first data, until it returns true: then it has taken
+   * the answer.
    */
   notifyWhole(
     listener: (result: ResultOf<'whole' | 'failure'>) => void,
@@ -57,7 +58,10 @@ export class AttemptResultListener {
     return this.#attachBy !== undefined && now >= this.#attachBy;
   }
 
-  /** The answer's head and `buffered` bytes of its body have arrived. */
+  /**
+   * Call when the answer's head has arrived, and again when more data has arrived. `buffered`: bytes of the body that
+   * wait here.
+   */
   answered(answer: () => ResultOf<'stream'>, body: ResponseBody, buffered: number): void {
     if (this.#reported) return;
     if (this.#listener !== undefined) {

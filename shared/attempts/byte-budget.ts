@@ -1,6 +1,6 @@
 import { ApiError } from '../openai/api-errors.ts';
 
-/** Limits the bytes that all its users may buffer together. */
+/** Limits the bytes that all shares of this budget may buffer together. */
 export class ByteBudget {
   readonly #maxBytes: number;
   #used = 0;
@@ -9,7 +9,7 @@ export class ByteBudget {
     this.#maxBytes = maxBytes;
   }
 
-  /** Creates a share. `maxBytes`: the total at which this share is refused. */
+  /** Creates a share. `maxBytes`: the share may not grow if the total of all shares would exceed this. */
   share(maxBytes = this.#maxBytes): BudgetShare {
     return new BudgetShare(this, maxBytes);
   }
@@ -42,7 +42,7 @@ export class BudgetShare {
     this.#maxBytes = maxBytes;
   }
 
-  /** Raises the share to `bytes`. Returns false if the budget has no room. */
+  /** Raises the share to `bytes`. Returns false if the budget does not have the additional bytes. */
   grow(bytes: number): boolean {
     if (!(bytes > this.#held) || this.#released) return true;
     if (!this.#budget.take(bytes - this.#held, this.#maxBytes)) return false;
@@ -50,14 +50,16 @@ export class BudgetShare {
     return true;
   }
 
-  /** Like `grow`, for a request that cannot continue without the memory. @throws ApiError 503 */
+  /**
+   * Like `grow`, for a request that cannot continue without the memory. @throws ApiError 503 instead of returning false
+   */
   claim(bytes: number): void {
     if (!this.grow(bytes)) throw tooMany();
   }
 
   /**
-   * Checks without reserving: a client that declares a large body and sends little must not block others. @throws
-   * ApiError 503 if there is no room
+   * Checks without reserving anything, because a client that declares a large body and sends little must not block
+   * others. @throws ApiError 503 if the share cannot grow to `bytes`
    */
   requireRoom(bytes: number): void {
     if (!this.#budget.hasRoom(bytes - this.#held, this.#maxBytes)) throw tooMany();

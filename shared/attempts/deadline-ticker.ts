@@ -1,8 +1,8 @@
 /**
  * Decides whether a periodic tick may enforce deadlines. After a pause (a starved or suspended machine) a process runs
- * its timers before it reads its sockets, and the awaited data may already be in its buffers. So one late tick enforces
- * no deadline. A second late tick in a row does, because a process that is always late must enforce them at some point.
- * (Local health of Lifeguard, arXiv:1707.00788.)
+ * its timers before it reads its sockets, so the awaited data may already be in its buffers. So one late tick enforces
+ * no deadline. If the next tick is late, too, it does enforce them, because a process may always be late. (Local health
+ * of Lifeguard, arXiv:1707.00788.)
  */
 export class DeadlineTicker {
   readonly #lateMs: number;
@@ -14,7 +14,7 @@ export class DeadlineTicker {
     this.#lateMs = 2 * everyMs;
   }
 
-  /** Called for each tick. Returns false if deadlines must wait for the next tick. */
+  /** Call for each tick. Returns false if deadlines must wait for the next tick. */
   judges(now: number): boolean {
     const late = this.#lastAt !== undefined && now - this.#lastAt > this.#lateMs;
     this.#lastAt = now;
@@ -22,7 +22,7 @@ export class DeadlineTicker {
     return !this.#excused;
   }
 
-  /** Call this when ticks pause, so that the next tick does not count as late. */
+  /** Call when the ticks pause. The first tick after the pause then does not count as late. */
   rest(): void {
     this.#lastAt = undefined;
     this.#excused = false;

@@ -60,10 +60,7 @@ export function openFrameFields(
   };
 }
 
-/**
- * Edits that the agent applies to the body: the gateway sends the body unchanged, and the agent replaces the model's
- * name.
- */
+/** Edits with which the agent replaces the model's name in the body. The gateway sends the body unchanged. */
 function editsFor(
   { model, modelAt, budgetAt, edits }: ParsedRequest,
   served: string,

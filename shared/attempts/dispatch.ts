@@ -19,10 +19,10 @@ import { AttemptError } from './attempt-error.ts';
 import type { AttemptFailure } from './attempt-request.ts';
 import type { ResponseStream, StartedResponse } from './started-response.ts';
 
-/** A node to try. Hosts add the other parts of their choice: the model, the policy. */
+/** A node to try. Each host adds its own fields to the choice, such as the model and the policy. */
 export interface DispatchTarget<N = AttemptedNode> {
   node: N;
-  /** True if another node could be asked instead. */
+  /** True if another node could get the request instead. */
   others: boolean;
 }
 
@@ -50,29 +50,34 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
   choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
   /** Resolves with an answer that may be sent to the client. @throws AttemptError if the node gave none */
   attempt(choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>>;
-  /** Called when the attempt failed on the way to its engine. */
+  /** Called when the attempt failed with an AttemptError. */
   onFailure(choice: C, code: AttemptFailure): void;
   /**
    * Called once per attempt, when its node has finished with this request. For the attempt that answers the client,
-   * this is the end of its answer.
+   * that is at the end of its answer.
    */
   onEnd(choice: C, ending: RequestOutcome): void;
   /** Number of the first attempt, if attempts were made before; default 1. */
   readonly first?: number;
-  /** Maximum number of retries after the first attempt. Refusals by a node do not count. */
+  /**
+   * Maximum number of retries after the first attempt. Retries after a node refused the request before its engine was
+   * asked do not count; SKIPS_MAX limits them.
+   */
   readonly retriesMax: number;
   /** Takes one retry from the retry budget of all requests; false if the budget is used up. */
   mayRetry(): boolean;
   /** True if another attempt can send the whole body. */
   repeatable(): boolean;
-  /** True if the client has disconnected. Then no further node is asked. */
+  /** True if the client has disconnected. Then no further node gets the request. */
   left(): boolean;
   /**
-   * Registers a callback for the client's disconnect. After a disconnect some runtimes stop all work of the request at
-   * any point.
+   * Registers a callback for the client's disconnect. It must run immediately, because after a disconnect some runtimes
+   * stop all work of the request at any point.
    */
   whenLeft(call: () => void): void;
-  /** The error for the client after the last `failure`; without `failure` if there was no node from the start. */
+  /**
+   * The error for the client after the last `failure`, which is undefined if there was no node for the first attempt.
+   */
   refusal(failure: AttemptError | undefined): ApiError;
 }
 
@@ -195,7 +200,7 @@ export class UpstreamResponse<C extends DispatchTarget, A extends ResponseStream
     }
   }
 
-  /** The reader stops reading. */
+  /** Call when the reader stops reading. Cancels the engine's work. */
   cancel(): Promise<void> | void {
     this.#attempt.end('left');
     return this.answer.cancel();

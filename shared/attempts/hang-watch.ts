@@ -14,16 +14,19 @@ import { afterFailedProbe, type HangSuspicion, newSuspicion } from '../routing/h
 import type { AttemptFailure, AttemptRequest } from './attempt-request.ts';
 import type { OutboundAttempt } from './outbound-attempt.ts';
 
-/** Peers are asked for their evidence only after a silence of this length, which is long for most requests. */
+/**
+ * The nodes of the model are asked for their evidence only after a silence of this length, because most requests answer
+ * sooner.
+ */
 const COMPARE_AFTER_MS = 10_000;
 /**
- * Afterwards peers are asked at this interval, or ten times during the silence if that is less often, so that a prefill
- * of ten minutes does not cause 300 questions.
+ * After that they are asked at this interval, or each time the silence has grown by a tenth if that is less often. So a
+ * prefill of ten minutes does not cause 300 questions.
  */
 const COMPARE_EVERY_MS = 2_000;
 const COMPARE_SHARE = 0.1;
 
-/** A stream that received a byte within this time is not moved. */
+/** A stream that received a byte within this time is not moved to another node. */
 const RECENT_BYTE_MS = 10_000;
 
 /** Message of an attempt that is refused because its engine is being probed. */
@@ -43,7 +46,7 @@ export class HangWatch {
   #suspicion: HangSuspicion | undefined;
   #probe: OutboundAttempt | undefined;
   #compareAt = 0;
-  /** Answer bytes: `#overBytes` of finished attempts, `#bytes` of all attempts at the last tick. */
+  /** Numbers of answer bytes: `#overBytes` of finished attempts, `#bytes` of all attempts at the last tick. */
   #overBytes = 0;
   #bytes = 0;
 
@@ -57,13 +60,16 @@ export class HangWatch {
     return this.#suspicion;
   }
 
-  /** True if an attempt may start at this node. An attempt that no other node can serve is always admitted. */
+  /** True if an attempt may start at this node. An attempt that no other node can take is always admitted. */
   admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
     if (this.#suspicion === undefined || movable !== true) return true;
     return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());
   }
 
-  /** An attempt starts at this node. */
+  /**
+   * Call when an attempt starts at this node. If the engine is suspected, no attempt probes it and another node can
+   * take this one, this attempt is the probe.
+   */
   opened(outbound: OutboundAttempt): void {
     if (this.#suspicion !== undefined && outbound.request.movable === true) this.#probe ??= outbound;
   }
@@ -81,7 +87,7 @@ export class HangWatch {
     this.#setSuspicion(undefined);
   }
 
-  /** The attempt ended, with or without an answer. */
+  /** Call when the attempt has ended, with or without an answer. */
   onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void {
     if (this.#probe === outbound) this.#probe = undefined;
     if (tells(outbound)) this.#overBytes += outbound.answerBytes;
@@ -141,14 +147,17 @@ export class HangWatch {
   }
 }
 
-/** True if the pause is over. A pause that seems to last longer than `pauseMs` began before the clock was set back. */
+/**
+ * True if the pause is over. If the pause seems to last longer than `pauseMs`, the clock was set back after the pause
+ * began, and it also counts as over.
+ */
 function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
   return now >= until || until - now > pauseMs;
 }
 
 /**
- * Ends an attempt that another node can take or continue. The engine is cancelled before the next node is asked. A
- * stream that cannot be continued stays open until its own time-out.
+ * Ends the attempt if another node can take or continue it. The node's engine is cancelled before the next node is
+ * asked. A stream that cannot be continued stays open until its own time-out.
  */
 function move(outbound: OutboundAttempt, now: number): void {
   const { movable, continues } = outbound.request;
@@ -157,7 +166,7 @@ function move(outbound: OutboundAttempt, now: number): void {
   if (waits || stands) outbound.breakOff('hung', 'the engine accepted requests but answers none');
 }
 
-/** True if the answer comes from the model's engine. An error may come from a server in front of it. */
+/** True if the answer comes from the model's engine. An error may come from a server in front of the engine. */
 function tells({ request, status }: OutboundAttempt): boolean {
   return status > 0 && status < 400 && runsModel(request.endpoint);
 }
@@ -166,7 +175,10 @@ function shapeOf({ request, bodyBytes: bytes }: OutboundAttempt): RequestShape {
   return { endpoint: request.endpoint, streaming: request.streaming, bytes };
 }
 
-/** True for endpoints that run the model in batches. An engine's tokenizer still answers when the model hangs. */
+/**
+ * True for endpoints that run the model in batches. Other requests prove nothing: an engine's tokenizer still answers
+ * when the model hangs.
+ */
 function runsModel(endpoint: number): boolean {
   return endpointById(endpoint)?.batched === true;
 }

@@ -1,4 +1,7 @@
-/** Messages inside an answer that has started: an error that ended it, or a ping while more data is awaited. */
+/**
+ * Builds messages inside an answer that has started: an error that ended the answer, or a ping while the client waits
+ * for more data.
+ */
 
 import { type ApiError, errorBody, inBandError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
@@ -17,12 +20,12 @@ export class InBandErrorDetector {
     if (sealed) this.#cursor = new FrameCursor();
   }
 
-  /** The bytes that keep a waiting client's connection alive. */
+  /** The bytes that keep the connection of a waiting client alive. */
   get ping(): Uint8Array {
     return this.#cursor === undefined ? this.#endpoint.ping : NOTE;
   }
 
-  /** True if the endpoint's clients skip comments in the event stream other than pings. */
+  /** True if the endpoint's clients skip all comments in an event stream, not only pings. */
   get takesComments(): boolean {
     return this.#cursor === undefined && this.#endpoint.inBandError !== 'anthropic';
   }
@@ -33,8 +36,8 @@ export class InBandErrorDetector {
   }
 
   /**
-   * The error as bytes of the answer. Undefined inside a frame of a sealed answer, because the client notices the
-   * missing end.
+   * The error as bytes that follow the answer. Undefined inside a frame of a sealed answer: nothing can be inserted
+   * there, and the client notices the missing end.
    */
   error(error: ApiError): Uint8Array | undefined {
     if (this.#cursor === undefined) return inBandError(this.#endpoint, error);

@@ -7,12 +7,15 @@ interface ChunkReader {
   cancel(): Promise<void>;
 }
 
-/** Bytes of a streaming body that are kept for a retry. After more bytes the attempt cannot be retried. */
+/**
+ * Maximum number of bytes of a streaming body that are kept for a retry. If the body is longer, the attempt cannot be
+ * retried after this many bytes.
+ */
 const PREFIX_MAX_BYTES = 1024 * 1024;
 
 /**
- * A body that is sent on as it arrives, without being parsed. The first 1 MiB is kept, so that an attempt that fails
- * early can be retried. After that only the current attempt can have the body.
+ * A body that is sent on as it arrives, without being parsed. Its first 1 MiB is kept, so that an attempt that fails
+ * early can be retried. When more has arrived, only the current attempt can have the body.
  */
 export class OpaqueBody {
   readonly #reader: ChunkReader;
@@ -37,7 +40,10 @@ export class OpaqueBody {
     return this.#failure;
   }
 
-  /** The answer is being sent to the client, so the client's connection must not be discarded any more. */
+  /**
+   * Call when the client's response begins, and the body is no longer needed. From then on the rest of a body that
+   * broke off is discarded.
+   */
   release(): void {
     this.#released = true;
     if (this.#failure !== undefined) this.#reader.cancel().catch(() => {});

@@ -19,10 +19,10 @@ export interface OutboundAttemptHost {
   now(): number;
   /** Milliseconds for deadlines, from `WaitClock`. */
   patientNow(): number;
-  /** Time limit for the node to acknowledge an opening; longer if the request itself allows more. */
+  /** Time limit for the node to acknowledge an opening. The request's `acceptMs` applies instead if it is longer. */
   readonly accepts: AdaptiveTimeout;
   /**
-   * The attempt ended for the Worker, although the agent's report may still arrive. Without `failure` the whole answer
+   * The attempt ended for the caller, although the agent's report may still arrive. Without `failure` the whole answer
    * was passed on.
    */
   onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
@@ -42,7 +42,7 @@ export interface OutboundAttemptHost {
  *     opening → accepted → answering → over
  */
 export class OutboundAttempt {
-  /** Changes when the attempt was parked, so that late data under the old number is not mistaken for new data. */
+  /** Changes when a parked attempt continues, so that late data under the old number is not mistaken for new data. */
   stream: number;
   readonly request: AttemptRequest;
   readonly openedAt: number;
@@ -54,8 +54,8 @@ export class OutboundAttempt {
   readonly #listener = new AttemptResultListener();
   #link: Link | undefined;
   /**
-   * Number of OPEN frames sent, one per socket. The first is followed by the body; after later ones the body waits
-   * until the agent reports how many of its bytes it has.
+   * Number of OPEN frames sent, one per socket and one after each parking. The first is followed by the body. After a
+   * later one the body waits until the agent reports how many of its bytes it has.
    */
   #opensSent = 0;
   readonly #deadlines: AttemptDeadlines;
@@ -65,10 +65,10 @@ export class OutboundAttempt {
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #finished = false;
   #failure: AttemptFailure | undefined;
-  /** The reason for a break that the agent reported. Data that arrived before it is still passed on. */
+  /** The reason for a break, if the reader must first get the data that arrived before the break. */
   #failing: AttemptFailure | undefined;
   #parked = false;
-  /** True if parts of the attempt were requested more than once, so its report may arrive twice. */
+  /** True if parts of the answer were requested more than once, so that the agent's report may arrive twice. */
   repeated: boolean;
   /** The request's share of the node's GPU time, if the owner counts it. */
   gpuShare: { at(now: number): number; end(now: number): void } | undefined;
@@ -98,7 +98,7 @@ export class OutboundAttempt {
     return this.#finished;
   }
 
-  /** The reason for an early end. Undefined: the attempt is open, or its whole answer was passed on. */
+  /** The reason for an early end. Undefined while the attempt is open, or if its whole answer was passed on. */
   get failure(): AttemptFailure | undefined {
     return this.#failure;
   }
@@ -118,10 +118,7 @@ export class OutboundAttempt {
     return this.#incoming.received > 0;
   }
 
-  /**
-   * True if the engine has the whole request and has not begun to answer, and the node is connected, so that its first
-   * byte would arrive here.
-   */
+  /** True if the agent is connected and has the whole request, and no byte of the answer's body has arrived. */
   get awaitsFirstByte(): boolean {
     return this.#agentOwesData && !this.begun && !this.#finished;
   }
@@ -142,7 +139,8 @@ export class OutboundAttempt {
   }
 
   /**
-   * True if the caller has the result. Data that arrives now is the rest of the answer, or the reason for its absence.
+   * True if the caller has the result. Data that arrives now is the rest of the answer, or there is a reason for its
+   * absence.
    */
   get delivered(): boolean {
     return this.#listener.delivered;
@@ -173,12 +171,12 @@ export class OutboundAttempt {
     this.#listener.hold(attachBy);
   }
 
-  /** True if the agent owes no more data; the rest waits for its reader. */
+  /** True if the agent owes no more data; any data that is left waits for its reader. */
   get #agentDone(): boolean {
     return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
   }
 
-  /** A socket is available: opens the attempt on it, or continues after the point where the last socket broke. */
+  /** Call when a socket is available. Opens the attempt on it, or continues where the last socket broke. */
   connect(link: Link): void {
     if (this.#agentDone) return;
     if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
@@ -200,16 +198,17 @@ export class OutboundAttempt {
   }
 
   /**
-   * The socket was lost. The agent keeps the stream for `resumeMs`, during which this side waits for another socket.
+   * Call when the socket was lost. The agent keeps the stream for `resumeMs`, and this side waits that long for another
+   * socket.
    */
   disconnect(resumeMs = RESUME_WINDOW_MS): void {
-    // Returns the credit of this stream, because the socket of a silent peer may survive, and later streams share its
-    // credit.
+    // Returns the credit of this stream to the socket, because the socket of a silent peer may survive, and later
+    // streams share its credit.
     this.#link?.consumed(this.#incoming.disown());
     this.#shrink();
     this.#link = undefined;
-    // If the agent violates the protocol in the message with the answer's end, `onMessageEnd` is not called for that
-    // message.
+    // `onMessageEnd` is not called for a message in which the agent violates the protocol. If that message brought the
+    // answer's end, the result is reported here.
     if (this.#incoming.complete) this.#reportResult();
     if (this.accepted && !this.#agentDone) this.#deadlines.waitUntil(this.#host.patientNow() + resumeMs);
   }
@@ -217,7 +216,7 @@ export class OutboundAttempt {
   onFrame(frame: Frame): void {
     if (this.#finished || this.#failing !== undefined) return;
     this.#deadlines.onReceived(this.#host.patientNow());
-    // The agent will send END or RESET again, after the data.
+    // A parked attempt discards its data. The agent sends the data again later, and END or RESET after it.
     if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return;
     switch (frame.type) {
       case 'accept':
@@ -257,7 +256,7 @@ export class OutboundAttempt {
     if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
   }
 
-  /** True if the answer has started but its reader has not pulled for a while. */
+  /** True if the answer has started, but its reader has not taken bytes for STALLED_MS. */
   stalled(now: number): boolean {
     if (this.#finished || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
@@ -310,7 +309,7 @@ export class OutboundAttempt {
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
 
-  /** The end of a message: reports the head, with the whole answer if it came in the same message. */
+  /** Call at the end of a message. Reports the head, with the whole answer if it came in the same message. */
   onMessageEnd(): void {
     this.#reportResult();
   }
@@ -329,8 +328,8 @@ export class OutboundAttempt {
   }
 
   /**
-   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged or resumed, or if no
-   * caller attached, in time.
+   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged, resumed or attended to
+   * in time, or if the node has been silent for too long.
    */
   tick(now: number): void {
     if (this.#finished) return;
@@ -353,7 +352,7 @@ export class OutboundAttempt {
     return this.#link !== undefined && this.accepted && this.#upload.done && !this.#agentDone;
   }
 
-  /** True if the agent has been silent for longer than the engine's time-out. */
+  /** True if the agent owes data and has been silent for longer than the engine's time limit plus a grace period. */
   #isOverdue(now: number): boolean {
     if (!this.#agentOwesData || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.onReceived(now);
     return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
@@ -375,7 +374,7 @@ export class OutboundAttempt {
     this.#finish(code);
   }
 
-  /** The client, or the Worker for it, no longer wants the answer. */
+  /** Call when the client, or the Worker for it, no longer wants the answer. */
   cancel(): void {
     if (this.#finished) return;
     this.fail('cancelled', 'the client disconnected');

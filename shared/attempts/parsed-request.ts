@@ -31,7 +31,7 @@ export interface RequestFields {
   affinity?: string | undefined;
   /** Sampling parameters, if the body sets any. */
   sampling?: Sampling;
-  /** True if the model comes from a header and the body was not read. */
+  /** True if the body was not read; then the model comes from a header. */
   unseen: boolean;
   /** The nodes that can decrypt the body, if it is sealed. */
   sealed?: SealRecipients;
@@ -47,7 +47,7 @@ export interface SealRecipients {
 /** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
   body: ParsedBody;
-  /** Reads the body, if it was not needed to find a node. Idempotent. */
+  /** Reads the body, if it was not needed to find a node. Absent if the body was read or is a stream. Idempotent. */
   fill?: () => Promise<void>;
   /** Releases the body and its share of the memory budget, when no further attempt needs it. Idempotent. */
   release(): void;
@@ -72,7 +72,8 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
-    // Only at these endpoints, because engines refuse unknown fields at their other endpoints.
+    // A limit of reasoning tokens is inserted only at these endpoints, because engines refuse unknown fields at their
+    // other endpoints.
     ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };
 }
@@ -84,7 +85,7 @@ export function requireIdentityEncoding(contentEncoding: string | null | undefin
   throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
 }
 
-/** Fields for a body that was not read. `says`: the request's `x-otela-stream` header. */
+/** Fields for a body that was not read. `says`: value of the request's `x-otela-stream` header. */
 export function opaqueFields(endpoint: Endpoint, model: string, says: unknown): RequestFields {
   return { model, streaming: endpoint.streams && says === '1', edits: [], metadata: NO_METADATA, unseen: true };
 }

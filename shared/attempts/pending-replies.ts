@@ -26,7 +26,7 @@ export class PendingReplies<A> {
     this.#wait = new AdaptiveTimeout(options.wait);
   }
 
-  /** Asks a question. `put` sends it under the given number. */
+  /** Asks a question. `put` must send it with the given number. */
   ask(put: (number: number) => void): Promise<A> {
     const { max, late, unknown, patience: waitClock } = this.#options;
     if (this.#open.size >= max) return Promise.resolve(unknown);
@@ -48,7 +48,7 @@ export class PendingReplies<A> {
     });
   }
 
-  /** A reply arrived. Ignored if no caller waits for it any more. */
+  /** Call when a reply has arrived. It is ignored if no caller waits for it any more. */
   answered(number: number, answer: A): void {
     const askedAt = this.#open.get(number)?.askedAt;
     if (askedAt !== undefined) this.#wait.answered(this.#options.patience.now() - askedAt);
@@ -61,7 +61,7 @@ export class PendingReplies<A> {
     open?.tell(answer);
   }
 
-  /** The socket was lost: all open questions end with `unknown`. */
+  /** Call when the socket is lost. All open questions end with `unknown`. */
   abandon(): void {
     for (const number of [...this.#open.keys()]) this.#end(number, this.#options.unknown);
   }

@@ -1,6 +1,6 @@
 /**
- * Sizes of one read. The minimum is the most that workerd's default reader returns. The maximum is used while more data
- * is waiting, because each read costs one turn of the event loop.
+ * Sizes of one read. READ_MIN_BYTES is the most that workerd's default reader returns. The maximum is used while more
+ * data is waiting, because each read costs one turn of the event loop.
  */
 const READ_MIN_BYTES = 4 * 1024;
 const MOST_BYTES = 256 * 1024;

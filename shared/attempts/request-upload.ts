@@ -6,9 +6,9 @@ import type { AttemptBody } from './attempt-request.ts';
 import { PieceReader } from './piece-reader.ts';
 
 /**
- * Sends the request's body to the agent: from memory, or read from its stream as the agent grants credit. The upload
- * starts with the first OPEN frame. After later ones the agent reports how many bytes it has, and the upload continues
- * from there.
+ * Sends the request's body to the agent, from memory or from a stream that is read as the agent grants credit. The
+ * upload starts with the first OPEN frame. After a later OPEN frame the agent reports how many bytes it has, and the
+ * upload continues there.
  */
 export class RequestUpload {
   /** Length of the body, if it is known before the end. */
@@ -51,8 +51,8 @@ export class RequestUpload {
   }
 
   /**
-   * The agent has the first `offset` bytes. `fresh`: this object has sent no byte yet, so the agent has them from a
-   * previous object. Returns false if the rest is not available.
+   * Call when the agent reports that it has the first `offset` bytes. `fresh`: this object has sent no byte yet, so the
+   * agent has those bytes from a previous object. Returns false if the bytes after `offset` are not available.
    */
   continueAt(offset: number, fresh: boolean): boolean {
     if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);
@@ -65,7 +65,7 @@ export class RequestUpload {
     if (this.#reader !== undefined) neverRejects(this.#read(this.#reader));
   }
 
-  /** Reads while the agent grants credit, at most one window ahead of the sent bytes. */
+  /** Reads while fewer than STREAM_WINDOW_BYTES are unsent, so that little of the body waits in memory. */
   async #read(reader: PieceReader): Promise<void> {
     if (this.#reading || this.#outgoing.ended) return;
     this.#reading = true;

@@ -1,7 +1,7 @@
 import { concatOrSame } from '../collections/concat.ts';
 import { copyView } from '../wire/copy-view.ts';
 
-/** Largest piece passed to a sink. A slow sink gets the waiting bytes in a few pieces. */
+/** Maximum size to which small waiting pieces are joined, so that a slow sink gets them in fewer pieces. */
 export const PIECE_MAX_BYTES = 64 * 1024;
 
 /** Receives an answer's bytes as they arrive, while `hungry` is true. */
@@ -16,8 +16,8 @@ export interface ByteSink {
 }
 
 /**
- * Buffers the answer on its way to the Worker. Bytes wait here until the reader takes them: workerd has no backpressure
- * on WebSockets, and the stream's credit limits how many can wait. `onPulled` receives the number of bytes taken.
+ * Buffers the answer on its way to the reader. Bytes wait here until the reader takes them, because workerd has no
+ * backpressure on WebSockets; the stream's credit limits how many wait. `onPulled` receives the number of bytes taken.
  * `onOver` is called once, when the last byte was taken or the reader stops.
  */
 export class ResponseBody {
@@ -35,7 +35,7 @@ export class ResponseBody {
     this.#onHungry = onHungry;
   }
 
-  /** Returns the answer as a stream. Created only on demand, because most answers are small and need none. */
+  /** Returns the answer as a stream, which is created only on demand because most answers are small and need none. */
   open(): ReadableStream<Uint8Array> {
     const taker = new StreamTaker(
       () => this.refill(),
@@ -80,8 +80,9 @@ export class ResponseBody {
   }
 
   /**
-   * Like `fail`, but only after the received bytes were read. Returns false if no bytes are waiting. A reader that does
-   * not pull still holds the last piece, and workerd would discard that piece if the error arrived first.
+   * Like `fail`, but the reader first gets the received bytes. Returns false, and does nothing, if there is no such
+   * byte left to take. A reader that does not pull may still have the last piece in its stream, and workerd would
+   * discard that piece if the error arrived first.
    */
   breakOff(reason: string): boolean {
     if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
@@ -95,7 +96,10 @@ export class ResponseBody {
     this.#ended = false;
   }
 
-  /** Ends the stream with an error. The reader sees only that it broke, and gets the reason when it claims the rest. */
+  /**
+   * Ends the stream with an error. The reader only sees that the stream broke, and gets the reason when it claims the
+   * rest.
+   */
   fail(reason: string): void {
     this.#waiting = [];
     this.#failure = reason;
@@ -132,7 +136,7 @@ export class ResponseBody {
   }
 }
 
-/** A sink that is hungry while a pull is pending. */
+/** A sink that is hungry while its stream's reader waits for bytes. */
 class StreamTaker implements ByteSink {
   readonly stream: ReadableStream<Uint8Array>;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;

@@ -6,7 +6,7 @@ import type { AttemptHead } from './attempt-request.ts';
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /**
- * A non-streaming answer up to this size is sent only when it is complete, so that a truncated one can be retried at
+ * A non-streaming answer up to this size is sent only when it is complete, so that a truncated answer can be retried at
  * another node.
  */
 const UNARY_BUFFER_BYTES = 1024 * 1024;
@@ -16,13 +16,13 @@ export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   /**
-   * The complete body, if all of it arrived. It can be passed on without `read`, and its known length shows if a pipe
-   * broke on the way. Undefined if the body still streams or was partly read.
+   * The complete body, if all of it arrived, or a stream of it. It can be passed on without `read`, and its known
+   * length shows whether a pipe broke on the way. Undefined if the body still arrives or was partly read.
    */
   readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
   /** Length in bytes of a streaming `whole`, if it is known. */
   readonly length?: number | undefined;
-  /** The rest of a stream that the host writes to the client itself, without the request pipeline. */
+  /** Handle for the rest of a stream that the host itself writes to the client, without the request pipeline. */
   readonly offload?: ResponseOffloadHandle | undefined;
   /** Returns the next bytes; undefined at the complete end. @throws AttemptError if the rest is lost */
   read(): Promise<Uint8Array | undefined>;
@@ -56,16 +56,18 @@ export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   return type !== undefined && (isEventStreamType(type[1]) || type[1] === SEALED_STREAM_TYPE);
 }
 
-/** True for media that clients play or store as it arrives, such as speech. Sending starts with its first byte. */
+/**
+ * True for media that clients play or store as it arrives, such as speech. It is sent to the client from the first byte
+ * on.
+ */
 function isMedia({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
   return type !== undefined && /^(?:audio|video)\//i.test(type[1]);
 }
 
 /**
- * Reads enough of an answer to start sending it: the first data of an event stream or of audio, otherwise all of it up
- * to 1 MiB.
- * @throws AttemptError if it breaks before that
+ * Reads enough of an answer to start sending it: the first data of an event stream or of media, otherwise all of it up
+ * to 1 MiB. @throws AttemptError if the answer breaks before that
  */
 export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
   const chunks: Uint8Array[] = [];

@@ -1,11 +1,11 @@
 /**
- * Upper bound of one attempt's token usage, calculated from values that the caller knows. A node's report above the
- * bound is reduced to it.
+ * Upper bound of one attempt's token usage, calculated from values that the caller knows. If a node reports more, its
+ * report is reduced to the bound.
  */
 import type { Sampling } from '../openai/sampling-parameters.ts';
 import type { ReportedUsage } from '../wire/reported-usage.ts';
 
-/** Maximum numbers of tokens of one attempt. */
+/** Maximum numbers of tokens that one attempt may report. */
 export interface TokenBound {
   prompt: number;
   completion: number;
@@ -20,16 +20,16 @@ export const UNSEEN_TOKENS_MAX = 32_768;
 /** Assumed context length in tokens if the node publishes none. */
 const CONTEXT_UNKNOWN = 1_048_576;
 
-/** Bound of the prompt's tokens if the body's length is unknown: four times the longest context. */
+/** Bound of the prompt's tokens if the body's length is unknown: four times CONTEXT_UNKNOWN. */
 const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
 
 /**
- * Bound of an answer's tokens for any model. Needed because the context length comes from the node itself, and because
- * it is the only limit of the node's report after a restart of the caller.
+ * Bound of the tokens of one choice, for any model. Needed because the context length comes from the node itself, and
+ * because after a restart of the caller this is the only limit of the node's report.
  */
 const ANSWER_MAX = 1_048_576;
 
-/** Tokens added to the bound, because some engines count the tokens that end an answer. */
+/** Tokens that are added to the bound of an answer, because some engines count the tokens that end it. */
 const STOP_TOKENS_MAX = 16;
 
 /** Endpoints for which one request is one prompt. The others accept a list of prompts. */
@@ -65,9 +65,9 @@ export function tokenBound(
 }
 
 /**
- * Maximum number of tokens that a request allows for its answer, all choices together. Undefined if the request has no
- * limit. The result is bounded because `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which exceeds no
- * limit.
+ * Maximum number of tokens that a request allows for its answer, all choices together; undefined if the request has no
+ * limit. Both factors are bounded. Otherwise `1e308` twice is Infinity, and Infinity minus Infinity is NaN, which
+ * exceeds no limit.
  */
 export function responseTokenBound(maxTokens: number | undefined, choices = 1): number | undefined {
   if (maxTokens === undefined || maxTokens < 0) return undefined;
@@ -83,8 +83,8 @@ function within(count: number, max: number): number {
 }
 
 /**
- * Reduces the report to the bound. `over`: the report exceeded the bound. `answerBytes`: received bytes of the answer,
- * if they were counted.
+ * Reduces the report to the bound. `over`: true if the report exceeded the bound. `answerBytes`: received bytes of the
+ * answer, if they were counted.
  */
 export function clampToBound(
   usage: ReportedUsage,

@@ -10,7 +10,7 @@ import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 import { INCARNATION_MAX, refutationMessage, suspicionMessage } from './gossip-messages.ts';
 import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
 
-/** Maximum number of accusers per target whose last accusation is remembered, for the rate limit. */
+/** Maximum number of accusers that are remembered per target, to limit how often each accuses it. */
 const ACCUSERS_MAX = 32;
 
 type ClaimOutcome = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';

@@ -175,9 +175,9 @@ export class Pinger {
   }
 
   /**
-   * Pings a peer again whose channel has just opened. A newcomer's first record has just changed its bucket, so that
-   * bucket was not compared. If all differences are in that bucket, the two nodes would otherwise not learn about each
-   * other until a round many seconds later.
+   * Pings a peer again soon after its channel has opened. A newcomer's first record has just changed its bucket, so
+   * that bucket was not compared. If all differences are in that bucket, the two nodes would otherwise not learn about
+   * each other until a round many seconds later.
    */
   #compareAgain({ id, openedAt }: PeerState): void {
     const { timerQueue, now, options } = this.#context;

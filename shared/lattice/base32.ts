@@ -3,7 +3,7 @@ import { latin1 } from './byte-codec.ts';
 /** RFC 4648 §6 in lower case without padding, which is valid in host names, URLs and file names. */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 
-/** Encodes the first `chars` × 5 bits; missing bits are zero. */
+/** Encodes the first `chars` × 5 bits of `bytes`. If `bytes` has fewer bits, the missing ones are zero. */
 export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.length * 8) / 5)): string {
   const codes = new Uint8Array(chars);
   let value = 0;

@@ -12,7 +12,7 @@ export function toBase64url(bytes: Uint8Array): string {
   return text;
 }
 
-/** Undefined if `text` is not canonical base64url, or encodes more than `maxBytes`. */
+/** Decodes `text`. Undefined if it is not canonical base64url, or encodes more than `maxBytes`. */
 export function fromBase64url(text: string, maxBytes: number): Uint8Array | undefined {
   const length = Math.floor((text.length * 3) / 4);
   if (length > maxBytes || text.length % 4 === 1) return undefined;

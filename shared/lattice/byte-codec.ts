@@ -6,8 +6,8 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const U32_MAX = 0xffff_ffff;
 
 /**
- * Writes fields one after another. `label` starts everything that is signed or hashed, so that no signature is valid
- * for another kind of object.
+ * Writes fields one after another. Everything that is signed or hashed starts with a `label`, so that no signature is
+ * valid for another kind of object.
  */
 export class ByteWriter {
   #buffer = new Uint8Array(256);
@@ -73,12 +73,17 @@ export class ByteWriter {
   }
 }
 
-/** Reads fields. Throws only LatticeError, never reads past the end, and allocates no more than the given bytes. */
+/**
+ * Reads fields. Throws only LatticeError, never reads beyond the end, and allocates no more bytes than it was given.
+ */
 export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
-  /** Converts a Buffer (from Node's sockets) to a plain view: `slice` must copy, which a Buffer's does not. */
+  /**
+   * Converts a Buffer (from Node's sockets) to a plain Uint8Array. `slice` must copy, and the `slice` of a Buffer does
+   * not.
+   */
   constructor(bytes: Uint8Array) {
     this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
@@ -98,7 +103,10 @@ export class ByteReader {
     return this.byte() * 0x100_0000 + this.byte() * 0x1_0000 + this.byte() * 0x100 + this.byte();
   }
 
-  /** Accepts only the shortest form: two encodings would give one object two hashes. */
+  /**
+   * Reads an unsigned LEB128 number. Accepts only the shortest form, because with two encodings one object would have
+   * two hashes.
+   */
   varint(): number {
     let value = 0;
     let scale = 1;
@@ -159,11 +167,11 @@ export function hex(bytes: Uint8Array): string {
 }
 
 /**
- * One character per byte, in one call: V8 keeps a string built from single characters as a tree, with 30 times the
- * memory. For at most some 10,000 bytes, because they are arguments of one call.
+ * Returns one character per byte. Built in one call, because V8 keeps a string built from single characters as a tree,
+ * with 30 times the memory. For at most some 10,000 bytes, because they are the arguments of that call.
  */
 export function latin1(bytes: Uint8Array): string {
-  // Spreading would use the array's iterator, which takes ten times as long.
+  // The spread operator would use the array's iterator, which takes ten times as long.
   const text: string = Reflect.apply(String.fromCharCode, undefined, bytes);
   return text;
 }

@@ -3,9 +3,9 @@
  * raw Ed25519, 32 bytes; signatures have 64 bytes (RFC 8032).
  */
 export interface Crypto {
-  /** SHA-256: 32 bytes. */
+  /** SHA-256; the result has 32 bytes. */
   sha256(bytes: Uint8Array): Uint8Array;
-  /** Never throws: a key that is not a point of the curve verifies nothing. */
+  /** Never throws: returns false if the key is not a point of the curve. */
   verify(publicKey: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean;
 }
 

@@ -1,7 +1,7 @@
 /** Why a node left: a small set of causes, so that lists, metrics and logs can count departures by cause. */
 
 export const DEPARTURE_CAUSES = [
-  /** A person, an order, a new session or a new version made the node leave. */
+  /** An operator, a deployment order, a new session or a new version made the node leave. */
   'drained',
   /** The session's batch job was cancelled. */
   'cancelled',
@@ -36,7 +36,7 @@ const STOPPED = {
   SIGALRM: 'stopped',
 } as const satisfies Record<TerminationSignal, DepartureCause>;
 
-/** Causes by the reason that agents and gateways write. Any other text is an unknown cause. */
+/** Causes by the reason text that agents and gateways write. Any other text is the cause `unknown`. */
 const CAUSES: Readonly<Record<string, DepartureCause>> = {
   drain: 'drained',
   'new-session': 'drained',

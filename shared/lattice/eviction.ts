@@ -1,6 +1,6 @@
 /**
- * The issuer's statement that a session has left, signed by the key that admitted it. The ticket names that key, so the
- * statement does not repeat it.
+ * The issuer's statement that a session has left, signed by the gateway key that admitted the session. The ticket names
+ * this key, so the statement does not repeat it.
  */
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
@@ -13,14 +13,17 @@ export interface Eviction {
   readonly session: string;
   /** A short id such as `silent` or `operator`. */
   readonly reason: string;
-  /** SHA-256 of `bytes` in hex. Decides between two evictions of one session. */
+  /** SHA-256 of `bytes` in hex. Of two evictions of one session, all replicas keep the one with the higher hash. */
   readonly hash: string;
 }
 
 const REASON_MAX_BYTES = 63;
 export const EVICTION_MAX_BYTES = SESSION_BYTES + 1 + REASON_MAX_BYTES + SIGNATURE_BYTES;
 
-/** @param gateway the key that signed the session's ticket @throws LatticeError malformed */
+/**
+ * @param gateway signs with the key that signed the session's ticket
+ * @throws LatticeError malformed
+ */
 export function signEviction(
   fields: { session: string; reason: string },
   gateway: Signer,
@@ -47,7 +50,10 @@ export function decodeEviction(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>
   return { bytes, session, reason, hash: hex(crypto.sha256(bytes)) };
 }
 
-/** @param key from the ticket's certificate @throws LatticeError bad_signature */
+/**
+ * @param key the key of the ticket's certificate
+ * @throws LatticeError bad_signature
+ */
 export function verifyEviction(eviction: Eviction, key: Uint8Array, crypto: Crypto): Eviction {
   const at = eviction.bytes.length - SIGNATURE_BYTES;
   if (!crypto.verify(key, message(eviction.bytes.subarray(0, at)), eviction.bytes.subarray(at))) {

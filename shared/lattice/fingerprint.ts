@@ -4,8 +4,8 @@ import { BUCKETS, bucketOf, type DigestItem, type DigestPart, itemHash } from '.
 const MASK = (1n << 64n) - 1n;
 
 /**
- * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, unless a forger is very lucky. It is a sum,
- * because a forger could easily find items with an xor of 0.
+ * Sums of the items' hashes mod 2^64. Equal sums mean equal replicas, except with a tiny probability that a forger
+ * cannot use. It is a sum and not an xor, because a forger could easily find items with an xor of 0.
  */
 export interface Fingerprint {
   live: bigint;

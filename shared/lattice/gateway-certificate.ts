@@ -1,6 +1,6 @@
 /**
- * An issuer is an institution's root key. It certifies its gateways' keys, and those sign tickets, evictions and
- * watermarks. `open…` verifies signatures; `decode…` only parses.
+ * An issuer is an institution's root key. It certifies its gateways' keys, and these gateway keys sign tickets,
+ * evictions and watermarks. `open…` verifies signatures; `decode…` only parses.
  */
 import { base32 } from './base32.ts';
 import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
@@ -61,16 +61,16 @@ export function decodeCertificate(bytes: Uint8Array): Certificate {
   input.end();
   const name = keyName(key);
   if (notAfter <= notBefore) throw new LatticeError('malformed', 'the certificate ends before it begins');
-  // A revocation that names the root revokes the whole issuer, so no gateway may have the root as its key.
+  // A revocation of the root's own key revokes the whole issuer. So no gateway may have the root key as its key.
   if (name === keyName(root)) throw new LatticeError('malformed', 'a root key must certify a key other than itself');
   return { bytes, root, key, keyName: name, notBefore, notAfter };
 }
 
-/** Verified certificates by their bytes. A thousand tickets carry the same certificate. */
+/** Verified certificates by their bytes, because a thousand tickets carry the same certificate. */
 export type CertificateCache = Map<string, Certificate>;
 /**
- * Maximum size of the cache, which is cleared when full. So a peer that sends new certificates makes us verify them,
- * but not keep them.
+ * Maximum size of the cache; a full cache is cleared. If a peer sends new certificates without end, this replica
+ * verifies them, but does not keep them all.
  */
 const CACHE_MAX = 256;
 

@@ -1,7 +1,7 @@
 /**
- * An issuer's statements about its gateways' keys. A watermark: all sessions of this key that ended before it are
- * dropped. A revocation: nothing that this key admitted is valid. Each concerns only one key, so a stolen key or a
- * wrong clock harms no other key's nodes.
+ * An issuer's statements about its gateways' keys. A watermark drops all sessions that the key admitted and that ended
+ * before a time. A revocation makes everything invalid that the key admitted. Each statement concerns only one key, so
+ * a stolen key or a gateway's wrong clock harms no nodes that other keys admitted.
  */
 import { ByteReader, ByteWriter, copyBytes } from './byte-codec.ts';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto-interface.ts';
@@ -27,8 +27,8 @@ export interface GcWatermark {
 }
 
 /**
- * Signed by the root: drops every session that `key` admitted, even if its ticket is older than the theft, because a
- * thief can date tickets freely. A root that names itself revokes the whole issuer.
+ * Signed by the root. Drops every session that `key` admitted, even if the session's ticket says that it is older than
+ * the theft of the key, because a thief can date tickets freely. If the root names itself, the whole issuer is revoked.
  */
 export interface Revocation {
   readonly bytes: Uint8Array;
@@ -55,8 +55,8 @@ export function decodeGcWatermark(bytes: Uint8Array): GcWatermark {
   const at = input.u32();
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  // Detects a clock that runs far ahead from the bytes only, so that all replicas agree on refusing it. Beyond the end
-  // of the last ticket that the certificate allows, there is nothing to drop.
+  // A watermark with a later time could drop no further ticket of this certificate, so its clock was wrong. This check
+  // uses only the bytes, so that all replicas refuse the same watermarks.
   if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
     throw new LatticeError('outside_validity', 'the watermark is outside the validity of its certificate');
   return { bytes, certificate, at };

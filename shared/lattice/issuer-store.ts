@@ -1,4 +1,7 @@
-/** One issuer's part of a replica: verified data in the form that the merge rules need, with its fingerprint. */
+/**
+ * One issuer's part of a replica: verified data in the form that the merge rules need, and the fingerprint of this
+ * data.
+ */
 
 import { ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
@@ -23,7 +26,7 @@ import { Entry, type EntryParts } from './replica-entry.ts';
 interface StoredItem {
   readonly item: DigestItem;
   readonly kind: 'keys' | DigestPart;
-  /** @param full true for a receiver that may lack the ticket */
+  /** @param full true if the receiver may lack the ticket */
   update(full: boolean): Update;
 }
 
@@ -37,8 +40,9 @@ export class IssuerStore {
   #sum: FingerprintSum;
   readonly #root: Uint8Array;
   /**
-   * The content of the three maps above by id in digests. Keys are sent first. Otherwise a peer that lacks a watermark
-   * would repeatedly receive sessions that the watermark drops.
+   * The content of the three maps above, by the item ids of digests. `keys` (watermarks and revocations) are sent
+   * before sessions. Otherwise a peer that lacks a watermark would repeatedly receive sessions that the watermark
+   * drops.
    */
   readonly #held = {
     keys: new Map<string, StoredItem>(),
@@ -54,7 +58,7 @@ export class IssuerStore {
     this.#sum = new FingerprintSum(crypto);
   }
 
-  /** A store with the same content. Entries never change, so both may hold them. */
+  /** A store with the same content. Entries never change, so both stores share them. */
   fork(): IssuerStore {
     const copy = new IssuerStore(this.issuer, this.#root, this.#crypto);
     for (const [session, entry] of this.entries) copy.entries.set(session, entry);
@@ -111,7 +115,7 @@ export class IssuerStore {
     return this.#sum.sum();
   }
 
-  /** The content of a scope: keys first, then live sessions, then those that have left. */
+  /** The items of a scope: statements about keys, then live sessions, then sessions that have left. */
   *scope(bucket: number | undefined, part: DigestPart | undefined): Generator<StoredItem> {
     for (const wanted of ['keys', 'live', 'left'] as const) {
       if (part !== undefined && part !== partOf(wanted)) continue;
@@ -125,7 +129,7 @@ export class IssuerStore {
     return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
   }
 
-  /** Ids in `digest` about which the sender knows more. */
+  /** The ids of items in `digest` that are newer than in this store. */
   wants(digest: Digest): string[] {
     return digest.items.filter((item) => !isUpToDate(this.held(item.id)?.item, item)).map((item) => item.id);
   }

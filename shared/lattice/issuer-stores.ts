@@ -1,4 +1,4 @@
-/** The per-issuer stores of a replica, created when a listed issuer first occurs. */
+/** The stores of a replica, one per issuer. A store is created when an update of a listed issuer first arrives. */
 import { copyBytes } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
 import { issuerId } from './gateway-certificate.ts';
@@ -24,8 +24,8 @@ export class IssuerStores {
   }
 
   /**
-   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions.
-   * @returns those sessions
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns the
+   * removed sessions
    */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     this.accepts = accepts;
@@ -38,7 +38,10 @@ export class IssuerStores {
     return gone;
   }
 
-  /** The store of an issuer. @param root the issuer's key @throws LatticeError if the issuer is not listed */
+  /**
+   * The store of an issuer, which is created if it does not exist. @param root the issuer's key @throws LatticeError if
+   * the issuer is not listed
+   */
   of(issuer: string, root: Uint8Array): IssuerStore {
     const known = this.#stores.get(issuer);
     if (known !== undefined) return known;
@@ -61,7 +64,7 @@ export class IssuerStores {
     return this.#stores.values();
   }
 
-  /** Issuers about which anything is known. */
+  /** Issuers that have a store. */
   issuers(): string[] {
     return [...this.#stores.keys()];
   }

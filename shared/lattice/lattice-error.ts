@@ -1,6 +1,6 @@
 /**
- * Why the registry rejects bytes. Every code is a pure function of the bytes and the keys: it depends on no clock, and
- * on no local state except size.
+ * Why the registry rejects bytes. Each code depends only on the bytes and the keys, not on a clock. `full`,
+ * `unknown_issuer` and `incomplete` also depend on the replica's content and its list of issuers.
  */
 export type LatticeErrorCode =
   | 'truncated' // The bytes end inside a field.

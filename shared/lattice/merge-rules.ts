@@ -36,12 +36,12 @@ export function compareRecords(a: SignedRecord | undefined, b: SignedRecord | un
   return compareText(a.hash, b.hash);
 }
 
-/** Any eviction is final. The hash decides between two evictions of one session. */
+/** Order of evictions. Any eviction is final; the hash decides between two evictions of one session. */
 export function compareEvictions(a: Eviction | undefined, b: Eviction | undefined): number {
   return compareText(a?.hash ?? '', b?.hash ?? '');
 }
 
-/** The data of a ticket that its session id certifies, as far as watermarks and revocations need it. */
+/** The parts of a ticket that watermarks and revocations need. The session id certifies both of them. */
 export interface ExclusionKey {
   /** Name of the key that signed the ticket. */
   readonly keyName: string;
@@ -49,7 +49,7 @@ export interface ExclusionKey {
   readonly expires: number;
 }
 
-/** True if a watermark has passed the session, or its key is revoked. */
+/** True if a watermark has passed the session, or the key that admitted it is revoked. */
 export function isExcluded(session: ExclusionKey, control: IssuerControl, rootName: string): boolean {
   return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
 }
@@ -59,7 +59,7 @@ export function isCollected(session: ExclusionKey, control: IssuerControl): bool
   return watermark !== undefined && session.expires < watermark.at;
 }
 
-/** A root that revokes itself revokes everything. */
+/** If a root revokes itself, everything of its issuer is revoked. */
 function isRevoked(keyName: string, control: IssuerControl, rootName: string): boolean {
   return control.revocations.has(keyName) || control.revocations.has(rootName);
 }

@@ -1,17 +1,17 @@
 /**
- * What a node publishes in addition to its state. It is JSON, so that newer agents can publish more than older replicas
- * understand.
+ * What a node publishes in addition to its record. It is JSON, so that newer agents can publish fields that older
+ * replicas do not understand.
  */
 import * as z from 'zod';
 import { LatticeError } from './lattice-error.ts';
 import { GPUS_MAX, gpuSchema, nodeRecordSchema } from './node-record.ts';
 
-/** Maximum size of a payload, which bounds what one session can make every replica hold. */
+/** Maximum size of a payload. It limits the memory that one session can use in every replica. */
 export const PAYLOAD_MAX_BYTES = 4096;
 
 const text = (max: number) => z.string().max(max);
 
-/** Identical devices share one row. */
+/** One row for all identical devices of a node. */
 const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(GPUS_MAX) });
 
 /** See shared/seal/seal-candidates.ts. */
@@ -24,7 +24,7 @@ const sealSchema = z.object({
   evidence: z.array(text(16)).max(4).optional(),
 });
 
-/** Maximum number of models in this list; a node may store more. */
+/** Maximum number of models in the list of weights; a node may store weights of more models. */
 export const WEIGHTS_SHOWN_MAX = 8;
 
 const keptWeightsSchema = z.object({
@@ -43,7 +43,7 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
     cpus: z.number().int().nonnegative(),
     memory_mib: z.number().int().nonnegative(),
   }),
-  /** Name of the machine. Two observers on one machine count as one. */
+  /** Name of the machine. If possible, the helpers of a probe are chosen from different machines. */
   host: text(255).optional(),
   /** Addresses at which the node's mesh listens, `HOST:PORT`. Empty: the node is not reachable directly. */
   addresses: z.array(text(255)).max(8),
@@ -51,11 +51,14 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   relay: z.boolean().optional(),
   /** A raw X25519 key in base64url, to which clients seal requests. */
   encryption_key: text(64).optional(),
-  /** Belongs to `encryption_key`. If this version cannot decode it, the node is kept without sealed requests. */
+  /**
+   * The provider's statement about `encryption_key`. If this version cannot decode it, the node is still listed, but
+   * gets no sealed requests.
+   */
   seal: sealSchema.optional().catch(undefined),
   /**
-   * Models of which the node stores weights for its neighbors. Absent if it stores none. A value that this version
-   * cannot decode counts as absent.
+   * Models of which the node stores weights for its neighbors. Absent if it stores none, or if this version cannot
+   * decode the value.
    */
   weights: z.array(keptWeightsSchema).max(WEIGHTS_SHOWN_MAX).optional().catch(undefined),
 });
@@ -74,9 +77,9 @@ export function encodePayload(payload: NodePayload): Uint8Array {
 }
 
 /**
- * Undefined if it cannot be decoded. Merging does not check this: a replica that refused what another replica
- * understands would never agree with it again. A payload that cannot be decoded is stored and passed on, but requests
- * are not routed to its node.
+ * Decodes a payload; undefined if that is not possible. Merging does not check this, because a replica that refused
+ * what another replica understands would never agree with it again. So a payload that cannot be decoded is stored and
+ * passed on, but its node gets no requests.
  */
 export function decodePayload(bytes: Uint8Array): NodePayload | undefined {
   try {

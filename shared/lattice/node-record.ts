@@ -5,7 +5,9 @@
 // Not `{ z }`: that object contains all of zod, and bundlers would keep its 40 languages.
 import * as z from 'zod';
 
-/** States of a session (paper §3.3). A session only moves to the right. A node that comes back is a new session. */
+/**
+ * States of a session (paper §3.3). A session's state only moves to the right. If a node returns, it has a new session.
+ */
 export const SESSION_STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
 export type SessionState = (typeof SESSION_STATES)[number];
 
@@ -43,8 +45,8 @@ export const gpuSchema = z.object({
 });
 
 /**
- * Maximum number of GPUs of one node. It is enough for an engine on 32 machines with 8 GPUs each. Shares, budgets and
- * plans rely on what a provider claims.
+ * Maximum number of GPUs of one node: enough for an engine on 32 machines with 8 GPUs each. A bound is needed because
+ * shares, budgets and plans rely on what a provider claims.
  */
 export const GPUS_MAX = 256;
 
@@ -80,7 +82,9 @@ export type Gpu = z.infer<typeof gpuSchema>;
 /** The owner's part of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
-/** A node's encryption key in base64url, and its provider's statement about the key; see docs/design/sealed-wire.md. */
+/**
+ * A node's encryption key in base64url, and its provider's statement about this key; see docs/design/sealed-wire.md.
+ */
 interface NodeSealing {
   v: 1;
   key: string;
@@ -110,7 +114,10 @@ export interface RegistryEntry extends NodeRecord {
   suspected: boolean;
   /** The key to which clients seal requests to this node. Absent if the node opens no sealed requests. */
   seal?: NodeSealing;
-  /** Weights that the node stores, and how much of each, for operators and its provider. */
+  /**
+   * Models of which the node stores weights, and the stored share in percent. Shown to operators and to the node's
+   * provider.
+   */
   weights?: { name: string; percent: number }[];
   /** RFC 3339 in UTC. */
   joined_at: string;

@@ -1,7 +1,7 @@
 /**
- * A replica of the registry: one lattice per issuer. It verifies updates first by rank and then by signature, so that
- * an old update costs no cryptography. It uses no clock and no randomness: equal updates in any order make equal
- * replicas.
+ * A replica of the registry: one lattice per issuer. It compares an update with the known state before it verifies
+ * signatures, so that an old update costs no cryptography. It uses no clock and no randomness. If two replicas merge
+ * the same updates in any order, they are equal.
  */
 
 import type { Crypto } from './crypto-interface.ts';
@@ -29,7 +29,7 @@ export interface ReplicaLimits {
 
 interface ReplicaOptions {
   crypto: Crypto;
-  /** True if this replica accepts that issuer. */
+  /** True if this replica accepts updates of `issuer`. */
   accepts(issuer: string): boolean;
   limits?: ReplicaLimits;
 }
@@ -64,19 +64,19 @@ export class RegistryReplica {
     return copy;
   }
 
-  /** Merges an update that is better than the known state. Never throws: errors are in the result. */
+  /** Merges an update if it is better than the known state. Never throws: errors are in the result. */
   merge(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, false);
   }
 
-  /** Merges an update that this replica verified and stored before: signatures are not checked again. */
+  /** Merges an update that this replica verified and stored before. Its signatures are not checked again. */
   load(update: Update | Uint8Array): MergeResult {
     return this.#merger.merge(update, true);
   }
 
   /**
-   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions.
-   * @returns those sessions
+   * Replaces the list of issuers. Issuers that are no longer listed are removed with their sessions. @returns the
+   * removed sessions
    */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
     return this.#stores.setIssuers(accepts);
@@ -90,7 +90,7 @@ export class RegistryReplica {
     return this.#stores.entry(session);
   }
 
-  /** The entries of one issuer, or of all. */
+  /** The entries of `issuer`, or of all issuers. */
   *entries(issuer?: string): Generator<Entry> {
     for (const store of this.#stores.all()) {
       if (issuer === undefined || store.issuer === issuer) yield* store.entries.values();
@@ -103,12 +103,12 @@ export class RegistryReplica {
     return size;
   }
 
-  /** Issuers about which anything is known. */
+  /** Issuers that have sessions or statements in this replica, or had some. */
   issuers(): string[] {
     return this.#stores.issuers();
   }
 
-  /** The state of a verified ticket. Its holder may connect only if the state is `good`. */
+  /** The state of a verified ticket. Its session may connect only if the state is `good`. */
   ticketState(ticket: Ticket): TicketState {
     if (!this.#stores.accepts(ticket.issuer)) return 'unknown_issuer';
     const store = this.#stores.get(ticket.issuer);
@@ -135,8 +135,8 @@ export class RegistryReplica {
   }
 
   /**
-   * Updates that the sender of `digest` lacks, up to `maxBytes` (at least one update): keys first, then live sessions,
-   * then LEFT sessions. If the result is not `complete`, the next digest finds the rest.
+   * Updates that the sender of `digest` lacks, up to `maxBytes` but at least one: statements about keys, then live
+   * sessions, then LEFT sessions. If the result is not `complete`, the sender's next digest brings the rest.
    */
   delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
     const store = this.#stores.get(digest.issuer);
@@ -155,14 +155,14 @@ export class RegistryReplica {
     return { updates, complete: true };
   }
 
-  /** Ids to pull: those in `digest` about which the sender knows more. */
+  /** The ids of items in `digest` that are newer than in this replica, so that they must be requested. */
   wants(digest: Digest): string[] {
     const store = this.#stores.get(digest.issuer);
     if (store !== undefined) return store.wants(digest);
     return this.#stores.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
   }
 
-  /** Answers a pull with full updates of the ids that this replica has. */
+  /** Full updates of those `ids` that this replica has. */
   pull(issuer: string, ids: readonly string[]): Update[] {
     const updates: Update[] = [];
     for (const id of ids) {

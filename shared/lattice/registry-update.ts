@@ -1,4 +1,7 @@
-/** One update to merge, as it is sent. An entry may omit what the receiver already has: ticket or payload. */
+/**
+ * One update to merge, as it is sent. The update of an entry may omit a ticket or payload that the receiver already
+ * has.
+ */
 import { ByteReader, ByteWriter } from './byte-codec.ts';
 import { EVICTION_MAX_BYTES } from './eviction.ts';
 import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './issuer-statements.ts';
@@ -7,7 +10,7 @@ import { PAYLOAD_MAX_BYTES } from './node-payload.ts';
 import { REGISTRY_RECORD_MAX_BYTES } from './signed-record.ts';
 import { TICKET_MAX_BYTES } from './ticket.ts';
 
-/** Signed parts as bytes; `RegistryReplica.merge` decodes them. */
+/** The signed parts of an entry as bytes; `RegistryReplica.merge` decodes them. */
 export interface EntryUpdate {
   kind: 'entry';
   ticket?: Uint8Array;

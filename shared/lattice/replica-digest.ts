@@ -1,6 +1,7 @@
 /**
- * A summary of a replica in about 26 bytes per entry. Two digests show which entries are older in one of two replicas.
- * A session has one owner with one record, so (state, version, hash) replaces a vector of versions.
+ * A summary of a replica in about 26 bytes per entry. Comparing the digests of two replicas shows which entries each of
+ * them lacks or has in an older state. A session has one owner with one record, so (state, version, hash) suffices
+ * instead of a version vector.
  */
 import { ByteReader, ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
@@ -12,9 +13,9 @@ export interface DigestItem {
   /** 0: no record; 1 to 4: JOIN to LEFT; then GC_WATERMARK_ITEM and REVOCATION_ITEM. */
   state: number;
   version: number;
-  /** 16 hex digits of the record's hash; empty without a record. */
+  /** The first 16 hex digits of the record's hash; empty if there is no record. */
   tie: string;
-  /** 16 hex digits of the eviction's hash; empty without one. */
+  /** The first 16 hex digits of the eviction's hash; empty if there is no eviction. */
   mark: string;
 }
 
@@ -22,8 +23,8 @@ export const GC_WATERMARK_ITEM = 5;
 export const REVOCATION_ITEM = 6;
 
 /**
- * Live sessions and sessions that have left are compared separately: those that left are many and rarely differ.
- * Statements of issuers about keys count as live.
+ * Live sessions are compared separately from sessions that have left, because the latter are many and rarely differ.
+ * Statements about keys are compared with the live sessions.
  */
 export type DigestPart = 'live' | 'left';
 
@@ -33,7 +34,7 @@ export type DigestPart = 'live' | 'left';
  */
 export interface DigestScope {
   issuer: string;
-  /** 0 to 15: the first hex digit of the ids. */
+  /** 0 to 15: the value of the first hex digit of the items' ids. */
   bucket?: number | undefined;
   part?: DigestPart | undefined;
 }
@@ -44,13 +45,13 @@ export interface Digest extends DigestScope {
 
 export const BUCKETS = 16;
 /**
- * Length of an item id, which is as strong as a session id. With 64 bits a provider that tries keys for a day could
- * create two sessions with one id, and replicas would never finish comparing them.
+ * Length of an item id in bytes, as strong as a session id. With 64 bits, a provider that tries keys for a day could
+ * create two sessions with the same item id, and replicas would never finish comparing them.
  */
 export const ITEM_ID_BYTES = 16;
 /**
- * Maximum number of items in one encoded digest, which bounds the memory that one message can take. Larger replicas
- * compare by bucket.
+ * Maximum number of items in one encoded digest, which bounds the memory that one message can use. Replicas with more
+ * items compare by bucket.
  */
 export const DIGEST_ITEMS_MAX = 4096;
 const EVICTED = 0x80;
@@ -59,7 +60,7 @@ export function bucketOf(id: string): number {
   return Number.parseInt(id.slice(0, 1), 16);
 }
 
-/** True if the owner of `theirs` has nothing to learn from the owner of `mine`. */
+/** True if the replica with `theirs` needs no update from the replica with `mine`. */
 export function isUpToDate(theirs: DigestItem | undefined, mine: DigestItem): boolean {
   if (theirs === undefined) return false;
   if (mine.state >= GC_WATERMARK_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;

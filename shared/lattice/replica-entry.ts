@@ -11,7 +11,7 @@ import { decodeTicket, type Ticket } from './ticket.ts';
 
 export interface EntryParts {
   ticket: Ticket;
-  /** The owner's record. There is a record, an eviction, or both. */
+  /** The owner's record. An entry has a record, an eviction, or both. */
   record?: SignedRecord | undefined;
   /** Absent if the state is LEFT, because no reader needs it any more. */
   payload?: Uint8Array | undefined;
@@ -25,14 +25,14 @@ export class Entry {
   readonly session: string;
   readonly issuer: string;
   /**
-   * Name of the key that admitted the session, and the end of its ticket in seconds. Watermarks and revocations need
-   * only these two.
+   * Name of the key that admitted the session, and the end of its ticket in seconds since 1970. Watermarks and
+   * revocations need only these two.
    */
   readonly keyName: string;
   readonly expires: number;
   /** The owner's state, or LEFT if the issuer evicted the session. */
   readonly state: SessionState;
-  /** The owner's version; 0 if only the issuer has made a statement. */
+  /** The version of the owner's record; 0 if there is none and the session was evicted. */
   readonly version: number;
   /** The item for this session in digests. */
   readonly item: DigestItem;
@@ -74,14 +74,14 @@ export class Entry {
     return eviction === undefined ? undefined : decodeEviction(eviction, this.#crypto);
   }
 
-  /** The bytes of the record's payload; undefined with LEFT. */
+  /** The bytes of the record's payload; undefined if the state is LEFT. */
   get payloadBytes(): Uint8Array | undefined {
     return typeof this.#parts === 'string' ? undefined : this.#parts.payload;
   }
 
   /**
-   * Decoded on first use. Undefined when LEFT, or if this replica cannot decode it; requests are then not routed to the
-   * node.
+   * The payload, decoded on first use. Undefined if the state is LEFT, or if this replica cannot decode it; then the
+   * node gets no requests.
    */
   get payload(): NodePayload | undefined {
     if (this.#payload === null)
@@ -131,8 +131,8 @@ function plain({ ticket, record, payload, eviction }: EntryParts, full: boolean)
 }
 
 /**
- * Entries of sessions that have left are many, and hardly ever read. As one string each they take a third of the
- * memory, because every byte array costs about 300 B in addition to its content.
+ * Packs an entry into one string. Sessions that have left are many, and their entries are hardly ever read. A string
+ * takes a third of the memory, because every byte array costs about 300 B in addition to its content.
  */
 function packed(parts: EntryParts): string {
   return latin1(encodeUpdate(plain(parts, true)));

@@ -1,5 +1,6 @@
 /**
- * Session ids. An id certifies its key, issuer, birth and end, so only the holder of the private key can speak for it.
+ * Session ids. An id is a hash that certifies the session's key, issuer, birth and end, so only the holder of the
+ * private key can act as the session.
  */
 import { base32, fromBase32 } from './base32.ts';
 import type { ByteReader } from './byte-codec.ts';
@@ -7,7 +8,7 @@ import { LatticeError } from './lattice-error.ts';
 import { SESSION_PATTERN } from './node-record.ts';
 
 const SESSION_CHARS = 26;
-/** Length of a session id in bytes: 130 bits, and six zero bits. */
+/** Length of an encoded session id in bytes: 130 bits, followed by six zero bits. */
 export const SESSION_BYTES = 17;
 
 /** The first 130 bits of a SHA-256 in lower-case base32 (RFC 4648 §6). */
@@ -44,8 +45,8 @@ export function helloMessage(session: string, generation: number, nonce: Uint8Ar
 }
 
 /**
- * The message that an agent signs to upload the end of its log to a gateway. `digest` is the SHA-256 of the log; the
- * signature is valid only for it.
+ * The message that an agent signs to upload the end of its log to a gateway. `digest` is the SHA-256 of that log part,
+ * so the signature is valid for no other.
  */
 export function logTailMessage(session: string, digest: Uint8Array): Uint8Array {
   const label = encoder.encode(`otela-logs-1\n${session}\n`);

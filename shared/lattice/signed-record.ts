@@ -9,15 +9,21 @@ export interface SignedRecord {
   readonly bytes: Uint8Array;
   readonly session: string;
   readonly state: SessionState;
-  /** Grows with each change within one state. */
+  /** Grows with each change that the owner makes within one state. */
   readonly version: number;
   /** `payloadHash` of the payload's bytes, in hex. */
   readonly payloadHash: string;
-  /** SHA-256 of `bytes` in hex. All replicas use it to decide between two records of one version. */
+  /**
+   * SHA-256 of `bytes` in hex. Of two records with the same state and version, all replicas keep the one with the
+   * higher hash.
+   */
   readonly hash: string;
 }
 
-/** 128 bits. A collision costs 2^64 hashes, and only affects the record of the provider that found it. */
+/**
+ * Length of a payload's hash: 128 bits. A collision costs 2^64 hashes, and affects only the record of the provider that
+ * found it.
+ */
 const PAYLOAD_HASH_BYTES = 16;
 export const REGISTRY_RECORD_MAX_BYTES = SESSION_BYTES + 1 + 8 + PAYLOAD_HASH_BYTES + SIGNATURE_BYTES;
 
@@ -25,7 +31,7 @@ interface RecordFields {
   session: string;
   state: SessionState;
   version: number;
-  /** The result of `encodePayload`. If the state is LEFT, no peer requests it. */
+  /** The result of `encodePayload`. Other nodes do not need it if the state is LEFT. */
   payload: Uint8Array;
 }
 

@@ -18,11 +18,11 @@ import { sessionIdFromDigest } from './session-id.ts';
 
 export interface Ticket {
   readonly bytes: Uint8Array;
-  /** The session's id. It certifies all other members, so two tickets of one session have the same content. */
+  /** The session's id. It certifies all other fields, so two tickets of one session have the same content. */
   readonly session: string;
   readonly issuer: string;
   readonly certificate: Certificate;
-  /** Name of the key that admitted the session: the certificate's key. */
+  /** Name of the certificate's key, with which the gateway signed this ticket. */
   readonly keyName: string;
   readonly sessionKey: Uint8Array;
   /** Seconds since 1970, by the gateway's clock. */
@@ -32,7 +32,7 @@ export interface Ticket {
   readonly cluster: string;
 }
 
-/** Maximum life of a ticket, which bounds how long the entry of a session that has left must be kept. */
+/** Maximum life of a ticket. It bounds the time for which the entry of a session that has left must be kept. */
 export const TICKET_LIFE_MAX_S = 30 * 86_400;
 const NAME_MAX_BYTES = 63;
 export const TICKET_MAX_BYTES = CERTIFICATE_BYTES + KEY_BYTES + 8 + 2 * (1 + NAME_MAX_BYTES) + SIGNATURE_BYTES;
@@ -46,7 +46,7 @@ interface TicketFields {
   cluster: string;
 }
 
-/** @throws LatticeError malformed, outside_validity for everything that `openTicket` would refuse */
+/** @throws LatticeError malformed or outside_validity, if `openTicket` would refuse the ticket */
 export function signTicket(fields: TicketFields, gateway: Signer, crypto: Crypto): Uint8Array {
   const certificate = decodeCertificate(fields.certificate);
   const own = ownFields(fields);
@@ -101,7 +101,7 @@ function ownFields(fields: TicketFields): Uint8Array {
   return new ByteWriter().bytes(sessionKey).u32(birth).u32(expires).text(provider).text(cluster).done();
 }
 
-/** The ticket without its signatures, because a signer could make several different ones. */
+/** The ticket's content without signatures, because a signer could make several different signatures of one content. */
 function identity(out: ByteWriter, certificate: Certificate, own: Uint8Array): ByteWriter {
   return out.bytes(certificate.bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES)).bytes(own);
 }

@@ -1,6 +1,6 @@
 /**
- * Merges updates into a replica. They are parsed, ranked, and only then verified, so that an old update costs no
- * cryptography. An update that is better than the known state is stored for its issuer.
+ * Merges updates into a replica. An update is parsed, compared with the known state, and only then verified, so that an
+ * old update costs no cryptography. If the update is better than the known state, it is stored for its issuer.
  */
 
 import { copyBytes } from './byte-codec.ts';
@@ -25,25 +25,28 @@ import type { Entry } from './replica-entry.ts';
 import { decodeRecord, payloadHash, type SignedRecord, verifyRecord } from './signed-record.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
 
-/** Two different payloads that one session signed with one version. They prove that its owner lies. */
+/**
+ * Two signed records of one session with the same state and version, but with different payloads. They prove that its
+ * owner lies.
+ */
 interface Conflict {
   session: string;
   records: [Uint8Array, Uint8Array];
 }
 
 export type MergeResult =
-  /** `sessions`: those with an entry that changed or was removed. */
+  /** `sessions`: the sessions with an entry that changed or was removed. */
   | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** This replica has exactly this state. */
+  /** This replica already has exactly this state. */
   | { outcome: 'known'; issuer: string; sessions: string[] }
   /** This replica has a newer state. */
   | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
   /**
-   * The session is dropped for good, because a watermark of its key has passed it, or because the key is revoked. The
-   * owner needs a new session, and the sender of the update needs our watermarks.
+   * The session is dropped permanently, because a watermark of its key has passed it, or its key is revoked. The owner
+   * needs a new session, and the sender of the update lacks this replica's watermark or revocation.
    */
   | { outcome: 'collected'; issuer: string; session: string }
-  /** The update can be merged when it arrives with the missing part, which must be requested. */
+  /** The update can be merged only with the missing part, so the receiver must request that part. */
   | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
   | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
 
@@ -85,8 +88,9 @@ export class Merger {
   }
 
   /**
-   * @param trusted true if this replica verified and stored the update before, so that signatures need not be checked
-   * again. Never throws: errors are in the result.
+   * Never throws: errors are in the result.
+   * @param trusted true if this replica verified and stored the update before, so that its signatures need not be
+   * checked again
    */
   merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
     try {
@@ -112,7 +116,8 @@ export class Merger {
     const { issuer } = store;
     const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
     const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
-    // A record of the same rank with different content proves that its owner lies, so its signature is checked, too.
+    // A record with the same state and version but another payload proves that its owner lies, so its signature is
+    // checked even if it is not better.
     const conflict = contradiction(read.record, known?.record);
     if (order <= 0 && evicts <= 0 && conflict === undefined)
       return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
@@ -151,7 +156,7 @@ export class Merger {
     return this.#readNew(session, update.ticket, { record, eviction });
   }
 
-  /** The first update of a session must bring its ticket. */
+  /** Reads an update of a session that is not known yet. It must bring the session's ticket. */
   #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
     if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
     const ticket = decodeTicket(copyBytes(bytes), this.#crypto);
@@ -179,7 +184,10 @@ export class Merger {
     return given;
   }
 
-  /** Verifies the ticket. A thousand tickets share one certificate, so the cache checks it once and stores it once. */
+  /**
+   * Verifies the ticket unless it is trusted. Many tickets share one certificate, so the cache verifies and stores the
+   * certificate only once.
+   */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
     if (ticket === undefined) {
       if (known === undefined) throw new LatticeError('incomplete', 'the ticket is missing');
@@ -209,7 +217,7 @@ export class Merger {
     const store = this.#stores.ofRoot(revocation.root);
     const { issuer, revocations } = store;
     if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
-    // A root that revokes itself is accepted in any case.
+    // If the root revokes its own key, the revocation is accepted even at the maximum.
     if (revocations.size >= this.#keysMax && revocation.keyName !== store.rootName)
       throw new LatticeError('full', 'too many revocations');
     const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);

@@ -1,4 +1,7 @@
-/** The encoding of frames: the type, the stream number unless it equals that of the previous frame, then the fields. */
+/**
+ * The encoding of frames. A frame has its type, its stream number (omitted if the previous frame has the same one), and
+ * its fields.
+ */
 
 import { FRAME_LIMITS } from './frame-limits.ts';
 import { FrameReader } from './frame-reader.ts';
@@ -20,7 +23,7 @@ import {
 import { readTimings, readUsageFields, writeTimings, writeUsageFields } from './reported-usage.ts';
 import { WireError } from './wire-error.ts';
 
-/** Bit of the first byte: the stream is that of the previous frame, and its number is omitted. */
+/** Bit of the first byte: the frame belongs to the stream of the previous frame, and its stream number is omitted. */
 const SAME_STREAM = 0x80;
 
 function streamOf(frame: Frame): number | undefined {
@@ -28,8 +31,8 @@ function streamOf(frame: Frame): number | undefined {
 }
 
 /**
- * Appends a frame. `previous`: stream of the previous frame in this message. Returns the value of `previous` for the
- * next call.
+ * Appends a frame. `previous`: stream number of the previous frame in this message. Returns the value of `previous` for
+ * the next call.
  */
 export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
   const stream = streamOf(frame);
@@ -162,7 +165,7 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
     }
     const frame = number === TIMED_REPORT_FRAME ? readTimedReport(input, stream) : readFields(input, type, stream);
     if (input.at - begin > FRAME_LIMITS[type].bytes)
-      throw new WireError('too_large', `${type} of ${input.at - begin} bytes`);
+      throw new WireError('too_large', `${type} of ${input.at - begin} bytes, at most ${FRAME_LIMITS[type].bytes}`);
     each(frame);
   }
 }
@@ -175,7 +178,7 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return readAccept(input, stream);
     case 'head': {
       const status = 200 + input.varint();
-      if (status > 599) throw new WireError('bad_frame', `status ${status}`);
+      if (status > 599) throw new WireError('bad_frame', `${status} is not an HTTP status`);
       return { type, stream, status, engineTenths: input.varint(), headers: readHeaders(input) };
     }
     case 'data':
@@ -254,7 +257,7 @@ function readTimedReport(input: FrameReader, stream: number): Frame {
 
 function readStreams(input: FrameReader): number[] {
   const count = input.varint();
-  if (count > 65_536) throw new WireError('too_large', `${count} settled reports`);
+  if (count > 65_536) throw new WireError('too_large', `${count} settled reports, at most 65536`);
   const streams: number[] = [];
   for (let i = 0; i < count; i++) streams.push(input.varint());
   return streams;

@@ -1,4 +1,4 @@
-/** What one peer may send: the largest frame of each type, and how many frames. */
+/** Limits for each frame type: the largest frame that a peer may send, and the number of frames. */
 import { TokenBucket } from '../collections/token-bucket.ts';
 import type { Frame } from './frames.ts';
 import {
@@ -17,7 +17,7 @@ import {
 import { WireError } from './wire-error.ts';
 
 interface FrameLimit {
-  /** Maximum size of the whole frame, including its type and stream number. */
+  /** Maximum size of the whole frame in bytes, including its type and stream number. */
   bytes: number;
   /** Average number of frames per second. */
   perSecond: number;
@@ -30,32 +30,34 @@ const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
 /**
- * Limits for types of frames that each request sends a few times. After a lost socket all streams of a node resend them
+ * Limits for types of frames of which each request sends a few. After a lost socket all streams of a node resend theirs
  * together.
  */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
 /** Limits for frames of the handshake, which are sent once. */
 const ONCE = { perSecond: 1, burst: 4 };
-/** Limits for a question and its answer. A cluster that loses its connections asks once for each of its members. */
+/**
+ * Limits for a question and its answer. If a cluster loses its connections, an agent may ask once about each member.
+ */
 const QUESTION = { perSecond: 200, burst: 1_000 };
 
 /**
- * Limits of each frame type, at least twice the values of the busiest honest peer. A peer that exceeds one loses its
- * socket. Frames that use no credit still take processing time from all other peers, and frames with a reply also use
- * memory if the peer does not read the replies.
+ * Limits of each frame type, at least twice the values of the busiest honest peer. A peer that exceeds a limit loses
+ * its socket. Frames that use no credit still use processing time that other peers need. A frame with a reply also uses
+ * memory if the peer does not read replies.
  */
 export const FRAME_LIMITS = {
   open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
   accept: { bytes: FIXED_BYTES, ...PER_REQUEST },
   head: { bytes: FIXED_BYTES + HEADERS_MAX_BYTES, ...PER_REQUEST },
   /**
-   * The bytes are limited by credit. The frames allow 2,000 streams with 100 tokens per second each, none of them
-   * merged.
+   * Credit limits the bytes. The number of frames suffices for 2,000 streams with 100 tokens per second each, one frame
+   * per token.
    */
   data: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 200_000, burst: 1_000_000 },
   end: { bytes: FIXED_BYTES, ...PER_REQUEST },
   reset: { bytes: FIXED_BYTES + TEXT_MAX_BYTES, ...PER_REQUEST },
-  /** One frame for each half of a stream's window, and one for each 64th of the socket's window. */
+  /** A stream gets one frame for each half of its window, and the socket one for each 64th of its window. */
   credit: { bytes: FIXED_BYTES, perSecond: 20_000, burst: 100_000 },
   report: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES, ...PER_REQUEST },
   /** Each frame contains many reports, and is sent four times per second. */
@@ -65,7 +67,7 @@ export const FRAME_LIMITS = {
   challenge: { bytes: FIXED_BYTES + 64, ...ONCE },
   hello: { bytes: FIXED_BYTES + 192, ...ONCE },
   welcome: { bytes: FIXED_BYTES + 64, ...ONCE },
-  /** Four frames per update and peer are usual. */
+  /** Usually an update causes four frames per peer. */
   gossip: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 2_000, burst: 10_000 },
   probe: { bytes: FIXED_BYTES + 32, ...QUESTION },
   probed: { bytes: FIXED_BYTES, ...QUESTION },
@@ -83,7 +85,7 @@ export const FRAME_LIMITS = {
 } as const satisfies Record<Frame['type'], FrameLimit>;
 
 /**
- * Maximum bytes of control frames that wait for a full socket. Above it the socket is closed, because an honest reader
+ * Maximum bytes of control frames that wait for a full socket. Above it the socket is closed, because a peer that reads
  * is never this far behind.
  */
 export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
@@ -103,7 +105,7 @@ export class FrameMeter {
     this.#at = now();
   }
 
-  /** A message arrived. The clock is read only once for all of its frames. */
+  /** Call when a message has arrived. The clock is read only once for all frames of the message. */
   begin(): void {
     this.#at = this.#now();
   }

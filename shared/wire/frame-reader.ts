@@ -3,8 +3,8 @@ import { WireError } from './wire-error.ts';
 const decoder = new TextDecoder();
 
 /**
- * Reads the primitive values of frames from one message. Never reads past its end, and never allocates more bytes than
- * the message has.
+ * Reads the primitive values of frames from one message. Never reads beyond the message, and never allocates more bytes
+ * than the message has.
  */
 export class FrameReader {
   readonly #bytes: Uint8Array;

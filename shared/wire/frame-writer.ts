@@ -2,11 +2,15 @@ import { DATA_MAX_BYTES, MESSAGE_TARGET_BYTES } from './protocol-constants.ts';
 
 const encoder = new TextEncoder();
 
-/** Size of a message that large bodies fill: frames may end beyond the target, and their heads take some bytes. */
+/**
+ * Buffer size for a message that large bodies fill. It may exceed MESSAGE_TARGET_BYTES by the last frame, and the
+ * frames' heads take some bytes.
+ */
 const FULL_MESSAGE_BYTES = MESSAGE_TARGET_BYTES + DATA_MAX_BYTES + 4 * 1024;
 
 /**
- * Builds one message. `take` returns its bytes and continues with a new buffer, `again` continues with the same buffer.
+ * Builds one message. `take` returns the message's bytes and continues with a new buffer. `again` continues with the
+ * same buffer.
  */
 export class FrameWriter {
   #buffer = new Uint8Array(512);
@@ -19,8 +23,8 @@ export class FrameWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
-    // A message with more than one large frame will become full, so its buffer gets the full size now. Doubling it step
-    // by step would copy the bytes twice, and clear more memory.
+    // A message with more than one large frame will probably become full, so its buffer gets the full size now.
+    // Doubling the buffer step by step would copy the bytes twice, and clear more memory.
     const willBeFull = needed > DATA_MAX_BYTES * 1.5 && needed <= FULL_MESSAGE_BYTES;
     const next = willBeFull ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
     const larger = new Uint8Array(Math.max(needed, next));

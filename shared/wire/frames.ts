@@ -1,7 +1,7 @@
 /**
  * The frames of the tunnel, their fields and type numbers. A message is a sequence of frames, encoded by
- * frame-codec.ts. docs/design/protocol.md has the table of frames. `stream` numbers are chosen by the opener and never repeat
- * within a session.
+ * frame-codec.ts. docs/design/protocol.md has the table of frames. The end that opens a stream chooses its number,
+ * which never repeats within a session.
  */
 import type { HeaderList } from './header-codec.ts';
 import type { ReportedTimings, ReportedUsage } from './reported-usage.ts';
@@ -31,13 +31,13 @@ export interface BodyEdit {
   insert: Uint8Array;
 }
 
-/** Opens a stream, or claims a stream that its previous object or socket left behind. */
+/** Opens a stream, or claims a stream that was opened by a previous object or over a previous socket. */
 export interface OpenFrame {
   type: 'open';
   stream: number;
   /** True for a claim: if the agent does not know the attempt, it replies RESET unknown and starts nothing. */
   resume: boolean;
-  /** Together with `attempt`, identifies the attempt across sockets and objects. */
+  /** Identifies the attempt across sockets and objects, together with `attempt`. */
   requestId: string;
   attempt: number;
   /** Offset of the first byte of the answer that the opener wants. */
@@ -48,7 +48,7 @@ export interface OpenFrame {
   edits: BodyEdit[];
   /**
    * `streaming`: the answer is an event stream. `dropUsage`: the agent removes the stream's usage event, because the
-   * client did not request it and an edit of ours did.
+   * client did not request it. The event exists only because the gateway's edit requests it.
    */
   streaming: boolean;
   dropUsage: boolean;
@@ -59,55 +59,63 @@ export interface OpenFrame {
   receipt: string;
   /** True if the gateway wants a PREFIXES frame for the prompt. */
   prefixes?: boolean;
-  /** Length of the request's body as sent; undefined if it is unknown until the end. */
+  /** Length of the request's body as sent, in bytes; undefined if it is not known before the end. */
   bodyLength: number | undefined;
 }
 
 export type Frame =
   | OpenFrame
-  /** The OPEN frame arrived. `bodyOffset`: bytes of the request that are here. `bodyDone`: they are the whole body. */
+  /**
+   * The agent has read the OPEN frame. `bodyOffset`: number of bytes of the request that it has. `bodyDone`: these
+   * bytes are the whole body.
+   */
   | { type: 'accept'; stream: number; bodyOffset: number; bodyDone: boolean }
-  /** `engineTenths`: time from the engine's request to its response head, in tenths of a millisecond. */
+  /**
+   * `engineTenths`: time from the agent's request to the engine until the engine's response head, in tenths of a
+   * millisecond.
+   */
   | { type: 'head'; stream: number; status: number; engineTenths: number; headers: HeaderList }
   | { type: 'data'; stream: number; offset: number; bytes: Uint8Array }
   /** The body is complete and `offset` bytes long. */
   | { type: 'end'; stream: number; offset: number }
   | { type: 'reset'; stream: number; code: ResetCode; message: string }
   /**
-   * `consumed` bytes were passed on to the next hop, and `window` bytes more may follow them. Stream 0 is the whole
+   * The sender has passed on `consumed` bytes, and its peer may send `window` more after these. Stream 0 is the whole
    * socket.
    */
   | { type: 'credit'; stream: number; consumed: number; window: number }
   /**
    * The engine's token counts. `name` is sent only if the stream's object may no longer exist, because an existing
-   * object knows the attempt. `timings` are sent only together with a name, and only to a peer that reads TIMED_REPORT.
+   * object already knows the attempt's name. `timings` are sent only together with `name`, and only to a peer that
+   * reads TIMED_REPORT.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
-  /** The reports of these streams are stored, so the agent can forget them. */
+  /** The reports of these streams are stored, so the agent can delete them. */
   | { type: 'settled'; streams: number[] }
-  /** The session's own record: an encoded lattice update, opaque here. */
+  /** The session's own record, as an encoded update of the lattice, which this layer does not read. */
   | { type: 'record'; sequence: number; update: Uint8Array }
   | { type: 'recorded'; sequence: number }
   | { type: 'challenge'; nonce: Uint8Array }
   | { type: 'hello'; publicKey: Uint8Array; signature: Uint8Array; generation: number; window: number }
-  /** `gateway`: the gateway's name as a gossip peer. */
+  /** `gateway`: the id of the gateway as a gossip peer. */
   | { type: 'welcome'; window: number; gateway: string }
-  /** A message of shared/gossip, opaque here. */
+  /** A message of shared/gossip, which this layer does not read. */
   | { type: 'gossip'; bytes: Uint8Array }
   /**
-   * From an agent: asks the gateway to probe that session. From a gateway: `session` is the agent's own, and the
-   * gateway asks whether the agent is alive.
+   * From an agent: asks the gateway to probe `session`. From a gateway: asks whether this agent is alive; `session` is
+   * the agent's own.
    */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
   /** Usage records of this agent's ingress; see shared/usage/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
-  /** The records of the USAGE frame with that sequence are stored. */
+  /** The records of the USAGE frame with the same `sequence` are stored. */
   | { type: 'stored'; sequence: number }
   /** Load of this node's engine. `kvUse`: used fraction of the KV cache, 0 to 1. */
   | { type: 'load'; running: number; waiting: number; kvUse?: number }
   /**
-   * The engine's tokens per second. Sent before the LOAD frame, and only to a peer that reads it; see FRAMES_HEADER.
+   * The engine's tokens per second. Sent before the LOAD frame, and only to a peer that reads RATE frames; see
+   * FRAMES_HEADER.
    */
   | { type: 'rate'; tokensPerSecond: number }
   /**
@@ -117,18 +125,19 @@ export type Frame =
   /** The reply to a deployment order as JSON; see shared/deployment/answer. */
   | { type: 'deployed'; sequence: number; json: string }
   /**
-   * Digests of the prompt that arrived as stream `of`: the SHA-256 of each full block of 16 token ids, concatenated.
+   * Digests of the prompt that arrived on stream `of`: the SHA-256 of each full block of 16 token ids, concatenated.
    * Empty if the agent has no tokenizer.
    */
   | { type: 'prefixes'; of: number; blocks: Uint8Array }
   /**
-   * An agent that has no direct path to this one waits at `/agent/circuit/NAME`. Sent only to a peer that reads it; see
-   * FRAMES_HEADER.
+   * Another agent, which has no direct path to this agent, waits at `/agent/circuit/NAME`. Sent only to a peer that
+   * reads CIRCUIT frames; see FRAMES_HEADER.
    */
   | { type: 'circuit'; name: string };
 
 /**
- * Result of a probe. `unknown`: the probe could not be made, which proves nothing. The index is part of the protocol.
+ * Result of a probe. `unknown`: the probe could not be made, which proves nothing. The index of each entry is part of
+ * the protocol.
  */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
 export type ProbeVerdict = (typeof PROBE_VERDICTS)[number];

@@ -7,7 +7,7 @@ import { WireError } from './wire-error.ts';
 export type HeaderList = ReadonlyArray<readonly [name: string, value: string]>;
 
 /**
- * Pairs that nearly every request or answer contains, as in HPACK's static table (RFC 7541 appendix A). The index of
+ * Headers that nearly every request or answer contains, as in HPACK's static table (RFC 7541 appendix A). The index of
  * each entry is part of the protocol: only append.
  */
 const TABLE: HeaderList = [
@@ -35,7 +35,10 @@ const TABLE: HeaderList = [
 const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));
 const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [string, number][]);
 
-/** Encoding per header: `0 name value`, `2k+1` for pair k, or `2k+2 value` for the name of pair k. */
+/**
+ * Encoding per header: `0 name value`; `2k+1` for the name and value of entry k; or `2k+2 value` for the name of entry
+ * k with another value.
+ */
 export function writeHeaders(out: FrameWriter, headers: HeaderList): void {
   out.varint(headers.length);
   for (const [name, value] of headers) {
@@ -66,7 +69,7 @@ export function readHeaders(input: FrameReader): [string, string][] {
       continue;
     }
     const entry = TABLE[(code - 1) >> 1];
-    if (entry === undefined) throw new WireError('bad_frame', `no header ${code} in the table`);
+    if (entry === undefined) throw new WireError('bad_frame', `unknown header code ${code}`);
     headers.push([entry[0], code % 2 === 1 ? entry[1] : input.text(TEXT_MAX_BYTES)]);
   }
   return headers;

@@ -3,8 +3,8 @@ import type { WindowPool } from './window-pool.ts';
 import { WireError } from './wire-error.ts';
 
 /**
- * The receiving side of one direction of a stream. Counts the bytes that arrived, those that the next hop took, and
- * those that the sender may still send. Holds no bytes.
+ * The receiving side of one direction of a stream. Counts the bytes that arrived, the bytes that the next hop took, and
+ * the bytes that the sender may still send. Holds no bytes.
  */
 export class InboundStream {
   #received: number;
@@ -60,7 +60,10 @@ export class InboundStream {
     return fresh;
   }
 
-  /** Accepts END: the body has `length` bytes. All of them must have arrived, because END never overtakes DATA. */
+  /**
+   * Accepts END: the body has `length` bytes. @throws WireError bad_offset if not all of them have arrived, because END
+   * never overtakes DATA
+   */
   end(length: number): void {
     if (length !== this.#received)
       throw new WireError('bad_offset', `END at byte ${length}, but ${this.#received} bytes arrived`);
@@ -68,8 +71,8 @@ export class InboundStream {
   }
 
   /**
-   * The next hop took `bytes`, or they were discarded. Returns the number of bytes for which the current socket gets
-   * credit.
+   * Call when the next hop has taken `bytes`, or they were discarded. Returns the number of bytes for which the current
+   * socket gets credit.
    */
   consume(bytes: number): number {
     const taken = Math.min(bytes, this.buffered);
@@ -80,8 +83,8 @@ export class InboundStream {
   }
 
   /**
-   * Call when the socket is given up, although it may survive. The socket gets credit for its buffered bytes now, and
-   * none when they are consumed. Returns the number of bytes for which it gets credit.
+   * Call when the socket is given up, although it may survive. The socket gets credit for the stream's buffered bytes
+   * now, and none when they are consumed. Returns the number of bytes for which it gets credit.
    */
   disown(): number {
     const own = this.buffered - this.#foreign;
@@ -90,8 +93,8 @@ export class InboundStream {
   }
 
   /**
-   * Discards the buffered bytes, which the sender will be asked to resend. Returns the number of bytes for which the
-   * socket gets credit.
+   * Discards the buffered bytes, which this end will ask the sender to resend. Returns the number of bytes for which
+   * the socket gets credit.
    */
   drop(): number {
     const own = this.buffered - this.#foreign;
@@ -102,9 +105,9 @@ export class InboundStream {
   }
 
   /**
-   * The stream is claimed again: the sender starts with an initial window after the bytes that are here. Call `shrink`
-   * with the old socket's pool first. `sameSocket`: the claim came over the same socket, which still gets credit for
-   * the buffered bytes.
+   * Call when the stream is claimed again. The sender gets an initial window after the bytes that have arrived. Before
+   * this call, `shrink` must return the growth to the old socket's pool. `sameSocket`: the claim came over the same
+   * socket, which still gets credit for the buffered bytes.
    */
   resume(sameSocket = false): void {
     if (!sameSocket) this.#foreign = this.buffered;
@@ -114,10 +117,10 @@ export class InboundStream {
   }
 
   /**
-   * The credit to send now; undefined while it would be less than half of the initial window. Waiting for half of a
-   * grown window would be too late: over a long path a fast sender could stop until the credit arrives. The window
-   * doubles if the reader has taken a whole window and waits for more, because then the window limits the sender, not
-   * the reader. Growth is taken from `pool`.
+   * The credit to send now; undefined if it is less than half of the initial window. Waiting for half of a grown window
+   * would be too long: on a long path a fast sender could stop until the credit arrives. The window doubles if the
+   * reader has taken a whole window and no byte waits, because then the window slows the sender down, not the reader.
+   * The growth is taken from `pool`.
    */
   credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;

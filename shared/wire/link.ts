@@ -9,18 +9,18 @@ import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
 import { WireError } from './wire-error.ts';
 
-/** Streams with at most this many bytes to send go before the others. */
+/** A stream with at most this many unsent bytes sends before the other streams. */
 const SMALL_BYTES = 8 * 1024;
 
-/** The last part of the socket's credit, reserved for streams with few bytes to send. */
+/** Maximum part of the socket's credit that is reserved for streams with few bytes to send. */
 const RESERVE_BYTES = 256 * 1024;
 
-/** The operations of a socket that the link uses. */
+/** The socket's operations that the link uses. */
 export interface LinkPort {
   send(message: Uint8Array): void;
   /**
-   * True if `send` copies the message before it returns, so that the next message can reuse the same memory. With fresh
-   * memory per message an agent spends more time on garbage collection than on transfer.
+   * True if `send` copies the message before it returns, so that the next message can reuse the same memory. If each
+   * message had new memory, an agent would spend more time on garbage collection than on transfer.
    */
   readonly copies?: boolean;
   /**
@@ -35,7 +35,7 @@ export interface LinkPort {
    * `schedule`.
    */
   later?(flush: () => void): void;
-  /** Closes the socket, because more control frames are waiting than a reading peer ever causes. Called once. */
+  /** Closes the socket, because more control frames wait than a peer that reads ever causes. Called once. */
   stuck(): void;
 }
 
@@ -50,23 +50,23 @@ export interface LinkState {
 /** A body to send on one stream. */
 interface Sender {
   outgoing: OutboundStream;
-  /** Returns the frames that are written once after the last byte: END and its companions. */
+  /** Returns the frames that are written once after the last byte, such as END. */
   ending(): Frame[];
-  /** Called after bytes were sent or credit arrived: more may be pushed. */
+  /** Called after bytes were sent or credit arrived, so that more bytes can be pushed. */
   refill?(): void;
 }
 
 /**
- * Carries many streams on one socket. Control frames are sent in order. DATA of the streams alternates after them,
- * within each stream's credit and the socket's. No timer holds frames back: the frames of one task are sent at its end,
- * or when a busy socket drains.
+ * Carries many streams on one socket. Control frames are sent in order. After them the streams alternate with one DATA
+ * frame each, as far as the stream's and the socket's credit allow. The link has no timer: the frames of one task are
+ * sent at the task's end, or when a busy socket has drained.
  */
 export class Link {
   readonly #port: LinkPort;
-  /** The pool from which the windows that this end grants may grow. */
+  /** The windows that this end grants to streams may grow by taking from this pool. */
   readonly pool = new WindowPool();
   readonly #writer = new FrameWriter();
-  /** Complete messages that wait for a busy socket. Above UNSENT_MAX_BYTES of control frames the socket is closed. */
+  /** Complete messages that wait for a busy socket. If they exceed UNSENT_MAX_BYTES, the socket is closed. */
   readonly #full: Uint8Array[] = [];
   #fullBytes = 0;
   readonly #meter: FrameMeter;
@@ -78,7 +78,7 @@ export class Link {
   readonly #ready = new Set<number>();
   #sent = 0;
   #sendLimit: number;
-  /** The peer's window, from its last CREDIT. */
+  /** The socket's window as granted by the peer's last CREDIT. */
   #sendWindow: number;
   readonly #window: SocketWindow;
 
@@ -107,22 +107,25 @@ export class Link {
     return this.#sent;
   }
 
-  /** Payload bytes that arrived and were not taken by a reader. */
+  /** Number of payload bytes that arrived and that no reader has taken. */
   get buffered(): number {
     return this.#window.buffered;
   }
 
-  /** The fraction of the receive window that waits here for readers. */
+  /** Fraction of the receive window that is used by bytes that wait for readers. */
   get pressure(): number {
     return this.#window.pressure;
   }
 
-  /** Sets how many bytes this socket may make us buffer. Takes effect as bytes are consumed. */
+  /**
+   * Sets the maximum number of bytes that this socket may make us buffer. The new window takes effect as bytes are
+   * consumed.
+   */
   resize(window: number): void {
     this.#window.resize(window);
   }
 
-  /** Sets the send window before the peer's first CREDIT; it is known only after the handshake. */
+  /** Sets the send window, which is known only after the handshake. Call before the peer's first CREDIT. */
   open(sendWindow: number): void {
     this.#sendWindow = Math.min(sendWindow, SOCKET_WINDOW_BYTES);
     this.#sendLimit = this.#sent + this.#sendWindow;
@@ -135,7 +138,10 @@ export class Link {
     this.#wake();
   }
 
-  /** Control frames alone can fill a message: all openings after a lost socket, or all unacknowledged reports. */
+  /**
+   * Begins a new message if the current one is full. Control frames can fill a message without DATA, such as all
+   * openings after a lost socket, or all unacknowledged reports.
+   */
   #write(frame: Frame): void {
     if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#queue(this.#takeMessage());
     this.#previous = writeFrame(this.#writer, frame, this.#previous);
@@ -162,7 +168,7 @@ export class Link {
     else if (!this.#scheduled) this.#port.later(this.#onLater);
   }
 
-  /** Sends a body on `stream` as its bytes are pushed. Call `kick` after each push, credit or finish. */
+  /** Sends a body on `stream`. Call `kick` after bytes were pushed or the body was finished. */
   attach(stream: number, sender: Sender): void {
     this.#senders.set(stream, { ...sender });
     this.kick(stream);
@@ -181,7 +187,10 @@ export class Link {
     this.#wake();
   }
 
-  /** `bytes` of DATA payload were passed on or discarded, so the socket's credit is granted again. */
+  /**
+   * Call when `bytes` of DATA payload were passed on or discarded. Grants the socket credit for them when enough have
+   * accumulated.
+   */
   consumed(bytes: number): void {
     this.#window.consume(bytes);
     const credit = this.#window.credit();
@@ -189,8 +198,8 @@ export class Link {
   }
 
   /**
-   * Call this while no request uses this link. If bytes are still buffered, their credit would be lost, because no
-   * reader is left to return it. Grants the credit again, and returns the number of bytes.
+   * Call while no request uses this link. If bytes are still counted as buffered, no reader is left to return their
+   * credit. So this grants the credit again, and returns the number of bytes.
    */
   reclaim(): number {
     const lost = this.buffered;
@@ -203,7 +212,8 @@ export class Link {
    * @throws WireError: the caller closes the socket
    */
   receive(message: Uint8Array, each: (frame: Frame) => void): void {
-    if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
+    if (message.length > MESSAGE_MAX_BYTES)
+      throw new WireError('too_large', `message of ${message.length} bytes, at most ${MESSAGE_MAX_BYTES}`);
     this.#meter.begin();
     readFrames(message, (frame) => {
       this.#meter.take(frame.type);
@@ -214,14 +224,18 @@ export class Link {
   }
 
   #charge(bytes: number): void {
-    // An empty DATA frame would cost time without using credit.
+    // An empty DATA frame uses processing time but no credit, so a peer could send such frames without limit.
     if (bytes === 0) throw new WireError('bad_frame', 'DATA without a byte');
     this.#window.accept(bytes);
   }
 
   #credit(stream: number, consumed: number, window: number): void {
     if (stream === 0) {
-      if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed} of the socket`);
+      if (consumed > this.#sent)
+        throw new WireError(
+          'bad_offset',
+          `credit for byte ${consumed} of the socket, but only ${this.#sent} were sent`,
+        );
       this.#sendWindow = window;
       this.#sendLimit = Math.max(this.#sendLimit, consumed + window);
       this.#wake();
@@ -254,7 +268,7 @@ export class Link {
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
       if (this.#full.length === 0) this.#fill();
-      // Filling may have completed messages, which go before the message that was begun.
+      // `#fill` may have completed messages, which must be sent before the message that it has begun.
       const full = this.#full.shift();
       this.#fullBytes -= full?.length ?? 0;
       if (full === undefined && this.#writer.length === 0) return;
@@ -272,9 +286,9 @@ export class Link {
   }
 
   /**
-   * Streams alternate, one DATA frame each, until the message is full or no stream may send. Streams with few bytes to
-   * send go first, so that a token waits neither behind other streams' megabytes nor for credit that those streams used
-   * up.
+   * Streams alternate with one DATA frame each, until the message is full or no stream may send. Streams with few bytes
+   * to send go first, so that a token waits neither behind other streams' megabytes nor for credit that those streams
+   * used up.
    */
   #fill(): void {
     const blocked: number[] = [];
@@ -291,7 +305,10 @@ export class Link {
     return this.#writer.length < MESSAGE_TARGET_BYTES && outgoing !== undefined && outgoing.unsent <= SMALL_BYTES;
   }
 
-  /** Sends one frame of one stream. Returns false if the socket's credit does not allow it. */
+  /**
+   * Sends one frame of one stream, and the frames after its last byte. Returns false if the socket's credit does not
+   * allow it.
+   */
   #turn(stream: number): boolean {
     this.#ready.delete(stream);
     const sender = this.#senders.get(stream);

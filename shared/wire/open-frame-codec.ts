@@ -1,4 +1,4 @@
-/** The encoding of OPEN frames, after the type and the stream number. */
+/** The encoding of an OPEN frame's fields. The type and the stream number are encoded before them. */
 
 import type { FrameReader } from './frame-reader.ts';
 import type { FrameWriter } from './frame-writer.ts';

@@ -10,14 +10,14 @@ const SLAB_BYTES = 8 * 1024;
 
 /**
  * The sending side of one direction of a stream. Bytes have absolute offsets. They are kept until the peer has passed
- * them on, and for `tail` bytes longer, so that a new socket or a new object can continue from the point of the break.
+ * them on, and for `tail` bytes longer, so that a new socket or a new object can continue after the break.
  *
  *     base ……… consumed ……… sent ……… end
  *
- * From `base` to `consumed`: the tail, kept for a claim. To `sent`: on the way. To `end`: pushed by the producer and not
- * sent yet.
+ * From `base` to `consumed`: passed on by the peer, kept for a claim. From `consumed` to `sent`: not yet passed on by
+ * the peer. From `sent` to `end`: pushed by the producer and not sent yet.
  *
- * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead (it checks `room` first).
+ * Kept bytes ≤ tail + credit + bytes that the producer pushed ahead, which the producer must limit with `unsent`.
  */
 export class OutboundStream {
   readonly #tail: number;
@@ -34,7 +34,7 @@ export class OutboundStream {
   #consumed = 0;
   #limit: number;
   #ended = false;
-  /** Buffer into which small pieces are copied. */
+  /** Buffer into which small pieces are copied. Its first `#slabUsed` bytes are used. */
   #slab = EMPTY;
   #slabUsed = 0;
 
@@ -95,8 +95,8 @@ export class OutboundStream {
   }
 
   /**
-   * Copies small pieces into one buffer, so that all pieces between two sends become one frame, and a token does not
-   * keep its whole read buffer in memory.
+   * Copies small pieces into one buffer. So all pieces that arrive between two sends become one frame, and a token does
+   * not keep the whole buffer in memory with which it was read.
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
@@ -132,7 +132,7 @@ export class OutboundStream {
     this.#ended = true;
   }
 
-  /** Returns the next bytes to send, from one chunk, at most `max`; undefined without bytes or credit. */
+  /** Returns the next bytes to send, at most `max`, from one chunk. Undefined if no bytes or no credit are left. */
   take(max: number): { offset: number; bytes: Uint8Array } | undefined {
     const room = Math.min(max, this.#limit - this.#sent);
     if (room <= 0 || this.#sent === this.#end) return undefined;
@@ -150,8 +150,8 @@ export class OutboundStream {
   }
 
   /**
-   * The peer passed `consumed` bytes on and accepts `window` more. Consuming bytes that were never sent is a protocol
-   * violation.
+   * Call when the peer reports that it has passed on `consumed` bytes and accepts `window` more. @throws WireError
+   * bad_offset if `consumed` exceeds the bytes that were sent
    */
   credit(consumed: number, window: number): void {
     if (consumed > this.#sent)
@@ -167,8 +167,8 @@ export class OutboundStream {
   }
 
   /**
-   * Sends again from `offset`, because the peer, or the object that replaced it, has no byte after that. Returns false
-   * if these bytes were released already.
+   * Continues sending at `offset`, because the peer, or the object that replaced it, has no byte after `offset`.
+   * Returns false if bytes after `offset` were already released, or if `offset` is beyond the end.
    */
   rewind(offset: number, window = STREAM_WINDOW_BYTES): boolean {
     if (offset < this.#base || offset > this.#end) return false;

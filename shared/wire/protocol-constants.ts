@@ -1,17 +1,18 @@
 /**
- * Constants of the protocol. Both ends assume the same values for one PROTOCOL_VERSION. docs/design/protocol.md explains them.
+ * Constants of the protocol. Both ends assume the same values if they have the same PROTOCOL_VERSION.
+ * docs/design/protocol.md explains them.
  */
 
 /**
- * Version of the protocol. Increased when an older peer could misread a newer one. Checked at the upgrade, before any
- * frame.
+ * Version of the protocol. It is increased if an older peer could misread a newer one. It is checked at the WebSocket
+ * upgrade, before any frame.
  */
 export const PROTOCOL_VERSION = 2;
 
 /**
- * Header with the highest frame type that an end reads. Each end sends its own value at the upgrade and receives no
- * frame above it. An end without the header reads types up to 24. So frames that older ends need not understand can be
- * added without a new version.
+ * Header with the highest frame type that an end reads. Each end sends its own value at the upgrade, and receives no
+ * frame of a higher type. An end without the header reads types up to 24. So a frame type that older ends need not
+ * understand can be added without a new version.
  */
 export const FRAMES_HEADER = 'x-otela-frames';
 export const FRAMES_READ = 27;
@@ -29,36 +30,40 @@ export const CIRCUIT_FRAME = 27;
 export const STREAM_WINDOW_BYTES = 256 * 1024;
 
 /**
- * Maximum window of a stream that is read as fast as it arrives: 3 MiB in flight fill 75 MB/s at a round trip of 40 ms.
+ * Maximum window of a stream. It is reached if the stream is read as fast as it arrives. With 3 MiB in flight a stream
+ * carries 75 MB/s at a round trip of 40 ms.
  */
 export const STREAM_WINDOW_MAX_BYTES = 3 * 1024 * 1024;
 
 /**
- * Total growth of the windows of all streams of one socket: enough for one fast reader, or for several that share it.
+ * Maximum total growth of the windows of all streams of one socket: enough for one fast reader, or for several that
+ * share it.
  */
 export const WINDOW_POOL_BYTES = 3 * 1024 * 1024;
 
-/** Credit of all streams of one socket together. It limits how much we buffer for a reader that stops. */
+/** Credit of all streams of one socket together. It limits the bytes that this end buffers if a reader stops. */
 export const SOCKET_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Minimum credit of a socket. If the memory budget is full, a new socket is slow, but it does not stop. */
+/** Minimum credit of a socket. A socket that opens while the memory budget is full is slow, but can still transfer. */
 export const WINDOW_FLOOR_BYTES = 64 * 1024;
 
 /** Largest payload of a DATA frame; small enough that streams of one socket alternate. */
 export const DATA_MAX_BYTES = 64 * 1024;
 
-/** A message is finished at this size, so that all streams get their turn on the socket. workerd allows 32 MiB. */
+/**
+ * A message is finished when it has this size, so that all streams get their turn on the socket. workerd allows 32 MiB.
+ */
 export const MESSAGE_TARGET_BYTES = 256 * 1024;
 
 /**
- * No honest message is larger, because it has the target size plus one frame plus control frames. A larger one closes
- * the socket.
+ * Maximum size of a message; a larger one closes the socket. Honest messages are smaller: they have at most the target
+ * size, one frame and some control frames.
  */
 export const MESSAGE_MAX_BYTES = 1024 * 1024;
 
 /**
- * Acknowledged bytes that the sender nevertheless keeps. An object that died after granting credit may have lost some
- * of the bytes that it took, for example in the pipe between two isolates.
+ * Number of acknowledged bytes that the sender nevertheless keeps. If an object granted credit for bytes and then died,
+ * it may have lost some of these bytes, for example in the pipe between two isolates.
  */
 export const RETAINED_TAIL_BYTES = 256 * 1024;
 
@@ -78,13 +83,13 @@ export const EDITS_MAX = 8;
 export const USAGE_MAX_BYTES = 128 * 1024;
 
 /**
- * Maximum number of blocks reported per prompt, equal to 16,384 tokens. Prompts that share a later block also share all
- * of these.
+ * Maximum number of blocks reported per prompt: 16,384 tokens. Two prompts with the same later block also have the same
+ * reported blocks.
  */
 export const BLOCKS_MAX = 1_024;
 export const BLOCK_DIGEST_BYTES = 32;
 
-/** Maximum size of a DEPLOY frame: an order with its parameters. */
+/** Maximum size of a DEPLOY frame, which holds an order with its parameters. */
 export const DEPLOY_MAX_BYTES = 16 * 1024;
 
 /** Maximum size of a DEPLOYED frame: enough for 64 templates. */

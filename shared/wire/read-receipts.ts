@@ -1,25 +1,31 @@
 /**
- * Number of control bytes after which the peer is asked to confirm: rare enough to cost little, frequent enough to
- * react before the limit.
+ * After this number of control bytes the peer must confirm that it has read them. This is rare enough to cost little,
+ * and frequent enough to react before UNREAD_MAX_BYTES.
  */
 const RECEIPT_EVERY_BYTES = 64 * 1024;
 
-/** Limit of unconfirmed control bytes: one second of 5,000 openings, plus the round trip of a slow path. */
+/**
+ * Maximum number of unconfirmed control bytes: those of 5,000 openings in one second, and of the round trip of a slow
+ * path.
+ */
 export const UNREAD_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Smallest nonce of these probes. The nonces of all other probes are counted from 1, and stay below it. */
+/**
+ * Smallest nonce of the PROBE frames that are sent here. The nonces of all other PROBE frames are counted from 1, and
+ * stay below it.
+ */
 const NONCE_MIN = 2 ** 40;
 
 /**
- * Detects whether the peer reads, for runtimes that do not report it. workerd queues everything that is sent to a
- * WebSocket, without limit or notice. DATA is limited by credit. For all other frames a PROBE frame is sent in the same
- * byte order. Its number is random, so only a peer that reads can answer it.
+ * Detects whether the peer reads, for runtimes that do not report it: workerd queues everything that is sent to a
+ * WebSocket, without limit or notice. Credit limits DATA. To limit all other frames, a PROBE frame is sent after some
+ * of them, in order. Its number is random, so a peer can answer it only after reading it.
  */
 export class ReadReceipts {
   readonly #random: () => number;
   /** Number of bytes sent and not confirmed. */
   #unread = 0;
-  /** The unanswered question, and the number of bytes that its answer confirms. */
+  /** The unanswered PROBE, and the number of bytes that its answer confirms. */
   #open: { nonce: number; confirms: number } | undefined;
 
   /** `random` returns a number x with 0 ≤ x < 1. */
@@ -31,7 +37,7 @@ export class ReadReceipts {
     return this.#unread > UNREAD_MAX_BYTES;
   }
 
-  /** `bytes` were passed to the runtime. Returns the number of a PROBE to send, if one is due. */
+  /** Call when `bytes` were passed to the runtime. Returns the nonce of a PROBE that must be sent now, if any. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
     if (this.#open !== undefined || this.#unread < RECEIPT_EVERY_BYTES) return undefined;
@@ -40,7 +46,7 @@ export class ReadReceipts {
     return nonce;
   }
 
-  /** PROBED arrived. Returns false if it answers another question. */
+  /** Call when a PROBED frame has arrived. Returns false if it does not answer a PROBE of this object. */
   answered(nonce: number): boolean {
     if (this.#open?.nonce !== nonce) return false;
     this.#unread -= this.#open.confirms;

@@ -10,9 +10,9 @@ export interface ReportedUsage {
   reasoning: number;
   /** True if the tokens were counted from events or bytes, because the engine reported no numbers. */
   estimated: boolean;
-  /** True if the engine ended the answer in the way that its endpoint requires. */
+  /** True if the engine ended the answer as its endpoint requires. */
   complete: boolean;
-  /** True if the client disconnected before the end. */
+  /** True if the client disconnected before the answer's end. */
   aborted: boolean;
 }
 
@@ -40,7 +40,8 @@ export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: Rep
 /** Reads the timings. @throws WireError for an invalid HTTP status, or for a first byte after the end */
 export function readTimings(input: FrameReader): ReportedTimings {
   const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
-  if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);
+  if (status !== 0 && (status < 200 || status > STATUS_MAX))
+    throw new WireError('bad_frame', `${status} is not an HTTP status`);
   if (firstMs > totalMs) throw new WireError('bad_frame', 'the first byte is later than the end');
   return { status, firstMs, totalMs };
 }
@@ -61,7 +62,10 @@ const ABORTED = 4;
 const DETAILS = 8;
 const NAMED = 16;
 
-/** Writes flags, prompt and completion; then cached and reasoning, if one of these two is not zero. */
+/**
+ * Writes the flags, the prompt tokens and the completion tokens. The cached and reasoning tokens follow if one of the
+ * two numbers is not zero.
+ */
 export function writeUsageFields(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
   const details = usage.cached > 0 || usage.reasoning > 0;
   out.byte(

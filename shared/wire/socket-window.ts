@@ -1,14 +1,17 @@
 import { WireError } from './wire-error.ts';
 
-/** Smallest grant, as a fraction 1/N of a full window, so that not every read causes a CREDIT frame. */
+/**
+ * Smallest grant, as a fraction 1/N of a full window. A smaller one is not sent, so that not every read causes a CREDIT
+ * frame.
+ */
 const GRANTS_PER_WINDOW = 64;
 
-/** A grant of this size is sent even if the free part of the window is larger. */
+/** A grant of this size is always sent, even if it is less than half of the window's free part. */
 const GRANT_BYTES = 256 * 1024;
 
 /**
  * Limits the bytes that the other end may send over one socket, all streams together. Counts the DATA payload that
- * arrived, that was taken, and that was granted.
+ * arrived, the payload that readers took, and the payload that was granted.
  */
 export class SocketWindow {
   #received: number;
@@ -16,7 +19,7 @@ export class SocketWindow {
   #limit: number;
   #window: number;
 
-  /** `received` and `limit`: the saved state of a window. All streams had ended when it was saved. */
+  /** `received` and `limit`: the saved state of a window. All streams had ended when this state was saved. */
   constructor(window: number, received = 0, limit = window) {
     this.#window = window;
     this.#received = received;
@@ -29,22 +32,22 @@ export class SocketWindow {
     return this.#received;
   }
 
-  /** The other end may send up to this byte, counted since the socket opened. */
+  /** Number of bytes that the other end may send in total since the socket opened. */
   get limit(): number {
     return this.#limit;
   }
 
-  /** Number of bytes that arrived and were not taken by a reader. */
+  /** Number of bytes that arrived and that no reader has taken. */
   get buffered(): number {
     return this.#received - this.#consumed;
   }
 
-  /** The fraction of the window that waits here for readers. */
+  /** Fraction of the window that is used by bytes that wait for readers. */
   get pressure(): number {
     return this.buffered / this.#window;
   }
 
-  /** Sets the maximum number of bytes that may wait here. Takes effect as bytes are consumed. */
+  /** Sets the maximum number of bytes that may wait here. The new window takes effect as bytes are consumed. */
   resize(window: number): void {
     this.#window = window;
   }
@@ -52,18 +55,19 @@ export class SocketWindow {
   /** Counts bytes that arrived. @throws WireError over_credit */
   accept(bytes: number): void {
     this.#received += bytes;
-    if (this.#received > this.#limit) throw new WireError('over_credit', 'more than the socket was granted');
+    if (this.#received > this.#limit)
+      throw new WireError('over_credit', `${this.#received} bytes on the socket, but only ${this.#limit} were granted`);
   }
 
-  /** `bytes` were passed on or discarded. */
+  /** Call when `bytes` were passed on or discarded. */
   consume(bytes: number): void {
     this.#consumed += bytes;
   }
 
   /**
-   * The credit to send now, if it is large enough for a frame: at least half of the free part of the window. Half of
-   * the whole window would never be free while stalled readers hold the other half, and then every stream of the socket
-   * would stop.
+   * The credit to send now, if it is large enough for a frame: at least half of the free part of the window, or
+   * GRANT_BYTES. It is not half of the whole window, because stalled readers may hold the other half, and then no
+   * stream of the socket would get credit again.
    */
   credit(): { consumed: number; window: number } | undefined {
     const limit = this.#consumed + this.#window;

@@ -8,7 +8,7 @@ export class WindowPool {
     return this.#free;
   }
 
-  /** Takes up to `bytes`; returns how much was available. */
+  /** Takes up to `bytes` from the pool. Returns the number of bytes taken, which is smaller if fewer are left. */
   take(bytes: number): number {
     const taken = Math.min(bytes, this.#free);
     this.#free -= taken;
