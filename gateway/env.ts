@@ -11,7 +11,7 @@ import type { ObserveObject } from './observe/observe-object.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
 import type { QueueObject } from './queue/queue-object.ts';
 import type { RegistryObject } from './registry/registry-object.ts';
-import type { RegistryRelayObject } from './registry/registry-relay-object.ts';
+import type { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
 import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
 import type { TunnelObject } from './tunnel/tunnel-object.ts';
 import type { UsageObject } from './usage/hour/usage-hour-object.ts';
@@ -43,7 +43,7 @@ export interface Env extends IssuerEnvironment {
    * Snapshot caches, one object per Cloudflare location; the name of the binding cannot change. Absent: isolates call
    * the registry object.
    */
-  RELAY?: ObjectNamespace<RegistryRelayObject>;
+  RELAY?: ObjectNamespace<SnapshotCacheObject>;
   /** Limits: one object per project, or per user or key without a project. */
   LIMITS: ObjectNamespace<LimitsObject>;
   /** Requests that wait because no node is free: one object per model. */

@@ -14,7 +14,7 @@ import { ObserveObject as Observe } from './observe/observe-object.ts';
 import { handleOpenAI } from './openai/handle-openai.ts';
 import { QueueObject as Queue } from './queue/queue-object.ts';
 import { RegistryObject as Registry } from './registry/registry-object.ts';
-import { RegistryRelayObject } from './registry/registry-relay-object.ts';
+import { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
 import { TunnelObject as Tunnel } from './tunnel/tunnel-object.ts';
 import { UsageObject as Usage } from './usage/hour/usage-hour-object.ts';
 
@@ -44,6 +44,6 @@ export class LimitsObject extends toDurableObject(Limits) {}
 export class ObserveObject extends toDurableObject(Observe) {}
 export class QueueObject extends toDurableObject(Queue) {}
 export class RegistryObject extends toDurableObject(Registry) {}
-export class RegistryRelay extends toDurableObject(RegistryRelayObject) {}
+export class RegistryRelay extends toDurableObject(SnapshotCacheObject) {}
 export class TunnelObject extends toDurableObject(Tunnel) {}
 export class UsageObject extends toDurableObject(Usage) {}

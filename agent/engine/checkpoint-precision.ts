@@ -4,8 +4,8 @@ import { homedir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { z } from 'zod';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
-import { modelPath } from './announced-models.ts';
 import { commandWords, flagValue } from './engine-command.ts';
+import { modelPath } from './models-in-command.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 

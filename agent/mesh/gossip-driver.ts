@@ -1,6 +1,6 @@
+import { EventQueue } from '../../shared/gossip/event-queue.ts';
 import type { GossipAction, GossipEvent } from '../../shared/gossip/gossip-events.ts';
 import type { GossipState } from '../../shared/gossip/index.ts';
-import { StepQueue } from '../../shared/gossip/step-queue.ts';
 import { waitClock } from '../wait-clock.ts';
 
 interface MeshGossipDriverOptions {
@@ -11,11 +11,11 @@ interface MeshGossipDriverOptions {
 
 /** Runs the gossip core on an agent. Owns the core's only timer. */
 export class MeshGossipDriver {
-  readonly #steps: StepQueue;
+  readonly #events: EventQueue;
   #timer: (() => void) | undefined;
 
   constructor({ state, act, random }: MeshGossipDriverOptions) {
-    this.#steps = new StepQueue({
+    this.#events = new EventQueue({
       state,
       now: () => performance.now(),
       random,
@@ -24,7 +24,7 @@ export class MeshGossipDriver {
   }
 
   handle(event: GossipEvent): void {
-    this.#steps.handle(event);
+    this.#events.handle(event);
   }
 
   #setTimer(at: number): void {
@@ -33,7 +33,7 @@ export class MeshGossipDriver {
   }
 
   close(): void {
-    this.#steps.close();
+    this.#events.close();
     this.#timer?.();
   }
 }

@@ -27,9 +27,9 @@ import {
   SEAL_TO_HEADER,
 } from '../../shared/seal/hpke-suite.ts';
 import { readEnvelope, readStamp, requestInfo, timingProblem } from '../../shared/seal/request-binding.ts';
+import { splitChunks } from '../../shared/seal/request-chunks.ts';
 import { SealError } from '../../shared/seal/seal-error.ts';
 import { type Headers, readRequestContent } from '../../shared/seal/sealed-plaintext.ts';
-import { splitChunks } from '../../shared/seal/sealed-request-body.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { type AnswerExportSecret, AnswerSealer } from './answer-sealer.ts';
 import type { EvidenceHelper } from './evidence-helper.ts';

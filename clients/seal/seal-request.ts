@@ -24,8 +24,8 @@ import {
 } from '../../shared/seal/hpke-suite.ts';
 import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/request-binding.ts';
+import { joinChunks } from '../../shared/seal/request-chunks.ts';
 import { prependHead, type Headers as SealedHeaders } from '../../shared/seal/sealed-plaintext.ts';
-import { joinChunks } from '../../shared/seal/sealed-request-body.ts';
 import type { SealNode } from './pinned-candidates.ts';
 
 const { subtle } = globalThis.crypto;

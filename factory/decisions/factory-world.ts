@@ -55,7 +55,7 @@ export type FactoryAction =
   | { kind: 'drain'; cluster: string; job: string; session: string; model?: string; why: string }
   | { kind: 'cancel'; cluster: string; jobs: string[]; model?: string; why: string };
 
-/** A sentence about a decision or an event, for the journal. */
+/** A sentence about a decision or an event, for the history of decisions. */
 export interface DecisionNote {
   model?: string;
   text: string;

@@ -12,8 +12,8 @@ import { PlanFile } from '../demand/plan-file.ts';
 import { errorLine } from '../factory-error.ts';
 import type { Launcher } from '../launchers/launcher.ts';
 import { makeLauncher } from '../launchers/make-launcher.ts';
+import { DecisionHistory } from './decision-history.ts';
 import { buildDayPoint, buildFactoryReport } from './factory-report.ts';
-import { Journal } from './journal.ts';
 import { HEARTBEAT_MS, Lease } from './lease.ts';
 import { type RoundResult, runRound } from './run-round.ts';
 import { StateFiles } from './state-files.ts';
@@ -67,7 +67,7 @@ interface FactoryOptions {
 export class Factory {
   readonly #options: FactoryOptions;
   readonly #files: StateFiles;
-  readonly #journal: Journal;
+  readonly #history: DecisionHistory;
   readonly #now: () => number;
   readonly #end = new AbortController();
   #config: FactoryConfig;
@@ -85,7 +85,7 @@ export class Factory {
     this.#now = options.now ?? Date.now;
     this.#config = options.config;
     this.#files = new StateFiles(options.config.state);
-    this.#journal = new Journal((line) => options.log(line));
+    this.#history = new DecisionHistory((line) => options.log(line));
     this.#models = placedModels(options.config);
     this.#launchers = this.#makeLaunchers(options.config);
     this.#plan = this.#planOf(options.config);
@@ -101,7 +101,7 @@ export class Factory {
     if (!(await lease.acquire(waiting, sleep, this.#end.signal, this.#now))) return 'stopped';
     // The previous factory wrote the memory while this one waited for the lease.
     this.#memory = this.#files.readMemory(this.#now());
-    this.#journal.restore(this.#files.read('status.json'));
+    this.#history.restore(this.#files.read('status.json'));
     this.#options.log(
       `${this.#config.factory}: ${this.#models.length} models, ${this.#config.clusters.length} clusters`,
     );
@@ -190,29 +190,29 @@ export class Factory {
       remember: (memory: Memory) => this.#files.write('memory.json', memory),
       logTail: (cluster: string, id: string) => this.#files.logTail(cluster, id),
       logPath: (cluster: string) => join(this.#files.logs, `${cluster}-%j.log`),
-      note: (note: { model?: string; text: string }) => this.#journal.note(note, this.#now()),
+      note: (note: { model?: string; text: string }) => this.#history.note(note, this.#now()),
     };
   }
 
   #report(result: RoundResult): void {
     const now = this.#now();
-    const fresh = this.#journal.point(buildDayPoint({ result, memory: this.#memory, now }));
+    const fresh = this.#history.point(buildDayPoint({ result, memory: this.#memory, now }));
     const report = buildFactoryReport({
       result,
       memory: this.#memory,
       launchers: this.#launchers,
-      decisions: this.#journal.decisions,
+      decisions: this.#history.decisions,
       now,
     });
     const fault = this.#options.gateway.fault();
     const sends = fresh || fault !== undefined;
-    this.#options.gateway.report(sends ? { ...report, day: this.#journal.day } : report);
+    this.#options.gateway.report(sends ? { ...report, day: this.#history.day } : report);
     this.#files.write('status.json', {
       at: new Date(now).toISOString(),
       pid: process.pid,
       report,
-      day: this.#journal.day,
-      decisions: this.#journal.decisions,
+      day: this.#history.day,
+      decisions: this.#history.decisions,
       heard: { demand: [...result.world.demand.values()], nodes: result.world.nodes },
       wanted: Object.fromEntries(result.wanted),
       held: Object.fromEntries(result.held),
@@ -246,9 +246,9 @@ export class Factory {
       this.#launchers = launchers;
       this.#models = placedModels(config);
       this.#plan = this.#planOf(config);
-      this.#journal.note({ text: `read its file again: revision ${config.revision}` }, this.#now());
+      this.#history.note({ text: `read its file again: revision ${config.revision}` }, this.#now());
     } catch (error) {
-      this.#journal.note({ text: `continues with the earlier file: ${errorLine(error)}` }, this.#now());
+      this.#history.note({ text: `continues with the earlier file: ${errorLine(error)}` }, this.#now());
     }
   }
 
@@ -264,7 +264,7 @@ export class Factory {
 
   #planOf({ plan, models }: FactoryConfig): PlanFile | undefined {
     if (plan === undefined) return undefined;
-    const note = (text: string) => this.#journal.note({ text }, this.#now());
+    const note = (text: string) => this.#history.note({ text }, this.#now());
     return new PlanFile({ path: plan.file, maxAge: plan.max_age, models: models.map(({ id }) => id), note });
   }
 

@@ -8,7 +8,7 @@ import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
@@ -310,7 +310,7 @@ export class BatchObject extends GatewayObject {
 
   /** Ends the leases of nodes that are gone according to the current view of the registry. Returns the view. */
   async #releaseLost(): Promise<RegistrySnapshot> {
-    const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
+    const view = await isolateSnapshot.get(this.env, this.ctx, this.#now, () => true);
     this.#lost.release(this.#record.ledger, view, this.#now);
     return view;
   }

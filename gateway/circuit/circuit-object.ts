@@ -19,7 +19,7 @@ import type { ObjectSocket } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { AUDIENCE_HEADER, readHello, verifyHello } from '../registry/proven-sockets.ts';
-import { TICKET_HEADER } from '../registry/read-ticket.ts';
+import { TICKET_HEADER } from '../registry/verify-agent-ticket.ts';
 
 /** Header with the callee's session, sent by the caller. */
 export const CALLEE_HEADER = 'x-otela-callee';

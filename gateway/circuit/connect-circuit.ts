@@ -6,7 +6,7 @@ import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
 import { AUDIENCE_HEADER } from '../registry/proven-sockets.ts';
-import { readTicket, TICKET_HEADER } from '../registry/read-ticket.ts';
+import { TICKET_HEADER, verifyAgentTicket } from '../registry/verify-agent-ticket.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
 import { CALLEE_HEADER } from './circuit-object.ts';
 
@@ -22,7 +22,7 @@ export async function connectCircuit(request: Request, to: string, env: Env, ctx
     throw new ApiError('not_found', 'There is no such circuit at this gateway.');
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
-  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  await verifyAgentTicket(request, (id) => issuersView(env, ctx, id), Date.now());
   const name = calls ? newName() : to;
   const headers = {
     upgrade: 'websocket',

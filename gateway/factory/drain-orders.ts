@@ -5,8 +5,8 @@ import { auditLog } from '../accounts/account-tables.ts';
 import { database } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
+import type { RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import type { OrderReply } from '../registry/sign-order.ts';
-import type { RegistrySnapshot } from '../registry/snapshot-cache.ts';
 import type { FactoryIdentity } from './factory-reports.ts';
 
 /** A failed order is repeated after this time. The autoscaler repeats the request until the node is gone. */

@@ -3,7 +3,7 @@ import { isAlwaysOn } from '../accounts/model-access.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { type BacklogDemand, DemandSignals, type QueueDemand } from './demand-signals.ts';
 import { DrainOrders } from './drain-orders.ts';
 import {
@@ -215,7 +215,7 @@ export class FactoryObject extends GatewayObject {
   }
 
   async #view(): Promise<RegistrySnapshot> {
-    const view = await snapshotCache.get(this.env, this.ctx, this.#now, () => true);
+    const view = await isolateSnapshot.get(this.env, this.ctx, this.#now, () => true);
     // Requests to models forget stale loads. Without this call, a node's last load would stay until the next request,
     // and the node would never count as idle.
     view.nodes.live.expire(this.#now);

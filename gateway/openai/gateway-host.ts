@@ -48,7 +48,7 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import { waitClock } from '../platform/wait-clock.ts';
 import { localWaiters } from '../queue/local-waiters.ts';
 import { waitForTurn } from '../queue/wait-for-turn.ts';
-import { snapshotCache } from '../registry/snapshot-cache.ts';
+import { isolateSnapshot } from '../registry/isolate-snapshot.ts';
 import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
 import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } from './resolve-route.ts';
@@ -56,7 +56,7 @@ import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } fro
 /** How many retries this isolate may make. */
 const retryBudget = new RetryBudget();
 
-const breakers = new CircuitBreakers(snapshotCache.view.nodes.live);
+const breakers = new CircuitBreakers(isolateSnapshot.view.nodes.live);
 
 /** Publishes a breaker's state, which all isolates get with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
@@ -182,8 +182,8 @@ export class GatewayHost implements Host<ModelCaller> {
   }
 
   identify(): ModelCaller | Promise<ModelCaller> {
-    snapshotCache.locate(this.#http);
-    const view = snapshotCache.get(this.#env, this.#background, Date.now(), () => true);
+    isolateSnapshot.locate(this.#http);
+    const view = isolateSnapshot.get(this.#env, this.#background, Date.now(), () => true);
     return view instanceof Promise ? view.then(({ settings }) => this.#caller(settings)) : this.#caller(view.settings);
   }
 
@@ -227,7 +227,7 @@ export class GatewayHost implements Host<ModelCaller> {
   }
 
   refresh(models: readonly string[]): undefined | Promise<void> {
-    const view = snapshotCache.get(this.#env, this.#background, Date.now(), (now) => servesAny(now.nodes, models));
+    const view = isolateSnapshot.get(this.#env, this.#background, Date.now(), (now) => servesAny(now.nodes, models));
     if (!(view instanceof Promise)) return undefined;
     const cold = coldModels.refresh({ env: this.#env, ctx: this.#background }, Date.now());
     return Promise.all([view, cold]).then(() => {});
@@ -246,7 +246,7 @@ export class GatewayHost implements Host<ModelCaller> {
 
   onAttemptFailed({ session }: Candidate, code: AttemptFailure): void {
     if (!marksSuspected(code)) return;
-    snapshotCache.suspect(session, Date.now(), code === 'gone');
+    isolateSnapshot.suspect(session, Date.now(), code === 'gone');
     this.#record?.suspected();
   }
 

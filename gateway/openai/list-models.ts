@@ -6,7 +6,7 @@ import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError 
 import { trustOf } from '../accounts/trusted-providers.ts';
 import { coldModelFor } from '../factory/cold-models.ts';
 import type { StartableModel } from '../factory/startable-models.ts';
-import type { RegistrySnapshot } from '../registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { aliasesOf } from '../routing/aliases-and-fallbacks.ts';
 
 interface Model {

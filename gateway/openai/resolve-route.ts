@@ -33,7 +33,7 @@ import { coldModelFor, coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
-import { type RegistrySnapshot, snapshotCache } from '../registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/aliases-and-fallbacks.ts';
 import { PolicySelector } from '../routing/policy-selector.ts';
 import { kindAtArrival } from '../routing/predict-request-kind.ts';
@@ -97,7 +97,7 @@ export function resolveModelRoute(
   const models = [chain.model, ...chain.fallbacks];
   // If the view lacks the model or a provider, it is read again once, because they may just have joined.
   const enough = (view: RegistrySnapshot) => servesAny(view.nodes, models) && knowsAllProviders(view, asked.trust);
-  const view = snapshotCache.get(env, ctx, Date.now(), enough);
+  const view = isolateSnapshot.get(env, ctx, Date.now(), enough);
   const routed = (found: RegistrySnapshot) =>
     withCold(routeIn(found, request, caller, parsed, asked), caller, { env, ctx });
   return view instanceof Promise ? view.then(routed) : routed(view);

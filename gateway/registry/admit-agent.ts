@@ -18,9 +18,9 @@ import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { QuotaRefusal } from './admission-quota.ts';
 import { requireRelease, requireVersion } from './attest-release.ts';
 import { otherGateways } from './gateways-for-agents.ts';
-import { versionMismatch } from './read-ticket.ts';
+import { isolateSnapshot } from './isolate-snapshot.ts';
 import type { AdmittedNode } from './session-registry.ts';
-import { snapshotCache } from './snapshot-cache.ts';
+import { versionMismatch } from './verify-agent-ticket.ts';
 
 /** The cluster of a session if neither its agent nor its join token names a cluster. */
 const DEFAULT_CLUSTER = 'default';
@@ -107,7 +107,7 @@ admitRoutes.post('/admit', async (c) => {
 
 /** @throws ApiError 503 until D1 has answered once, because an agent that is too old must not be admitted meanwhile */
 async function knownSettings(env: Env, ctx: Background, now: number): Promise<GatewaySettings> {
-  const { settings } = await snapshotCache.get(env, ctx, now, (view) => view.settings.known);
+  const { settings } = await isolateSnapshot.get(env, ctx, now, (view) => view.settings.known);
   if (settings.known) return settings;
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }

@@ -12,7 +12,7 @@ import type { Env } from '../env.ts';
 import { readBodyBytes } from '../http/read-body.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
+import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from './verify-agent-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /**
@@ -26,7 +26,7 @@ agentLeftRoutes.post('/left', async (c) => {
   const request = c.req.raw;
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
-  const { ticket } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
+  const { ticket } = await verifyAgentTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
   const length = Number(request.headers.get('content-length') ?? Number.NaN);
   if (!(length <= REGISTRY_RECORD_MAX_BYTES))
     throw new ApiError('request_too_large', 'The body is too long for a registry record.');

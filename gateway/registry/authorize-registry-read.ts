@@ -3,7 +3,7 @@ import { type Account, requireScope } from '../accounts/account.ts';
 import { authenticate, presentedKey } from '../accounts/authenticate.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import type { Env } from '../env.ts';
-import { type RegistrySnapshot, snapshotCache } from './snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from './isolate-snapshot.ts';
 
 export type ReadContext = Context<{ Bindings: Env }>;
 
@@ -39,6 +39,6 @@ async function accountOf(c: ReadContext, { settings }: RegistrySnapshot): Promis
 }
 
 async function current(c: ReadContext): Promise<RegistrySnapshot> {
-  snapshotCache.locate(c.req.raw);
-  return snapshotCache.get(c.env, c.executionCtx, Date.now(), () => true);
+  isolateSnapshot.locate(c.req.raw);
+  return isolateSnapshot.get(c.env, c.executionCtx, Date.now(), () => true);
 }

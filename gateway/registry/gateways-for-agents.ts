@@ -2,7 +2,7 @@ import { Hono } from 'hono';
 import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { Env } from '../env.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from './read-ticket.ts';
+import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from './verify-agent-ticket.ts';
 import { issuersView } from './views/issuers-view.ts';
 
 /** Maximum gateways in the list. An agent connects to some tens of gateways at most. */
@@ -39,7 +39,7 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const request = c.req.raw;
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
-  const { issuer, view } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
+  const { issuer, view } = await verifyAgentTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
   // The agent's own institution decides to which gateways it connects and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
   const { membership } = view.settings;

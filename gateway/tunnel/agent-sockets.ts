@@ -5,7 +5,7 @@ import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/protocol-constants
 import type { ObjectSockets } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER, ProvenSockets } from '../registry/proven-sockets.ts';
-import { TICKET_HEADER } from '../registry/read-ticket.ts';
+import { TICKET_HEADER } from '../registry/verify-agent-ticket.ts';
 import { AgentSocket, type AgentSocketHost, type TunnelAttachment } from './agent-socket.ts';
 
 /** Maximum sockets that have not answered the challenge. */

@@ -4,7 +4,7 @@ import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/gossip/connect-gossip.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/proven-sockets.ts';
-import { readTicket, TICKET_HEADER } from '../registry/read-ticket.ts';
+import { TICKET_HEADER, verifyAgentTicket } from '../registry/verify-agent-ticket.ts';
 import { issuersView } from '../registry/views/issuers-view.ts';
 
 /**
@@ -15,7 +15,7 @@ import { issuersView } from '../registry/views/issuers-view.ts';
 export async function connectAgent(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
-  const { ticket, issuer, view } = await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  const { ticket, issuer, view } = await verifyAgentTicket(request, (id) => issuersView(env, ctx, id), Date.now());
   const headers = {
     upgrade: 'websocket',
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',

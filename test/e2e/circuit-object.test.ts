@@ -5,7 +5,7 @@ import { nodeSigner } from '../../agent/host/node-crypto.ts';
 import { CALLEE_HEADER, CircuitObject } from '../../gateway/circuit/circuit-object.ts';
 import type { Env } from '../../gateway/env.ts';
 import type { ObjectContext, ObjectSocket } from '../../gateway/platform/object-context.ts';
-import { TICKET_HEADER } from '../../gateway/registry/read-ticket.ts';
+import { TICKET_HEADER } from '../../gateway/registry/verify-agent-ticket.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto-interface.ts';
 import { helloMessage } from '../../shared/lattice/session-id.ts';

@@ -6,7 +6,7 @@ import { NO_SETTINGS } from '../../gateway/accounts/gateway-settings.ts';
 import { installationSecret } from '../../gateway/accounts/installation-secret.ts';
 import type { Env } from '../../gateway/env.ts';
 import { StorageFailingError, StorageHealth } from '../../gateway/platform/storage/storage-health.ts';
-import { snapshotCache } from '../../gateway/registry/snapshot-cache.ts';
+import { isolateSnapshot } from '../../gateway/registry/isolate-snapshot.ts';
 import { LogTails } from '../../gateway/registry/views/engine-log-tails.ts';
 import { ReportedLoad } from '../../gateway/tunnel/reported-load.ts';
 import { seedKey, watchedDb, withKey } from './accounts/seed.ts';
@@ -44,9 +44,9 @@ test('a snapshot of the registry is asked for again', async () => {
   const host = { REGISTRY: { getByName: () => ({ snapshot }) } } as unknown as Env;
   const ctx = { waitUntil: () => {} };
   const now = Date.now();
-  await snapshotCache.get(host, ctx, now, () => false);
+  await isolateSnapshot.get(host, ctx, now, () => false);
   const asked = snapshot.mock.calls.length;
-  await snapshotCache.get(host, ctx, now - TEN_MINUTES_MS, () => true);
+  await isolateSnapshot.get(host, ctx, now - TEN_MINUTES_MS, () => true);
   expect(snapshot.mock.calls.length).toBe(asked + 1);
 });
 

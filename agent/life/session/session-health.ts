@@ -3,10 +3,10 @@
 import type { ServedModel, SessionState } from '../../../shared/lattice/node-record.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import type { StartConfig } from '../../config/start-config.ts';
-import { announcedModels } from '../../engine/announced-models.ts';
 import type { ModelFact } from '../../engine/declared-model-facts.ts';
 import { applyFacts, commandFacts } from '../../engine/declared-model-facts.ts';
 import type { EngineHealth } from '../../engine/engine-health.ts';
+import { announcedModels } from '../../engine/models-in-command.ts';
 import type { AgentParts } from '../agent-parts.ts';
 import type { DeployedEngine } from '../deployed-engine.ts';
 import { localNodeFacts } from '../open-request-service.ts';

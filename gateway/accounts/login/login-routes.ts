@@ -27,7 +27,7 @@ import {
 } from './login-session.ts';
 import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
-import { findOrCreateUser } from './sign-in.ts';
+import { findOrCreateUser } from './oidc-user.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 

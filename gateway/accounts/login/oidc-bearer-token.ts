@@ -5,7 +5,7 @@ import type { Env } from '../../env.ts';
 import { type Account, unauthorized } from '../account.ts';
 import { verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
-import { findOrCreateUser } from './sign-in.ts';
+import { findOrCreateUser } from './oidc-user.ts';
 
 /** Matches a JWT: three parts of base64url. API keys have no dots. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;

@@ -6,7 +6,7 @@ import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
 import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/metric-families.ts';
 import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
 import { metricsReporter } from '../../observe/request-log.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 import type { PriceTable } from '../../settings/region-settings.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';
@@ -221,7 +221,7 @@ const NOTHING = { answered: 0, service_s: 0 };
 /** @throws ApiError 503 */
 async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
-    const view = await snapshotCache.get(env, c.executionCtx, now, () => true);
+    const view = await isolateSnapshot.get(env, c.executionCtx, now, () => true);
     // Requests to models forget stale loads, but there may have been none for hours. Without this call, stale loads
     // would appear current.
     view.nodes.live.expire(now);

@@ -30,8 +30,8 @@ import { STORE_MESSAGES, storeOf, toReadableStream, withStoreErrors } from '../.
 import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/ed25519.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../../registry/read-ticket.ts';
-import type { RegistrySnapshot } from '../../registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
+import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from '../../registry/verify-agent-ticket.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 
@@ -242,7 +242,7 @@ async function nodeOf(c: Ctx): Promise<Node> {
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
     throw new ApiError('invalid_request', `${PROTOCOL_HEADER} differs from this gateway's version.`);
   const body = await bodyOf(c);
-  const { ticket, issuer, view } = await readTicket(
+  const { ticket, issuer, view } = await verifyAgentTicket(
     request,
     (issuer) => issuersView(c.env, c.executionCtx, issuer),
     Date.now(),

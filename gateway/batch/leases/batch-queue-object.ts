@@ -1,7 +1,7 @@
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import { contextWarmth } from '../../../shared/batch/function-context.ts';
-import { leaseRank, type NodeTier, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
 import { nextBatch, nextFunctionBatch, type QueuedBatch } from '../../../shared/batch/next-batch.ts';
+import { leaseRank, type NodeTier, offerDelayMs } from '../../../shared/batch/node-lease-rank.ts';
 import { DemandNotifier } from '../../factory/demand-notifier.ts';
 import type { BacklogDemand } from '../../factory/demand-signals.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';

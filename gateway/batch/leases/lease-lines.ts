@@ -3,7 +3,7 @@
 import type { LineRequirements } from '../../../shared/batch/batch-input-check.ts';
 import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function-context.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
-import { leaseDelayMs } from '../../../shared/batch/lease-preference.ts';
+import { leaseDelayMs } from '../../../shared/batch/node-lease-rank.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { parseRequirements, RequirementError, satisfies } from '../../../shared/routing/requirements.ts';
 import { isTrusted, readProviderList } from '../../../shared/routing/trusted-providers.ts';
@@ -13,7 +13,7 @@ import { lineReasoningBudget, mayHaveLines } from '../../accounts/reasoning-budg
 import { trustOf } from '../../accounts/trusted-providers.ts';
 import type { Env } from '../../env.ts';
 import { startTimer } from '../../platform/start-timer.ts';
-import type { RegistrySnapshot } from '../../registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 import type { BatchAdmission } from './open-lease.ts';
 
 /** Maximum batches that are tried for one lease request. */

@@ -1,5 +1,5 @@
 import type { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
-import type { RegistrySnapshot } from '../../registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 
 /** The leases of a disconnected node are kept for this time, because the node usually reconnects with results. */
 const LOST_MS = 15_000;

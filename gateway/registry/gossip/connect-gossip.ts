@@ -3,7 +3,7 @@ import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
 import { AUDIENCE_HEADER } from '../proven-sockets.ts';
-import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../read-ticket.ts';
+import { PROTOCOL_HEADER, TICKET_HEADER, verifyAgentTicket, versionMismatch } from '../verify-agent-ticket.ts';
 import { issuersView } from '../views/issuers-view.ts';
 
 /**
@@ -14,7 +14,7 @@ import { issuersView } from '../views/issuers-view.ts';
 export async function connectGossip(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
-  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
+  await verifyAgentTicket(request, (id) => issuersView(env, ctx, id), Date.now());
   const headers = {
     upgrade: 'websocket',
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',

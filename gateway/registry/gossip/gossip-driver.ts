@@ -1,3 +1,4 @@
+import { EventQueue } from '../../../shared/gossip/event-queue.ts';
 import {
   createGossip,
   type GossipAction,
@@ -9,7 +10,6 @@ import {
   saveState,
   type TunableOptions,
 } from '../../../shared/gossip/index.ts';
-import { StepQueue } from '../../../shared/gossip/step-queue.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
@@ -49,7 +49,7 @@ interface GatewayGossipDriverOptions {
 export class GatewayGossipDriver {
   readonly #options: GatewayGossipDriverOptions;
   readonly #state: GossipState;
-  readonly #steps: StepQueue;
+  readonly #events: EventQueue;
   /** How often a near timer fired since the object woke. While such a timer is set, the object stays awake. */
   timers = 0;
   #timer: (() => void) | undefined;
@@ -65,7 +65,7 @@ export class GatewayGossipDriver {
       options: tuned,
       ...(memory === undefined ? {} : { memory }),
     });
-    this.#steps = new StepQueue({
+    this.#events = new EventQueue({
       state: this.#state,
       now: steadyNow,
       random: Math.random,
@@ -82,7 +82,7 @@ export class GatewayGossipDriver {
   }
 
   handle(event: GossipEvent): void {
-    this.#steps.handle(event);
+    this.#events.handle(event);
   }
 
   #act(action: GossipAction, now: number): void {

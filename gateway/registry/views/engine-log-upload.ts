@@ -9,7 +9,7 @@ import type { Env } from '../../env.ts';
 import { readBodyBytes } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/ed25519.ts';
 import { REGISTRY_OBJECT_NAME } from '../../platform/registry-object-name.ts';
-import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../read-ticket.ts';
+import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from '../verify-agent-ticket.ts';
 import { issuersView } from './issuers-view.ts';
 
 const SIGNATURE_HEADER = 'x-otela-signature';
@@ -25,7 +25,7 @@ agentLogRoutes.post('/logs', async (c) => {
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
   const viewFor = (issuer: string) => issuersView(c.env, c.executionCtx, issuer);
-  const { ticket, issuer } = await readTicket(request, viewFor, Date.now());
+  const { ticket, issuer } = await verifyAgentTicket(request, viewFor, Date.now());
   const signature = fromBase64url(request.headers.get(SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
   const tail = await readBodyBytes(c, LOG_TAIL_MAX_BYTES);
   const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));

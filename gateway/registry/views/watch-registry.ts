@@ -4,7 +4,7 @@ import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/r
 import type { Account } from '../../accounts/account.ts';
 import { isAccountStale } from '../../accounts/gateway-settings.ts';
 import type { Env } from '../../env.ts';
-import { snapshotCache } from '../snapshot-cache.ts';
+import { isolateSnapshot } from '../isolate-snapshot.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
 /** Interval at which an open stream checks the isolate's view for changes. This causes no request to the registry. */
@@ -24,7 +24,9 @@ const encoder = new TextEncoder();
 
 /** True if the reader's key or token has ended or was changed. */
 function isOver(account: Account, now: number): boolean {
-  return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isAccountStale(snapshotCache.view.settings, account);
+  return (
+    (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isAccountStale(isolateSnapshot.view.settings, account)
+  );
 }
 
 /**
@@ -46,7 +48,7 @@ export function watchRegistry(
     throw new ApiError('server_is_overloaded', 'Too many registry streams are open at this gateway.');
   open++;
   const seen = new VisibleRegistry(account);
-  const news = new RegistryChanges(() => seen.of(snapshotCache.view), name, filter, withLoads);
+  const news = new RegistryChanges(() => seen.of(isolateSnapshot.view), name, filter, withLoads);
   let timer: ReturnType<typeof setTimeout> | undefined;
   let over = false;
   const end = () => {
@@ -69,7 +71,7 @@ export function watchRegistry(
           await new Promise<void>((resolve) => {
             timer = setTimeout(resolve, POLL_MS);
           });
-          if (!over) snapshotCache.refreshOlder(env, Date.now(), VIEW_MAX_AGE_MS);
+          if (!over) isolateSnapshot.refreshOlder(env, Date.now(), VIEW_MAX_AGE_MS);
         }
       },
       cancel: end,

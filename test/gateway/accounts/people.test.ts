@@ -5,7 +5,7 @@ import { apiKeys, projectMembers, projects, settings, users } from '../../../gat
 import { database } from '../../../gateway/accounts/database.ts';
 import { findKey } from '../../../gateway/accounts/find-key.ts';
 import { issuersSchema } from '../../../gateway/accounts/login/oidc-config.ts';
-import { findOrCreateUser } from '../../../gateway/accounts/login/sign-in.ts';
+import { findOrCreateUser } from '../../../gateway/accounts/login/oidc-user.ts';
 import { hasAccess } from '../../../gateway/accounts/model-access.ts';
 import { watchedDb } from './seed.ts';
 

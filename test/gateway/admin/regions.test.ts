@@ -5,7 +5,7 @@ import { auditLog, settings } from '../../../gateway/accounts/account-tables.ts'
 import { database } from '../../../gateway/accounts/database.ts';
 import { readGatewaySettings } from '../../../gateway/accounts/gateway-settings.ts';
 import { priceAt } from '../../../gateway/admin/regions/regions.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { entry } from '../../shared/routing/support.ts';
 import { seedKey } from '../accounts/seed.ts';
@@ -172,7 +172,7 @@ test('what an engine said while its last request ran is no use of its region onc
   const node = entry('a'.repeat(26), { region: 'idle' });
   nodes.put(node);
   nodes.live.setLoad(node.session, { running: 3, waiting: 2, at: Date.now() - 20_000 });
-  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const get = vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const { data } = await good(admin('GET', ''), z.object({ data: z.array(anything) })).finally(() => get.mockRestore());
   const region = data.find(({ region }) => region === 'idle');
   expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
@@ -185,7 +185,7 @@ test('regions that a provider invents replace none with a price, in any case of 
     const region = n < 8 ? variant('near', n) : `false-${n % 70}`;
     nodes.put(entry(String(n).padStart(26, 'a'), { region }));
   }
-  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const get = vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
   const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
   expect(data.map(({ region }) => region)).toEqual(expect.arrayContaining(['near', 'far']));
@@ -198,7 +198,7 @@ test('a region that has a price is first, even if its nodes and the price table 
   nodes.put(entry('z'.repeat(26), { region: 'NEAR' }));
   for (let n = 0; n < 140; n++)
     nodes.put(entry(String(n).padStart(26, 'c'), { region: `other-${n % 70}`, provider: `p-${n % 70}` }));
-  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const get = vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
   const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
   expect(data.slice(0, 2).map(({ region }) => region)).toEqual(['NEAR', 'far']);
@@ -210,7 +210,7 @@ test('regions that a provider invents push out its own, and none of another prov
     nodes.put(entry(String(n).padStart(26, 'b'), more));
   for (let n = 0; n < 140; n++) put(n, { region: `false-${n % 70}`, provider: 'liar' });
   put(140, { region: 'small', provider: 'honest' });
-  const get = vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const get = vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const answer = z.object({ data: z.array(z.looseObject({ region: z.string() })) });
   const { data } = await good(admin('GET', ''), answer).finally(() => get.mockRestore());
   expect(data.map(({ region }) => region)).toContain('small');

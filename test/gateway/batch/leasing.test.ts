@@ -9,7 +9,7 @@ import { knownBatch } from '../../../gateway/batch/leases/agent-routes.ts';
 import { leaseOfFunctions, leaseOfModels, waitForOffer } from '../../../gateway/batch/leases/lease-lines.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { batches } from '../../../gateway/files/file-tables.ts';
-import type { RegistrySnapshot } from '../../../gateway/registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock } from '../admin/support.ts';

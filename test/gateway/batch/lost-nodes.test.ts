@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { LostNodes } from '../../../gateway/batch/leases/lost-nodes.ts';
-import type { RegistrySnapshot } from '../../../gateway/registry/snapshot-cache.ts';
+import type { RegistrySnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
 
 const TURN_MS = 5_000;

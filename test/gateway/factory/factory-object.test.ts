@@ -4,7 +4,7 @@ import type { Env } from '../../../gateway/env.ts';
 import { FactoryObject } from '../../../gateway/factory/factory-object.ts';
 import type { Clock, ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { storageHealth } from '../../../gateway/platform/storage/storage-health.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import { FACTORY_LABEL, type FactoryReport, NODES_MAX } from '../../../shared/factory/factory-exchange.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import type { NodeLoad } from '../../../shared/routing/node-load.ts';
@@ -52,7 +52,7 @@ test('a node whose last load was said while its last request ran becomes idle th
   const node = entry('a'.repeat(26), { provider: 'lab' });
   nodes.put(node);
   nodes.live.setLoad(node.session, { running: 1, waiting: 0, at: clock.at } as NodeLoad);
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const object = open(clock);
   const seen = async () => {
     const reply = await object.exchange(identity, { ...report, wait_ms: 0 });
@@ -71,7 +71,7 @@ test('a factory hears of its deployments, whichever provider has their nodes, an
   deployed('a', 'otela-pool--0123456789ab-1-0');
   deployed('b', 'otela-pool-2--0123456789ab-1-0');
   deployed('c', 'by-hand');
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const reply = await open(new TestClock()).exchange(identity, { ...report, wait_ms: 0 });
   const told = reply.kind === 'answer' ? reply.answer.nodes : [];
   expect(told).toMatchObject([
@@ -83,7 +83,7 @@ test('a factory receives its own nodes, however many others its provider has', a
   const nodes = new NodeIndex();
   for (let n = 0; n <= NODES_MAX; n++) nodes.put(entry(`${n}`.padStart(26, 'a'), { provider: 'lab' }));
   nodes.put(entry('z'.repeat(26), { provider: 'lab', labels: { [FACTORY_LABEL]: 'pool' } }));
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
   const reply = await open(new TestClock()).exchange(identity, { ...report, wait_ms: 0 });
   if (reply.kind !== 'answer') throw new Error('no answer');
   expect(reply.answer.nodes).toHaveLength(NODES_MAX);
@@ -92,7 +92,7 @@ test('a factory receives its own nodes, however many others its provider has', a
 
 test('an exchange that cannot be answered ends with its fault, and nothing of it goes on looking', async () => {
   const clock = new TestClock();
-  const view = vi.spyOn(snapshotCache, 'get').mockReturnValue(snapshotCache.view);
+  const view = vi.spyOn(isolateSnapshot, 'get').mockReturnValue(isolateSnapshot.view);
   const object = open(clock);
   const first = await object.exchange(identity, report);
   if (first.kind !== 'answer') throw new Error('no answer');
@@ -107,7 +107,7 @@ test('an exchange that cannot be answered ends with its fault, and nothing of it
 test('of a model that is always on each factory keeps one replica, also once it serves, until the model ends', async () => {
   const clock = new TestClock();
   const catalogue: ModelCatalogue = { on: { always_on: true, sunset_at: 9_000 }, off: {} };
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({
     nodes: new NodeIndex(),
     settings: { catalogue },
   } as unknown as RegistrySnapshot);
@@ -126,7 +126,7 @@ test('of a model that is always on each factory keeps one replica, also once it 
 
 test('a token that reports under ever new names pushes out its own factories, and no other token’s', async () => {
   const clock = new TestClock();
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({ nodes: new NodeIndex() } as unknown as RegistrySnapshot);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes: new NodeIndex() } as unknown as RegistrySnapshot);
   const object = open(clock);
   await object.exchange(identity, { ...report, wait_ms: 0 });
   const greedy = (factory: string, wait_ms: number, after?: string) =>
@@ -145,7 +145,7 @@ test('a token that reports under ever new names pushes out its own factories, an
 
 test('a factory whose last answer was forgotten for others’ is told news, and not taken for one that knows them', async () => {
   const clock = new TestClock();
-  vi.spyOn(snapshotCache, 'get').mockReturnValue({
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue({
     nodes: new NodeIndex(),
     settings: { catalogue: {} },
   } as unknown as RegistrySnapshot);

@@ -7,7 +7,7 @@ import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { resolveModelRoute } from '../../../gateway/openai/resolve-route.ts';
-import { type RegistrySnapshot, snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
+import { isolateSnapshot, type RegistrySnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import { opaqueFields, type ParsedRequest } from '../../../shared/attempts/parsed-request.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
@@ -31,7 +31,7 @@ test('it goes to no node with a model that is kept for others, though its path i
   nodes.put(entry('lost', { suspected: true, models: [ready('m'), ready('kept')] }));
   nodes.put(entry('open', { models: [ready('m')] }));
   const view = { nodes, settings, gateway: 'g', issuers: new Map() } as unknown as RegistrySnapshot;
-  vi.spyOn(snapshotCache, 'get').mockReturnValue(view);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue(view);
   const caller = {
     account: { ...BOOTSTRAP_ACCOUNT, role: 'consumer' as const, keyId: 'key_1' },
     settings,
@@ -50,7 +50,7 @@ test('it goes to no node with another model that has its own limits, because it 
   nodes.put(entry('open', { models: [ready('m'), ready('free')] }));
   const open = { ...settings, catalogue: {} };
   const view = { nodes, settings: open, gateway: 'g', issuers: new Map() } as unknown as RegistrySnapshot;
-  vi.spyOn(snapshotCache, 'get').mockReturnValue(view);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue(view);
   const project = { models: { m: { tokens_per_month: 1 }, dear: { tokens_per_month: 1 } } };
   const limits = { subject: 'proj_1', key: undefined, project };
   const account = { ...BOOTSTRAP_ACCOUNT, role: 'consumer' as const, keyId: 'key_1', limits };
@@ -73,7 +73,7 @@ test('a factory’s provider gives out no name of a model that it was not given,
   const provider = { trusted_by_default: true, deleted: false };
   const providers = { lab: { ...provider, models: ['org/*'] }, other: provider };
   const view = { nodes: new NodeIndex(), settings: { ...NO_SETTINGS, known: true, providers }, issuers: new Map() };
-  vi.spyOn(snapshotCache, 'get').mockReturnValue(view as unknown as RegistrySnapshot);
+  vi.spyOn(isolateSnapshot, 'get').mockReturnValue(view as unknown as RegistrySnapshot);
   const caller = { account: BOOTSTRAP_ACCOUNT, settings: view.settings, untracked: false };
   const ctx = { waitUntil: () => {} };
   const route = await resolveModelRoute(new Request('https://gateway.test/'), caller, opaque(), { env: host, ctx });

@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { SNAPSHOT_FRESH_MS } from '../../../gateway/registry/registry-relay-object.ts';
+import { SNAPSHOT_FRESH_MS } from '../../../gateway/registry/snapshot-cache-object.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 /** Requests for snapshots that reached the registry object. */

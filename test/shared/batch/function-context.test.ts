@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { contextMessage, readFunctionName } from '../../../shared/batch/function-context.ts';
-import { leaseDelayMs, leaseRank, offerDelayMs } from '../../../shared/batch/lease-preference.ts';
 import { nextFunctionBatch, type QueuedBatch, STARVED_AFTER_MS } from '../../../shared/batch/next-batch.ts';
+import { leaseDelayMs, leaseRank, offerDelayMs } from '../../../shared/batch/node-lease-rank.ts';
 
 describe('the name of a function', () => {
   it('is a file, and where the file has several, one of them', () => {

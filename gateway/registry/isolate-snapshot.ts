@@ -158,7 +158,7 @@ class IsolateView implements RegistrySnapshot {
  * The isolate's copy of the registry. Requests normally use it without waiting. While requests arrive it is normally at
  * most a second old. An isolate without requests does not read the registry.
  */
-class IsolateSnapshotCache {
+class IsolateSnapshot {
   readonly #view = new IsolateView();
   readonly #wait = new AdaptiveTimeout(REFRESH_WAIT);
   #checkedAt = Number.NEGATIVE_INFINITY;
@@ -253,7 +253,7 @@ function source(env: Env, location: string | undefined): SnapshotSource {
   return env.RELAY.getByName(location);
 }
 
-export const snapshotCache = new IsolateSnapshotCache();
+export const isolateSnapshot = new IsolateSnapshot();
 
 function coloOf(cf: unknown): string {
   return typeof cf === 'object' && cf !== null && 'colo' in cf ? String(cf.colo ?? '') : '';

@@ -14,7 +14,7 @@ const FAST_POLL_MS = 100;
  * ask twice a second. The cache reads only while isolates ask. Nothing is stored: after an eviction it reads the whole
  * registry again.
  */
-export class RegistryRelayObject extends GatewayObject {
+export class SnapshotCacheObject extends GatewayObject {
   readonly #store = new SnapshotStore(crypto.randomUUID());
   #tag: string | null = null;
   #askedAt = Number.NEGATIVE_INFINITY;

@@ -6,8 +6,8 @@ import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
+import type { RegistrySnapshot } from './isolate-snapshot.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
-import type { RegistrySnapshot } from './snapshot-cache.ts';
 
 export const TICKET_HEADER = 'x-otela-ticket';
 export const PROTOCOL_HEADER = 'x-otela-protocol';
@@ -28,7 +28,7 @@ interface ShownTicket {
  * @throws ApiError 400 if the ticket is malformed or forged, 403 if its issuer is not listed, 410 if the session has
  * ended; errors of `viewFor`
  */
-export async function readTicket(
+export async function verifyAgentTicket(
   request: Request,
   viewFor: (issuer: string) => Promise<RegistrySnapshot>,
   now: number,

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
-import { snapshotCache } from '../../../gateway/registry/snapshot-cache.ts';
+import { isolateSnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
 import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 
@@ -23,7 +23,7 @@ test('a provider may publish all models again: they return although two refreshe
   let now = Date.now();
   const refresh = async (fresh: boolean) => {
     now += 10_000;
-    return snapshotCache.get(env, ctx, now, () => !fresh);
+    return isolateSnapshot.get(env, ctx, now, () => !fresh);
   };
   const answer = (n: number, delta: SnapshotDelta) => asked[n]?.answer(delta);
   const again = { tag: '2', whole: false, entries: [], removed: [], carried: carried() };

@@ -1,19 +1,19 @@
 import { expect, it } from 'vitest';
+import { EventQueue } from '../../../shared/gossip/event-queue.ts';
 import type { GossipAction, GossipEvent } from '../../../shared/gossip/gossip-events.ts';
-import { StepQueue } from '../../../shared/gossip/step-queue.ts';
 
 const doubt = (session: string): GossipEvent => ({ type: 'doubt', session });
 const changed = (session: string): GossipAction => ({ type: 'changed', sessions: [session] });
 
 /** Each doubt gives two actions; `log` records steps and actions in order. */
-function queue(log: string[], act: (session: string) => void): StepQueue {
+function queue(log: string[], act: (session: string) => void): EventQueue {
   const step = (event: GossipEvent, now: number) => {
     if (event.type !== 'doubt') return [];
     log.push(`step ${event.session} at ${now}`);
     return [changed(`${event.session}1`), changed(`${event.session}2`)];
   };
   let now = 0;
-  return new StepQueue({
+  return new EventQueue({
     state: { step },
     now: () => ++now,
     random: () => 0,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { announcedModels } from '../../../agent/engine/announced-models.ts';
 import { shellWrapped } from '../../../agent/engine/engine-command.ts';
+import { announcedModels } from '../../../agent/engine/models-in-command.ts';
 
 const names = (line: string) => announcedModels(line.split(' ')).map(({ id }) => id);
 

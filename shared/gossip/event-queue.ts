@@ -1,7 +1,7 @@
 import type { GossipAction, GossipEvent } from './gossip-events.ts';
 import type { GossipState } from './index.ts';
 
-interface StepQueueOptions {
+interface EventQueueOptions {
   state: Pick<GossipState, 'step'>;
   /** Returns the milliseconds of a monotonic clock. */
   now(): number;
@@ -16,14 +16,14 @@ interface StepQueueOptions {
 /**
  * Turns events into steps of the gossip core. The steps run one after the other, because the core is not re-entrant.
  */
-export class StepQueue {
-  readonly #options: StepQueueOptions;
+export class EventQueue {
+  readonly #options: EventQueueOptions;
   /** Events that arrived while actions were carried out: a few per action. */
   readonly #events: GossipEvent[] = [];
   #running = false;
   #closed = false;
 
-  constructor(options: StepQueueOptions) {
+  constructor(options: EventQueueOptions) {
     this.#options = options;
   }
 

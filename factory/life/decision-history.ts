@@ -32,7 +32,7 @@ const savedSchema = z.object({
     .max(DAY_POINTS_MAX),
 });
 
-export class Journal {
+export class DecisionHistory {
   decisions: DecisionReport[] = [];
   day: DayPoint[] = [];
   readonly #log: (line: string) => void;
@@ -41,7 +41,7 @@ export class Journal {
     this.#log = log;
   }
 
-  /** Restores the journal of a previous process; malformed content is ignored. */
+  /** Restores the history of a previous process; malformed content is ignored. */
   restore(value: unknown): void {
     const read = savedSchema.safeParse(value);
     if (!read.success) return;
