@@ -51,7 +51,7 @@ app.route('/v1/uploads', uploadRoutes);
 app.route('/v1/batches', batchRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
-/** Refuses other methods of these paths that the router does not match, such as TRACE. */
+/** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */
 for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
@@ -60,7 +60,7 @@ app.notFound((c) => {
   return responseOf(errorResponse(pathNotFound(c.req.path), requestIdOf(c.req.raw)));
 });
 app.onError(async (error, c) => {
-  // The rest of the body is discarded, except if the body stalled, because then nothing more arrives.
+  // Reads and discards the rest of the request body, unless the error is that the body stalled.
   if (!(error instanceof ApiError && error.code === 'request_timeout')) await discardRequest(c.req.raw);
   return responseOf(errorResponse(error, requestIdOf(c.req.raw)));
 });

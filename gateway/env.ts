@@ -35,7 +35,10 @@ interface Institution {
 
 export interface Env extends IssuerEnvironment {
   DB: D1Database;
-  /** The same database for long reads, which do not block other requests. Absent: reports use DB. */
+  /**
+   * Another connection to the database of DB, for long queries: these queries do not block other requests. Absent:
+   * reports use DB.
+   */
   REPORTS?: D1Database;
   TUNNEL: ObjectNamespace<TunnelObject>;
   REGISTRY: ObjectNamespace<RegistryObject>;
@@ -61,7 +64,7 @@ export interface Env extends IssuerEnvironment {
    * MESH_RELAY is `off`.
    */
   CIRCUIT?: ObjectNamespace<CircuitObject>;
-  /** `off`: this gateway connects no agents that cannot reach each other. */
+  /** `off`: this gateway carries no circuits. */
   MESH_RELAY?: string;
   /** Deletes expired files: a single object. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
@@ -73,9 +76,15 @@ export interface Env extends IssuerEnvironment {
   OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files. Absent: this gateway has no dashboard. */
   ASSETS?: Fetcher;
-  /** On the Node host: sends streaming responses through clients' sockets. */
+  /**
+   * On the Node host: writes streaming responses directly to clients' sockets; see response offload in
+   * docs/glossary.md.
+   */
   LOCAL_OFFLOADS?: { of(session: string): ResponseOffload };
-  /** On the Node host: id of this process. A request from this process to an object ends with the process. */
+  /**
+   * On the Node host: id of this process. If an object's stored requests came from another process, they have ended,
+   * because that process has ended.
+   */
   PROCESS_ID?: string;
   /** On the Node host: aborted when this process begins to stop. Requests then no longer wait for a node. */
   STOPPING?: AbortSignal;
@@ -84,8 +93,8 @@ export interface Env extends IssuerEnvironment {
   /** Maximum bytes of request bodies above 1 MiB that an isolate keeps for retries. Default 48 MiB. */
   BODY_BUDGET_BYTES?: string;
   /**
-   * Maximum bytes that incomplete request bodies hold in an isolate, at most 1 MiB each. Default 32 MiB; 128 MiB
-   * self-hosted.
+   * Maximum memory of an isolate, in bytes, for the first MiB of each request body that is still arriving. Default 32
+   * MiB; 128 MiB self-hosted.
    */
   BODY_UPLOADS_BYTES?: string;
   /** A request body that arrives at less than 500 bytes a second for this time is aborted. Default 30 s. */
@@ -126,8 +135,8 @@ export interface Env extends IssuerEnvironment {
   /** Bearer token that only allows reading /metrics. Absent: only operators' keys may read it. */
   OTELA_METRICS_TOKEN?: string;
   /**
-   * `on`: an object that streams or has a socket stays in memory as long as this process runs. So a stream never
-   * continues in another instance of the object, and the object need not sleep. Set by the Node host.
+   * `on`: an object that streams or has a socket stays in memory as long as this process runs, so its streams never
+   * move to another instance of the object. Set by the Node host.
    */
   OBJECTS_STAY?: string;
   /** On the Node host: this gateway's role in its institution. */

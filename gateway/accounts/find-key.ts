@@ -79,7 +79,7 @@ export async function findKey(
 }
 
 /**
- * Returns the time at which a user's keys stop working if the identity provider does not confirm the user before it.
+ * Returns when a user's keys stop working, unless the identity provider confirms the user again before then.
  * Milliseconds since the epoch.
  */
 function lapseOf(user: User | null, oidc: unknown): number {
@@ -161,8 +161,8 @@ async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Pro
 }
 
 /**
- * Returns the settings that keys and projects both have. A request may decline to be recorded if one of the two rows
- * has `no_track`.
+ * Combines the settings of a key with those of its project. `no_track` and `resume` are on if the key or the project
+ * has them.
  */
 function ofKeyAndProject(project: Project | null, key?: Key) {
   return {
@@ -217,8 +217,8 @@ function limitsOf(
 }
 
 /**
- * Returns which of user, model and GPU time these limits count, in addition to key and project. A settlement must
- * contain the values that are counted.
+ * Returns whether these limits count usage by user, by model, and as GPU time. A settlement contains user, model or GPU
+ * time only if a limit counts it.
  */
 function countedBy(limits: AccountLimits | undefined): ReceiptIdentity['counted'] {
   const sets = [limits?.key, limits?.user, limits?.project];

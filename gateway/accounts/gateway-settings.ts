@@ -62,13 +62,13 @@ export interface GatewaySettings {
   /** Public address of this gateway for browsers; undefined: the address in each request is used. */
   publicUrl: string | undefined;
   /**
-   * Keys, users and projects that changed recently: from the id to the number of the last change in the audit log.
-   * Accounts that were read before the change are stale.
+   * Keys, users and projects that changed recently: maps the id to the id of its last change in the audit log. Accounts
+   * that were read before that change are stale.
    */
   changed: Record<string, number>;
   /**
-   * The number of a change in the audit log. All accounts that were read before it are stale, because it changed the
-   * gateway's settings, or because `changed` has no older changes.
+   * Id of a change in the audit log. All accounts that were read before this change are stale: either it changed the
+   * gateway's settings, or `changed` contains only changes after it.
    */
   changedSince: number;
 }
@@ -100,7 +100,7 @@ export const NO_SETTINGS: GatewaySettings = {
 const CHANGES_RETENTION_MS = ACCOUNT_CACHED_MS + 60_000;
 /** Maximum changes in the snapshot, of 40 bytes each. */
 const CHANGES_MAX = 2_000;
-/** Maximum rows in the snapshot; the admin API refuses more. */
+/** Maximum rows of each table below. The snapshot contains all rows, so the admin API refuses to create more. */
 export const MODEL_SETTINGS_MAX = 1_000;
 export const PROVIDERS_MAX = 2_000;
 export const CATALOGUE_MAX = 500;
@@ -136,7 +136,7 @@ export async function readGatewaySettings(
   for (const { object, id, action } of changes.toReversed()) {
     if (OF_ACCOUNTS.test(action)) changed.set(object, id);
   }
-  // The list of trusted identity providers may have changed, so every account must be read again.
+  // A change of the settings may have changed the trusted identity providers, so every account must be read again.
   const settled = changes.find(({ action }) => action === 'settings.update')?.id ?? 0;
   const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {

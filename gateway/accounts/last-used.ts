@@ -1,6 +1,6 @@
 /**
- * Records when each key was last used. The times are written in batches after some request's response, so no request
- * waits.
+ * Records when each key was last used. The times are written in batches in the background, so no request waits for the
+ * write.
  */
 import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Env } from '../env.ts';
@@ -33,8 +33,8 @@ export function recordLastUse(
 }
 
 /**
- * Writes the time of each key's use, not the current time: the write waits for the next use of any key, which may be
- * days later.
+ * Writes `at`, the time of each key's use. The current time would be wrong: the write waits for the next use of any
+ * key, which may be days later.
  */
 async function flush(env: Pick<Env, 'DB'>, due: [keyId: string, at: number][]): Promise<void> {
   const write = env.DB.prepare(`UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), used.value)

@@ -18,7 +18,10 @@ export interface ReceiptIdentity {
   traced: boolean;
   /** True if the trace export includes the request's prefix buckets. */
   prefixes: boolean;
-  /** Which of user, model and GPU time the request's limits count, in addition to key and project. */
+  /**
+   * Whether a limit of the request counts usage by user, by model, or as GPU time. Usage by key and project always
+   * counts.
+   */
   counted: { user: boolean; model: boolean; gpu: boolean };
 }
 
@@ -112,8 +115,8 @@ export async function openIdentity(secret: string, sealed: string): Promise<Rece
   if (text === undefined) return UNSEALED; // the identity is forged, or from a gateway with another secret
   const [keyId, userId, projectId, flags, ...more] = JSON.parse(text);
   if (typeof flags === 'string') {
-    // Earlier versions encrypted fewer members, or names and a subject. An agent's reports may be a day old, so these
-    // forms are still read.
+    // Receipts of earlier versions contain the name of the limits object here, and may lack the last members. They are
+    // still read, because an agent may send a report a day after its request.
     const [traced, prefixes = false, counted = NOTHING_COUNTED] = more;
     return { keyId, userId, projectId, subject: flags, traced, prefixes, counted };
   }

@@ -19,8 +19,8 @@ const LABEL = 'reasoning-budget';
 const NO_REASONING = 'none';
 
 /**
- * Returns the bound of a request; undefined: no bound. `unseen`: the gateway does not read the body, so it cannot write
- * the bound into it.
+ * Returns the maximum reasoning tokens of a request; undefined: no maximum. `unseen`: the gateway does not read the
+ * body, so it cannot write the maximum into the body.
  * @throws ApiError 400, 403
  */
 export function reasoningBudget(
@@ -55,7 +55,7 @@ export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeR
   return { ...demand, require: [...demand.require, one], words: `${demand.words} reasoning ${values.length}` };
 }
 
-/** True if a node may process lines of batches of this key. */
+/** True if a node may process lines of this key's batches. */
 export function mayHaveLines(
   { limits }: Pick<Account, 'limits'>,
   endpoint: string,

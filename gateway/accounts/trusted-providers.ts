@@ -20,7 +20,9 @@ import { type GatewaySettings, settingsIndex } from './gateway-settings.ts';
 const TRUST_HEADER = 'x-otela-trusted-providers';
 export const TRUST_METADATA = 'otela_trusted_providers';
 
-/** Lists of trusted providers of a request. Most requests have no list, and their result is cached. */
+/**
+ * Lists of trusted providers that a request contains. Most requests have none; then the result of `trustOf` is cached.
+ */
 export type RequestedTrust = readonly (readonly string[])[];
 
 const NONE: RequestedTrust = [];

@@ -32,8 +32,8 @@ export function nameIfBelowLimit(name: string | SQL<string>, userId: string, now
 type Key = typeof apiKeys.$inferSelect;
 
 /**
- * SQL that is true if the key is unchanged since it was read, except for its last use. Statements that create a key
- * from it check this, so that the new key does not outlive a revocation, nor have more rights than the old key has now.
+ * SQL that is true if the key is unchanged since it was read, except for its last use. Statements that copy a key check
+ * this condition: if the old key was revoked or lost rights meanwhile, no copy is made.
  */
 export function isUnchanged(key: Key): SQL<boolean> {
   const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);

@@ -20,19 +20,20 @@ import type { AdminCall } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
 
 /**
- * Maximum days that one call handles. For each day, one object per hour is called, and a Worker's request may make a
- * limited number of calls.
+ * Maximum days per call of `eraseUser`. Each day has 24 usage objects, and a Worker's request may call only a limited
+ * number of objects.
  */
 const DAYS_PER_CALL = 4;
-/** Maximum batches that one call handles. Each is an object that must be called. */
+/** Maximum batches per call of `eraseUser`, for the same reason: each batch is an object. */
 const BATCHES_PER_CALL = 25;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';
 const ERASE = 'user.erase';
 
 /**
- * Runs one step; repeat it until nothing is left. If a step fails, the next one continues its work.
- * @returns the number of days that are left; 0: done
+ * Runs one step of the deletion. Call it until it returns 0. If a call fails, the next call continues its work.
+ * @returns the number of days of usage records that are left, at least 1 while batches are left; 0: the deletion is
+ * complete
  */
 export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;

@@ -114,8 +114,8 @@ async function revokeToken(call: AdminCall): Promise<object> {
 }
 
 /**
- * Makes the factory object forget a token's reports. Safe to repeat; a repetition also succeeds if the object could not
- * be reached before.
+ * Makes the factory object forget a revoked token's reports. If the object cannot be reached, the client repeats the
+ * request.
  */
 async function forget({ env }: AdminCall, token: string): Promise<void> {
   try {

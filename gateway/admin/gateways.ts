@@ -42,7 +42,8 @@ export const gatewayRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: '/gateways/:key',
-    summary: 'Remove a follower that no longer runs. Its share of limits is returned, and agents disconnect from it.',
+    summary:
+      'Remove a follower that no longer runs. The primary gets its share of the limits back, and agents disconnect from it.',
     answer: z.object({ object: z.literal('gateway'), key: z.string(), deleted: z.boolean() }),
     run: async ({ env, param }) => {
       requirePrimary(env);

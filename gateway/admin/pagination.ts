@@ -27,7 +27,7 @@ export async function requireAfter(env: Pick<Env, 'DB'>, table: PagedTable, { af
   throw new ApiError('unprocessable_content', `after: there is no object with the id "${after}".`, { param: 'after' });
 }
 
-/** SQL that selects rows older than the row with the id `after`; no row if there is no such row. */
+/** SQL that selects rows older than the row with the id `after`. If no row has this id, it selects nothing. */
 export function olderThan(table: PagedTable, page: PageQuery): SQL | undefined {
   if (page.after === undefined) return undefined;
   return sql`(${table.createdAt}, ${table.id}) < (SELECT created_at, id FROM ${table} WHERE id = ${page.after})`;

@@ -106,7 +106,10 @@ async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<
       param: 'root',
     });
   if (known === undefined && rows.length >= PEERS_MAX)
-    throw new ApiError('unprocessable_content', `This gateway already lists ${PEERS_MAX} peers, the maximum.`);
+    throw new ApiError(
+      'unprocessable_content',
+      `This gateway already lists ${PEERS_MAX} peer institutions, the maximum.`,
+    );
   const row = { name, root, url, createdAt: known?.createdAt ?? call.now };
   const write = db.insert(peers).values(row).onConflictDoUpdate({ target: peers.name, set: { url } });
   const what = { action: known === undefined ? 'peer.create' : 'peer.update', object: name, after: view(row) };
@@ -117,7 +120,7 @@ async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<
 async function removePeer(call: AdminCall): Promise<object> {
   const name = call.param('name');
   const [row] = await queryOrUnavailable(database(call.env).select().from(peers).where(eq(peers.name, name)));
-  // A repeated deletion also notifies a registry that could not be reached before.
+  // An earlier request may have deleted the row and failed to notify the registry, so a repeated request notifies it.
   if (row === undefined) await notifyIsolates(call.env);
   else {
     const write = database(call.env).delete(peers).where(eq(peers.name, name));

@@ -238,7 +238,7 @@ export class BatchObject extends GatewayObject {
 
   /**
    * Runs one step and sets the next alarm. A failed step is retried: without a limit if a store, the database or
-   * another object is unavailable, otherwise up to the limit of Obstacle.
+   * another object is unavailable, otherwise up to FAULTS_MAX times.
    */
   async alarm(): Promise<void> {
     const { spec } = this.#record;
@@ -359,8 +359,8 @@ export class BatchObject extends GatewayObject {
     this.#closed = true;
     await this.#forwardUsage(spec);
     const { env } = this;
-    // After its window the batch does not wait for a file that the store has lost: the results are written without the
-    // `custom_id` of their lines.
+    // If the store has lost the input file, the batch waits for the file until its window ends. Then it writes its
+    // results without the `custom_id` of their lines.
     const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
     const mayWait = to === 'completed' && !mayLackInput;
     const written = { env, record: this.#record, spec, unexecuted, mayLackInput, mayWait, nowMs: this.#now };
@@ -369,8 +369,8 @@ export class BatchObject extends GatewayObject {
   }
 
   /**
-   * Forwards the usage of lines, under the account as read a few seconds ago, so that limits that were set meanwhile
-   * count it.
+   * Forwards the usage of lines. Uses the account as last read, not as it was at the batch's creation, so that limits
+   * that were set since then count the usage.
    */
   #forwardUsage(spec: BatchSpec): Promise<void> {
     return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);

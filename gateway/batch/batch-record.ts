@@ -18,7 +18,7 @@ import { BatchUsageOutbox } from './batch-usage-outbox.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
 
 /**
- * A function that failed this many lines and completed none is given up. Otherwise a file of 50,000 lines would be
+ * A function that failed this many lines and completed none is given up. Without this limit, 50,000 lines would be
  * tried for days.
  */
 const GIVE_UP_LINES = 3;
@@ -30,7 +30,8 @@ interface CommitResult {
   /** Lines that failed in the engine and must be run again. */
   again: number[];
   /**
-   * Number of failed lines that another node should try. The node returns its lease when it has done its other lines.
+   * Number of failed lines that another node should try. The committing node returns its lease after its remaining
+   * lines, so that another node can get these lines.
    */
   elsewhere: number;
   /** Tokens of the results that were accepted. */
@@ -139,8 +140,8 @@ export class BatchRecord {
     const requeued = this.state.requeued + this.ledger.requeued;
     const { counts, givenUp } = this.state;
     const completed = counts.completed - leftOut;
-    // If a function was given up, its remaining lines have failed; the remaining lines of a canceled or expired batch
-    // were not run.
+    // The lines without a result count as failed if the function was given up. In a canceled or expired batch they do
+    // not count, because they were not run.
     const failed = givenUp === undefined ? counts.failed + leftOut : counts.total - completed;
     if (!this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) return;
     this.#rows.forgetResults();
@@ -217,8 +218,8 @@ export class BatchRecord {
   }
 
   /**
-   * Gives up a function that completed no line and has used up the attempts of GIVE_UP_LINES lines, because it would
-   * fail them all.
+   * Gives up a function that completed no line, because its remaining lines would fail too: if it cannot be loaded,
+   * after its first failed line; otherwise after GIVE_UP_LINES failed lines.
    */
   #giveUp({ error, why = '' }: LineResult): void {
     const { state } = this;
@@ -295,8 +296,8 @@ export class BatchRecord {
 }
 
 /**
- * True if the engine failed, so that another attempt may succeed. A 4xx response is the line's fault, except for 404,
- * which an engine that lost its model returns.
+ * True if the engine failed, so that another attempt may succeed. Most 4xx responses are the line's fault. 404 and 429
+ * are not: an engine without its model answers 404, and a busy engine 429.
  */
 function isEngineFailure({ status_code: status, error }: LineResult): boolean {
   return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;

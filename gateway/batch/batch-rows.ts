@@ -13,7 +13,10 @@ import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts
  */
 const ROW_BYTES = 1_000_000;
 
-/** Table `piece`: parts of results that are longer than a row. The column `results` of such a commit is ''. */
+/**
+ * If the results of a commit are longer than ROW_BYTES, table `piece` has them in parts, and the column `results` is
+ * ''.
+ */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;

@@ -9,7 +9,10 @@ import type { BatchSpec } from './batch-spec.ts';
 import { batchUsageRow, lineBytes } from './line-usage.ts';
 import { objectOrUnavailable } from './step-failures.ts';
 
-/** Maximum commits that are forwarded together: 64 KiB of results each, a few hundred usage records. */
+/**
+ * Maximum commits that are forwarded together. A commit usually has about 64 KiB of results, so these are a few hundred
+ * usage records.
+ */
 const COMMITS_PER_BATCH = 16;
 
 const SCHEMA = `

@@ -42,7 +42,7 @@ interface FinishOptions {
 
 /**
  * Writes the output and the error file. A file's id is null if the file would be empty. The ids are derived from the
- * batch's id, so a gateway that is killed while it writes later overwrites the same files.
+ * batch's id. If the gateway is killed while it writes, the next try overwrites the same files.
  */
 export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> {
   const { owner } = options.spec;
@@ -68,7 +68,8 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
 async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
-  // Without a response no quota is needed, and a canceled batch must be able to end while the database is unavailable.
+  // A batch without any response needs no quota. The database is not read then, so that such a batch can be canceled
+  // while the database is unavailable.
   if (resultBytes === 0) return { most: record.maxBytes, wanted };
   const { files: limits } = await readGatewaySettings(env, nowMs);
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));

@@ -27,7 +27,8 @@ class ObjectUnavailableError extends Error {
 }
 
 /**
- * Awaits calls of another object. An error is an ObjectUnavailableError, so that the batch is not considered faulty.
+ * Awaits calls of another object, and converts any error to an ObjectUnavailableError, so that the batch is not
+ * considered faulty.
  * @throws ObjectUnavailableError
  */
 export async function objectOrUnavailable<T>(object: string, calls: Promise<T>): Promise<T> {

@@ -12,8 +12,8 @@ export class TokenBudget {
   #remaining: number | undefined;
 
   /**
-   * Reads the limits again, for the models that the batch's lines name. If the tokens for one of these models are used
-   * up, all lines wait. If the limits cannot be read, `refresh` rejects and the last value stays.
+   * Reads the remaining tokens again, for each model that the batch's lines name. The smallest value counts for all
+   * lines. Rejects if the values cannot be read; the last value then stays.
    */
   async refresh(
     env: Pick<Env, 'LIMITS'>,

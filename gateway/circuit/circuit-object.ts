@@ -27,8 +27,8 @@ export const CALLEE_HEADER = 'x-otela-callee';
 /** Maximum time from the caller's upgrade to the callee's proof. */
 const MEET_MS = 10_000;
 /**
- * Bounds on circuits, which a gateway carries in addition to its own requests: bytes per circuit, and rates per circuit
- * and per gateway. They count both directions together.
+ * Bounds on the traffic of circuits, which a gateway carries in addition to its own requests: bytes per circuit, and
+ * bytes per second of one circuit and of all circuits. Both directions count together.
  */
 const CIRCUIT_BYTES = 4 * 1024 ** 3;
 const CIRCUIT_BYTES_PER_S = 16 * 1024 * 1024;
@@ -39,9 +39,9 @@ const IDLE_MS = 120_000;
 const LIFE_MS = 60 * 60_000;
 
 /**
- * Maximum callers that have not proved their session. Tickets are public, so a peer may present other sessions' tickets
- * repeatedly; this bounds the memory for such peers. Above it the circuit of the oldest caller is closed, because an
- * honest caller proves itself with its next message.
+ * Maximum callers that have not yet proved that they own their ticket's session. Tickets are public, so a peer may
+ * present the tickets of other sessions. Above the maximum, the circuit of the oldest such caller is closed: an honest
+ * caller sends its proof with its next message and is not affected.
  */
 const UNPROVEN_MAX = 512;
 const CIRCUITS_MAX = 256;
@@ -72,9 +72,11 @@ interface End {
   readonly audience: string;
   readonly nonce: Uint8Array;
   proven: boolean;
-  /** Bytes (by `circuitCost`) sent to this end since the last ping that asks whether it reads. */
+  /** Bytes (as `circuitCost` counts them) sent to this end since the last `read` message to it. */
   unasked: number;
-  /** Pings without an answer, oldest first, at most as many as fit the window. */
+  /**
+   * Nonces of `read` messages that this end has not answered, oldest first. CIRCUIT_WINDOW_BYTES bounds their number.
+   */
   readonly asked: string[];
 }
 
@@ -138,7 +140,7 @@ export class CircuitObject extends GatewayObject {
     if (end === undefined || this.#finished) return;
     try {
       if (!end.proven) this.#prove(end, message);
-      else if (!this.#joined) throw new WireError('bad_state', 'bytes before the other end connected');
+      else if (!this.#joined) throw new WireError('bad_state', 'an end sent bytes before the other end had connected');
       else this.#pass(end, message);
     } catch (error) {
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
@@ -149,7 +151,7 @@ export class CircuitObject extends GatewayObject {
   #prove(end: End, message: string | ArrayBuffer): void {
     const hello = readHello(message);
     if (hello === undefined || !verifyHello(end.ticket, end, hello))
-      throw new WireError('bad_state', 'not this session’s signature');
+      throw new WireError('bad_state', 'the proof is not signed with the key of the ticket’s session');
     end.proven = true;
     unproven.delete(this);
     if (end === this.#caller) return this.#call(end.ticket.session);
@@ -165,7 +167,10 @@ export class CircuitObject extends GatewayObject {
     const full = open.size >= CIRCUITS_MAX || ends.some((session) => of(session) >= CIRCUITS_PER_SESSION_MAX);
     const may = quotaOf(calls, caller, () => new TokenBucket(CALLS_PER_S, CALLS_BURST, now)).take(1, now);
     const rung = () => quotaOf(rings, this.#callee, () => new TokenBucket(RINGS_PER_S, RINGS_BURST, now)).take(1, now);
-    if (full || !may || !rung()) return this.#end('this gateway already carries its maximum number of circuits');
+    if (full || !may || !rung())
+      return this.#end(
+        'this gateway carries its maximum number of circuits, or one of the two agents has too many calls',
+      );
     open.set(this, ends);
     const called = this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).call(this.#callee, this.ctx.name);
     this.ctx.waitUntil(
@@ -184,7 +189,7 @@ export class CircuitObject extends GatewayObject {
     this.#bytes += message.byteLength;
     to.unasked += circuitCost(message.byteLength);
     if (to.unasked + to.asked.length * CIRCUIT_STEP_BYTES > CIRCUIT_WINDOW_BYTES + CIRCUIT_STEP_BYTES)
-      throw new WireError('too_large', 'more bytes than were granted');
+      throw new WireError('too_large', 'an end sent more bytes than it was granted');
     if (this.#bytes > CIRCUIT_BYTES) return this.#end('the circuit reached its maximum number of bytes');
     to.socket.send(new Uint8Array(message));
     for (; to.unasked >= CIRCUIT_STEP_BYTES; to.unasked -= CIRCUIT_STEP_BYTES) {
@@ -195,8 +200,8 @@ export class CircuitObject extends GatewayObject {
   }
 
   /**
-   * Handles a message that confirms that the end `from` has read one step of the bytes that `to` sent. `to` may then
-   * send another step, at the rate of the circuit and the gateway.
+   * Handles the answer to a `read` message: `from` has read another CIRCUIT_STEP_BYTES of what `to` sent. So `to` may
+   * send as many more, at the rates of the circuit and of the gateway.
    */
   #onText(from: End, to: End, text: string): void {
     const nonce = READ_TEXT.exec(text)?.[1];

@@ -21,14 +21,15 @@ class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNAVAILABLE;
 }
 
-/** The gateway failed, or its response was cut. */
+/** The gateway answered 5xx, or its response was cut. */
 class Failing extends ClientError {}
 
-/** How long a command with a long wait retries while the gateway cannot be reached. */
+/** How long a command that waits for minutes, such as a rollout, retries while the gateway cannot be reached. */
 const AWAY_RETRY_MAX_MS = 600_000;
 
 /**
- * Calls `work` until it succeeds: retries while the gateway cannot be reached, fails, or cuts responses.
+ * Calls `work` until it succeeds or AWAY_RETRY_MAX_MS have passed. Retries only if the gateway cannot be reached,
+ * fails, or cuts its response.
  * @throws ClientError
  */
 export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Promise<T> {

@@ -27,7 +27,7 @@ export const GATEWAYS_COMMAND: Command = {
   examples: `list | remove KEY
 
   otela-gateway gateways list                  role, epoch, and each follower: whether it is connected, and its waiting records
-  otela-gateway gateways remove KEY            removes a follower permanently: its share of limits is returned
+  otela-gateway gateways remove KEY            removes a follower permanently; the primary gets its share of the limits back
 
 To set up a follower: docs/gateways.md.`,
   verbs: ['list', 'remove'],

@@ -43,7 +43,13 @@ async function peersCommand(args: readonly string[]): Promise<number> {
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
     const gone = await askGateway(target, 'DELETE', `/${encodeURIComponent(name)}`);
-    console.log(target.json ? JSON.stringify(gone) : wasDeleted(gone) ? `${name}  removed` : `${name} is not a peer`);
+    console.log(
+      target.json
+        ? JSON.stringify(gone)
+        : wasDeleted(gone)
+          ? `${name}  removed`
+          : `${name} is not a peer institution of this gateway`,
+    );
     return EXIT_DONE;
   }
   throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');

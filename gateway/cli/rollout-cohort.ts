@@ -42,8 +42,8 @@ export function upgradedOf(nodes: readonly RolloutNode[], to: string): Upgraded 
 }
 
 /**
- * True if a restarted cohort is back: each node that served serves again, and each node that waited for a deployment
- * waits again.
+ * True if a restarted cohort is back: the number of nodes with the new version has grown by the cohort's size, and the
+ * number of these that serve has grown by the cohort's nodes that served before.
  */
 export function isBack(now: Upgraded, before: Upgraded, chosen: readonly RolloutNode[]): boolean {
   const served = chosen.filter(({ ready }) => ready).length;

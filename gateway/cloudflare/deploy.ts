@@ -101,8 +101,8 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
   await options.build();
   return withConfig(root, config, async (file) => {
     const where = ['--config', file, `--env=${production ? 'production' : ''}`];
-    // Migrations are applied before the new code is deployed. They only add, so the code that still runs is not
-    // affected.
+    // Migrations are applied before the new code is deployed. They only add tables and columns, so they do not affect
+    // the old code, which still runs.
     await wrangler(['d1', 'migrations', 'apply', options.database, '--remote', ...where]);
     log('migrations: applied');
     const listed = (await secretsOf(wrangler, where)) ?? [];
@@ -124,7 +124,8 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
 
 async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
   const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
-    // If the Worker already runs, it uses a database with all accounts. That database must have another name.
+    // There is no database of this name. If the Worker already runs, its database, with all accounts, must have another
+    // name.
     if (await workerExists(wrangler, worker))
       throw new DeployRefusedError(
         `Worker ${worker} already runs, but there is no D1 database "${name}": give the name of its database with --database. To create an empty one: npx wrangler d1 create`,

@@ -46,7 +46,7 @@ export async function wantedSecrets(
   const known = newAdminKey ? undefined : await readIfExists(file);
   if (known !== undefined) want(ADMIN_SECRET, sha256Hex(known));
   else if (listed.includes(ADMIN_SECRET) && !newAdminKey)
-    wanted.notes.push(`the admin key is set, but is not in ${dir}; --new-admin-key creates another one`);
+    wanted.notes.push(`the Worker has an admin key, but ${dir} does not; --new-admin-key creates another one`);
   else {
     const key = newSecret(KEY_PREFIX).plaintext;
     writePrivateFile(file, `${key}\n`);
@@ -55,7 +55,7 @@ export async function wantedSecrets(
   }
   const issuer = join(dir, 'issuer');
   if (listed.includes(ISSUER_SECRET) && (await readIfExists(join(issuer, 'gateway.key'))) === undefined)
-    wanted.notes.push(`the issuer's keys are set, but are not in ${dir}: they are not changed`);
+    wanted.notes.push(`the Worker has the issuer's keys, but ${dir} does not: they stay as they are`);
   else {
     // Also renews the gateway's certificate if the root key is on this machine.
     for (const [name, value] of Object.entries(workerSecrets(await openIssuer(issuer, nowS)))) want(name, value);

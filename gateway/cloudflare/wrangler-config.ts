@@ -18,7 +18,7 @@ interface Installation {
 
 /** Returns the text of the new file. @throws Error if a line that must be replaced is not found */
 export function configFor(text: string, { name, database, bucket, releaseKeys }: Installation): string {
-  // Bindings have names too, so only the first line of this form, the Worker's name, is replaced.
+  // The first such line has the Worker's name. Bindings have other names, which stay.
   const own = /^name = "[\w-]+"$/m.exec(text)?.[0] ?? '';
   let config = text.replaceAll(`${own}\n`, `name = "${name}"\n`);
   config = replaced(config, /^database_name = ".*"$/gm, `database_name = "${database.name}"`);
@@ -33,7 +33,7 @@ export function configFor(text: string, { name, database, bucket, releaseKeys }:
 function replaced(text: string, pattern: RegExp, by: string): string {
   const other = text.replace(pattern, () => by);
   if (pattern.test(text)) return other;
-  throw new Error(`wrangler.toml has no line like ${pattern.source}`);
+  throw new Error(`wrangler.toml has no line that matches /${pattern.source}/: restore the file of the clone`);
 }
 
 /** Returns the database id that the operator entered into the clone's file. Undefined: none. */

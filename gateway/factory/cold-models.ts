@@ -17,7 +17,10 @@ const FRESH_MS = 1_000;
  * Minimum interval if a request needs a model that this isolate does not know: an autoscaler may just have reported it.
  */
 const FAST_POLL_MS = 100;
-/** Bounds on how long a request waits for the factory object's answer. Then it uses the last known list. */
+/**
+ * Bounds on how long a request waits for the factory object's answer. After this time the request uses the last known
+ * list.
+ */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 /** Maximum models for which this isolate remembers when it last reported a request. */
 const REQUESTED_MAX = 1_000;
@@ -41,7 +44,8 @@ class ColdModelCache {
   /**
    * Reads the list again. Never rejects: while the factory object does not answer, the old list stays valid for
    * FACTORY_SILENT_AFTER_MS.
-   * @param wanted the list is read earlier if it contains none of these models; empty: the usual interval
+   * @param wanted models that the request needs. If the list contains none of them, FAST_POLL_MS applies and not
+   * FRESH_MS
    */
   refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
     const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
@@ -53,7 +57,8 @@ class ColdModelCache {
 
   /** Waits for the call in progress, or starts one. */
   #refreshed({ env, ctx }: Context, now: number): Promise<void> {
-    // If the request that started the call is canceled, the call never settles. Another request then starts a new one.
+    // If the request that started the call is canceled, the call never settles. So after `#answers.ms` another request
+    // starts a new call.
     if (this.#refreshing === undefined || !isRecent(this.#answers.ms, this.#refreshing.since, now)) {
       const refreshing = { done: this.#ask(env, now), since: now };
       this.#refreshing = refreshing;
@@ -71,7 +76,7 @@ class ColdModelCache {
     try {
       this.#known = await env.FACTORY.getByName(FACTORY_OBJECT_NAME).startable();
       this.#knownAt = now;
-      // Also measures answers that were too late for the requests that waited, so that later requests wait longer.
+      // Late answers are measured too: after an answer that came too late for its requests, later requests wait longer.
       this.#answers.answered(waitClock.now() - from);
     } catch {
       // The object did not answer, for example because it restarts. The old list stays.

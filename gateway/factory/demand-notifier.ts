@@ -6,8 +6,8 @@ import { FACTORY_OBJECT_NAME } from './factory-object-name.ts';
 /** Interval at which demand is reported again while it lasts. */
 const REPORT_MS = 4_000;
 /**
- * If no autoscaler has the model, the next report waits for this time. So a new autoscaler gets the demand at most this
- * much later.
+ * Delay of the next report if no autoscaler has the model. If an autoscaler adds the model meanwhile, it gets the
+ * demand after at most this time.
  */
 const NO_FACTORY_PAUSE_MS = 30_000;
 /** Changes within this time are reported together. */

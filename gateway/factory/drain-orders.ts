@@ -9,7 +9,10 @@ import type { RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import type { OrderReply } from '../registry/sign-order.ts';
 import type { FactoryIdentity } from './factory-reports.ts';
 
-/** A failed order is repeated after this time. The autoscaler repeats the request until the node is gone. */
+/**
+ * Minimum interval between two orders to one session. The autoscaler names the session in each report until the node
+ * has left.
+ */
 const RETRY_MS = 30_000;
 /** Maximum sessions that are remembered as recently ordered to drain. */
 const ORDERED_MAX = 4_096;
@@ -23,8 +26,8 @@ export class DrainOrders {
   }
 
   /**
-   * Sends the orders that a report requests. A node is skipped if it belongs to another provider, or if its label does
-   * not contain this autoscaler's name, because the token is valid only for its own jobs. Never rejects.
+   * Sends the orders that a report requests. Skips nodes of other providers, and nodes without this autoscaler's name
+   * in their label: a factory token may drain only nodes of its autoscaler's jobs. Never rejects.
    */
   async give(
     factory: FactoryIdentity,

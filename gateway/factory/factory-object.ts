@@ -49,9 +49,9 @@ interface LastAnswer {
 }
 
 /**
- * The factory object: reports of all autoscalers, the demand for their models, and their waiting exchanges. Of each
- * report, the models, the clusters and the history of the last day are stored, and also the timelines. Everything else
- * is sent again within seconds after the object was evicted.
+ * The factory object: reports of all autoscalers, the demand for their models, and their waiting exchanges. It stores
+ * the timelines, and the models, clusters and history of each report. Everything else is only in memory: after an
+ * eviction, senders send it again within half a minute.
  */
 export class FactoryObject extends GatewayObject {
   readonly #epoch = crypto.randomUUID().slice(0, 8);
@@ -80,7 +80,7 @@ export class FactoryObject extends GatewayObject {
     const name = factoryKey(identity);
     this.#waiting.get(name)?.end();
     const dropped = this.#reports.put(identity, report, this.#now);
-    // A dropped autoscaler's exchange is ended, because each waiting exchange is checked every second.
+    // Ends the exchange of a dropped autoscaler, because a waiting exchange costs a check every second.
     if (dropped !== undefined) this.#waiting.get(dropped)?.end();
     this.#signs.retain(new Set(this.#reports.all().flatMap(({ models }) => models.map(({ id }) => id))));
     this.ctx.waitUntil(this.#drains.give(identity, report.drain, await this.#view(), this.#now));
@@ -195,7 +195,8 @@ export class FactoryObject extends GatewayObject {
   #demandFor(model: string, { nodes, settings }: RegistrySnapshot): ModelDemand {
     const { ready, inFlight, busy } = replicasOf(nodes, model);
     const demand = { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
-    // The demand stays while a replica serves the model. If it vanished then, the autoscaler would end that replica.
+    // This demand stays after a replica has started to serve the model. Otherwise the autoscaler would end that replica
+    // again.
     return isAlwaysOn(settings, model, this.#now) ? { ...demand, wanted: [ALWAYS_ON] } : demand;
   }
 
@@ -216,7 +217,7 @@ export class FactoryObject extends GatewayObject {
 
   async #view(): Promise<RegistrySnapshot> {
     const view = await isolateSnapshot.get(this.env, this.ctx, this.#now, () => true);
-    // Requests to models forget stale loads. Without this call, a node's last load would stay until the next request,
+    // Drops stale loads. Requests to models drop them too, but if there are no requests, a node's last load would stay,
     // and the node would never count as idle.
     view.nodes.live.expire(this.#now);
     return view;

@@ -1,9 +1,12 @@
 /**
- * Counts bytes that are being written to the file store and that no row contains yet. Without it, concurrent uploads
- * could all use the same free quota.
+ * Counts bytes that are being written to the file store and that no row contains yet. Without this count, concurrent
+ * uploads could all use the same free quota.
  */
 
-/** Bytes are counted at most for this time: after a disconnection, a Worker may never report the end of an upload. */
+/**
+ * Bytes are counted at most for this time, because a Worker may be stopped after a disconnection without a call that
+ * removes them.
+ */
 const RETENTION_MS = 3_600_000;
 /** Upper bound of the multipart text around one file. */
 const FORM_BYTES = 4_096;
@@ -50,8 +53,9 @@ export const fileBytesInFlight = new BytesInFlight();
 export const partBytesInFlight = new BytesInFlight();
 
 /**
- * Returns bounds on the size of a form's file from the request's content-length: `least` bytes, which count against the
- * quota, and `most` bytes, which are accepted. Text around the file is included.
+ * Estimates the size of a form's file from the request's content-length. `least`: bytes that count against the quota
+ * while the file arrives. `most`: bytes that are accepted; larger, because the length of the text around the file is
+ * unknown.
  * @param room remaining quota, at least 1
  */
 export function formByteRange(request: Request, most: number, room: number): { least: number; most: number } {

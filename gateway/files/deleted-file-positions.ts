@@ -1,6 +1,6 @@
 /**
- * Deletes rows of files. Keeps the position of each file in its owner's list for a day, because a client may be reading
- * that list.
+ * Deletes rows of files. For a day, keeps the position that each file had in its owner's list, because a client may be
+ * reading that list.
  */
 import { and, eq, inArray, lt, sql } from 'drizzle-orm';
 import { database, queryOrUnavailable } from '../accounts/database.ts';

@@ -24,8 +24,8 @@ export const files = sqliteTable(
 );
 
 /**
- * Positions of files that were deleted within the last day in their owner's list, because a client may delete files
- * while it lists them.
+ * For each file that was deleted within the last day: its position in its owner's list. A client that deletes files
+ * while it lists them can then still name a deleted file in `after`.
  */
 export const deletedFiles = sqliteTable(
   'deleted_files',

@@ -134,8 +134,8 @@ export class FileSweepObject extends GatewayObject {
   }
 
   /**
-   * Once a day: deletes stored files without a row. They remain if a gateway is killed after it stored a file and
-   * before it inserted the row.
+   * Once a day: deletes stored files without a row. A gateway that is killed between storing a file and inserting its
+   * row leaves such a file.
    */
   async #dropUnknown(store: FileStore): Promise<void> {
     const { kv } = this.ctx.storage;

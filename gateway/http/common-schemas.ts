@@ -50,13 +50,13 @@ const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
  */
 const UNSEEN =
   '\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\u2800\\u3164\\ufeff\\uffa0\\ufff9-\\ufffb' +
-  // Characters and not their escapes: Python and JavaScript write these escapes differently, and generators of test
-  // data read the pattern.
+  // These are the characters themselves, not escapes in the pattern: generators of test data in Python also read it,
+  // and Python writes such escapes differently.
   '\u{e0000}-\u{e0fff}';
 const NOT_IN_NAMES = CONTROL + UNSEEN;
 /**
- * Matches text without control and invisible characters. The pattern lists them, because generators of test data cannot
- * use \P{Cc}.
+ * Matches text without control and invisible characters. The pattern lists these characters, because generators of test
+ * data do not understand \P{Cc}.
  */
 export const CONTROL_FREE = new RegExp(`^[^${NOT_IN_NAMES}]*$`, 'u');
 /**

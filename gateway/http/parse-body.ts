@@ -1,4 +1,4 @@
-/** Maximum bytes of JSON bodies and forms of all requests except those to models. */
+/** Parses JSON bodies, forms and query strings of all requests except those to models. */
 import type { z } from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';

@@ -64,7 +64,7 @@ export async function readBodyBytes(c: BodyContext, maxBytes: number): Promise<U
 }
 
 function readerOf(request: BodyContext['req']['raw']): BodyReader | undefined {
-  // If the host provides pieces, reading the property `body` would create a stream.
+  // If the host provides pieces, the property `body` is not read, because its getter would create a stream.
   const iterator = request.pieces?.();
   if (iterator === undefined) {
     const { body } = request;

@@ -49,8 +49,8 @@ const CERTIFICATE_SLACK_S = 86_400;
 /** Lifetime of a ticket if the agent reports no end of its job. */
 const TICKET_LIFE_S = 7 * 86_400;
 /**
- * A ticket expires this many seconds after the end of the agent's job: for the job's last minutes, and for clocks that
- * disagree.
+ * A ticket expires this many seconds after the end of the agent's job, so that it is still valid in the job's last
+ * minutes if clocks disagree.
  */
 const AFTER_JOB_S = 3600;
 /** Maximum time for which a replica may be disconnected and still learn of every session that ended meanwhile. */
@@ -60,7 +60,7 @@ interface Newcomer {
   sessionKey: Uint8Array;
   provider: string;
   cluster: string;
-  /** End of the agent's job in seconds since 1970, as the agent read it from Slurm. Undefined: unknown. */
+  /** End of the agent's job in seconds since 1970, as the agent reported it. Undefined: unknown. */
   jobEndsAt?: number | undefined;
 }
 
@@ -90,7 +90,10 @@ export class GatewayIssuer {
   readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
   /** Keys that the root has revoked. They are merged at each start. */
   readonly revocations: readonly Update[];
-  /** True if the own key or the root is revoked. Then this gateway only publishes that fact. */
+  /**
+   * True if this gateway's key or the root is revoked. Then this gateway signs nothing, and only publishes the
+   * revocation.
+   */
   readonly #revoked: boolean;
 
   /** @throws IssuerError if a key or a certificate is invalid */
@@ -108,8 +111,8 @@ export class GatewayIssuer {
   }
 
   /**
-   * Signs a new session's ticket. `watermark`: the key's newest watermark. A clock that ran ahead may have put it in
-   * the future, so the ticket must expire after the watermark.
+   * Signs a new session's ticket. `watermark`: the key's newest watermark, which may be in the future if the clock was
+   * once wrong. The ticket expires after it, because replicas drop sessions that end before the watermark.
    * @throws IssuerError if the own key or the root is revoked
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {

@@ -58,7 +58,7 @@ const retryBudget = new RetryBudget();
 
 const breakers = new CircuitBreakers(isolateSnapshot.view.nodes.live);
 
-/** Publishes a breaker's state, which all isolates get with their next snapshot. */
+/** Publishes a circuit breaker's state: all isolates get it with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
   // If the registry object is restarting, it does not get the state, and other isolates detect the failure themselves.
   const published = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
@@ -73,7 +73,10 @@ interface Context {
   ctx: Background;
 }
 
-/** A `RequestLog` that also writes the usage row of a request that no engine received. */
+/**
+ * A `RequestLog` that also writes the usage record of a request that no engine received. A request that an engine
+ * received is recorded by its node's report.
+ */
 class GatewayRecord extends RequestLog {
   readonly #request: ProxyRequest;
   readonly #context: Context;
@@ -105,8 +108,8 @@ const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
 
 /**
- * Maximum bytes of all bodies that are being received, of which each counts with at most 1 MiB. Above this maximum,
- * bodies wait for each other, and stalled bodies are dropped.
+ * Maximum memory for the first MiB of each body that is still arriving; the rest counts in BODY_BUDGET_BYTES. When it
+ * is full, bodies wait for each other, and stalled bodies are dropped.
  */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
 /** UPLOADS_DEFAULT_BYTES for a self-hosted process, which has more memory than Cloudflare's 128 MiB. */

@@ -95,7 +95,8 @@ export function resolveModelRoute(
     trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
   };
   const models = [chain.model, ...chain.fallbacks];
-  // If the view lacks the model or a provider, it is read again once, because they may just have joined.
+  // If no node of the cached view serves the model or a fallback, or if the view lacks a provider, the view is read
+  // again once: a node or provider may just have joined.
   const enough = (view: RegistrySnapshot) => servesAny(view.nodes, models) && knowsAllProviders(view, asked.trust);
   const view = isolateSnapshot.get(env, ctx, Date.now(), enough);
   const routed = (found: RegistrySnapshot) =>

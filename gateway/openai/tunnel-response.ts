@@ -85,13 +85,14 @@ export class TunnelResponse implements ResponseStream {
     }
     const first = this.#first;
     this.#first = undefined;
-    if (first === undefined && answer.kind === 'offloaded') throw new Error('the rest has to be asked for');
+    if (first === undefined && answer.kind === 'offloaded')
+      throw new Error('the rest of an offloaded response must be claimed');
     return first;
   }
 
   /**
-   * The whole body, or a stream of known length. The caller need not call `read` for it, and its length shows whether
-   * the stream was cut. Undefined if the length is unknown, if the response is offloaded, or if reading has begun.
+   * The whole body, or a stream of known length; the caller uses it instead of `read`, and detects a cut stream by its
+   * length. Undefined if the length is unknown, if the response is offloaded, or if reading has begun.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
     const answer = this.#answer;

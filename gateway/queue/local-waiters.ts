@@ -1,9 +1,12 @@
-/** Maximum bytes of bodies that this isolate keeps for requests that wait for a node. Above it the queue is full. */
+/**
+ * Maximum bytes of bodies that this isolate keeps for requests that wait for a node. Above this maximum, requests are
+ * refused as if the queue were full.
+ */
 const BODIES_MAX_BYTES = 32 * 1024 * 1024;
 
 /**
- * The waiting requests of this isolate. While a request waits, a later request for the same nodes queues after it
- * without an attempt; otherwise new requests would take every node that becomes free.
+ * The waiting requests of this isolate. If a request waits, a later request for the same nodes joins the queue without
+ * an attempt. Otherwise later requests would take each node that becomes free, and the first would wait forever.
  */
 class LocalWaiters {
   /** Number of waiting requests by model and scope. Bounded by the queues' slots. */

@@ -5,12 +5,14 @@ import { steadyNow } from '../platform/steady-clock.ts';
 import { abandonedRow, RefusalWriter } from '../usage/refusal-writer.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 
-/** If a request got its turn and does not call again within this time, it has found a node. */
+/**
+ * A request that got its turn and does not call again within this time counts as gone: it has found a node, or ended.
+ */
 const TURN_USE_MS = 2_000;
 
 interface QueuedRequest {
   since: number;
-  /** Set at the request's turn: if the request has not called again by this time, it no longer waits. */
+  /** Infinite while the request waits. From its turn on: when the request counts as gone, unless it calls again. */
   until: number;
 }
 
@@ -110,8 +112,8 @@ export class QueueObject extends GatewayObject {
   }
 
   /**
-   * Writes the record of a request whose client disconnected, which also ended the isolate's work for the request, so
-   * that the isolate cannot write the record.
+   * Writes the usage record of a request whose client disconnected. The isolate cannot write it: the disconnection also
+   * ended its work for the request.
    */
   #disconnected({ ifLeft, queuedMs = 0 }: QueuedTurnRequest, waitedMs: number): void {
     if (ifLeft === undefined) return;

@@ -14,8 +14,8 @@ import { localWaiters } from './local-waiters.ts';
 import type { QueuedTurnRequest } from './queue-object.ts';
 
 /**
- * Maximum share of a starting model's queue slots for one key. A start takes minutes, and other keys need slots
- * meanwhile.
+ * While a model starts: the maximum share of its queue slots per key. A start takes minutes, in which other keys need
+ * slots too.
  */
 const KEY_SHARE = 0.5;
 /** Delay before a retry. An object that throws is being replaced. */

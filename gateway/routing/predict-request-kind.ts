@@ -1,6 +1,6 @@
 /**
- * Predicts the kind of an arriving request, for models with kinds in their settings. Each process has its own history
- * of keys: on Workers an isolate learns from its own tunnels; without a history, only the kinds in the settings decide.
+ * Predicts the kind of an arriving request, for models with kinds in their settings. The response lengths of each key
+ * are learned per process. On Workers, an isolate learns only from the tunnels that it carries.
  */
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { LengthPredictor } from '../../shared/routing/kinds/length-predictor.ts';
@@ -10,8 +10,8 @@ import { type GatewaySettings, settingsOf } from '../accounts/gateway-settings.t
 import type { HttpRequest } from '../http/http-request.ts';
 
 /**
- * Response lengths by key and model, with a maximum number. Lengths of other keys and models are not used: until a key
- * has a history, only the kinds in the settings decide.
+ * Response lengths by key and model; LengthPredictor bounds their number. A key without earlier responses gets no
+ * estimate from other keys.
  */
 const answers = new LengthPredictor('senders');
 
@@ -42,10 +42,7 @@ interface CountedResponse {
   completion: number;
 }
 
-/**
- * Called when an engine has counted the tokens of a complete response. Lengths of similar requests are predicted from
- * it.
- */
+/** Called when an engine has counted the tokens of a complete response, from which later predictions learn. */
 export function learnAnswer({ model, keyId, endpoint, prompt, completion }: CountedResponse): void {
   const path = endpointById(endpoint)?.path ?? '';
   answers.learn({ input: prompt, endpoint: path, sender: senderOf(model, keyId) }, completion);

@@ -12,7 +12,7 @@ const counted = {
   tokens_per_month: count,
 };
 
-/** Maximum models with a limit, because each needs a meter in the limits object. */
+/** Maximum models with their own limits, because the limits object needs a meter for each of them. */
 const MODELS_MAX = 20;
 /** Stands for every model without its own entry; each such model is counted separately. */
 export const EVERY_OTHER_MODEL = '*';
@@ -23,7 +23,10 @@ export const limitsSchema = z.strictObject({
   gpu_seconds_per_month: count,
   /** Maximum reasoning tokens of one response; see reasoning-budget.ts. */
   reasoning_tokens_per_request: count,
-  /** Limits of one model, in addition to those above. The name `*` stands for each model that is not named. */
+  /**
+   * Limits of single models, which apply in addition to the limits above. The name `*` stands for each model that is
+   * not named.
+   */
   models: boundedRecord(z.string().min(1).max(256), z.strictObject(counted), MODELS_MAX).optional(),
 });
 

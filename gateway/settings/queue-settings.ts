@@ -6,8 +6,8 @@ import * as z from 'zod';
 import { boundedRecord } from '../http/common-schemas.ts';
 
 /**
- * Proxies and people abandon a non-streaming request after about this time without a byte. Streams get pings while they
- * wait, so they may wait longer.
+ * Default of `unary_ms`: after about this time without a byte, proxies and users give up a request. A stream gets
+ * comments while it waits, so STREAM_MS is longer.
  */
 const UNARY_MS = 60_000;
 const STREAM_MS = 600_000;

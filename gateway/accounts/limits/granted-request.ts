@@ -54,9 +54,9 @@ interface Use {
 }
 
 /**
- * One granted request. While it runs, it counts with its estimate or with the usage of its attempts, whichever is
- * larger. When it is over, it counts with the usage. It is over if an attempt was complete, or if the caller has stated
- * how many attempts to expect and all of them have been reported. Pure: times are milliseconds of the limiter's clock.
+ * One granted request. While it runs, its limits count its estimate or the usage of its attempts, whichever is larger.
+ * When it is over, they count the usage. It is over if the response of an attempt was complete, or if the usage of all
+ * attempts that `release` announced has been reported. Pure: times are milliseconds of the limiter's clock.
  */
 export class GrantedRequest {
   readonly keyId: string;
@@ -64,14 +64,17 @@ export class GrantedRequest {
   readonly meters: readonly string[];
   readonly forecast: TokenForecast;
   /**
-   * True if a limit on concurrent requests applies. Then the caller calls `release` when its client has the whole
-   * response.
+   * True if a limit on concurrent requests applies. The request then occupies its place until the caller calls
+   * `release`.
    */
   readonly concurrent: boolean;
   readonly at: number;
   /** True while this request counts as one of the concurrent requests. */
   running = true;
-  /** When the caller released the request. Until then: when an attempt was complete; undefined if none was. */
+  /**
+   * When the caller released the request. Before the release: when an attempt's response was complete; undefined if
+   * there is no such attempt.
+   */
   since: number | undefined;
   #reserved: number;
   #expected: number | undefined;
@@ -110,7 +113,7 @@ export class GrantedRequest {
     return this.#uses.size > 0;
   }
 
-  /** The caller has finished, and expects usage reports of this many attempts. */
+  /** Called when the request has ended. `attempts`: how many of its attempts will report usage. */
   release(attempts: number, now: number): void {
     this.#expected = attempts;
     this.since = now;

@@ -20,7 +20,7 @@ export interface MeterTime {
 }
 
 export type LimitShortage =
-  /** `running`: the request would fit without the reservations of running requests, which may turn out to use less. */
+  /** `running`: the request may fit soon, because running requests may use fewer tokens than they have reserved. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
   /** The response's maximum is above the limit per minute, so the request would never fit. */
   | { kind: 'answer'; limit: number; maxTokens: number }
@@ -67,8 +67,8 @@ export class LimitMeter {
   }
 
   /**
-   * Returns all reasons why a claim does not fit. A claim above the limit of tokens per minute fits if no other tokens
-   * are counted; otherwise it would never fit.
+   * Returns all reasons why a claim does not fit. A claim that is larger than the whole limit of tokens per minute fits
+   * if the minute has no other tokens; without this exception it could never run.
    */
   shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];

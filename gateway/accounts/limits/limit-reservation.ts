@@ -62,7 +62,7 @@ interface LimitedRequest {
   /** The requested model. Its limits count the request even if another model answers in its place. */
   model: string;
   client: ClientDisconnect;
-  /** Returns how many attempts may have reached an engine. Their nodes report usage. */
+  /** Returns how many attempts may have reached an engine. The nodes of these attempts report usage. */
   attempts(): number;
 }
 
@@ -120,7 +120,8 @@ export class LimitReservation implements Reservation {
   release({ attempts, isComplete }: RequestResult): void {
     if (this.#finished) return;
     this.#finished = true;
-    // No other request waits for the end of this request, and its single usage report ends it in the limits object.
+    // Saves a call: the usage report of the only attempt also ends the request in the limits object, and no request
+    // waits for its place.
     if (attempts === 1 && isComplete && !this.concurrent) return;
     const released = this.#verdict.then(() =>
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, attempts),

@@ -10,7 +10,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS months (id TEXT NOT NULL, month TEXT NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (id, month));
 `;
 
-/** The stored state of a limiter. Sums of months are written when they change, everything else by `save`. */
+/** The stored state of a limiter. The sum of a month is written whenever it changes; `save` writes everything else. */
 export class LimiterStorage implements LimiterStore {
   readonly #sql: Sql;
 

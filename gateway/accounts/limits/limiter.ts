@@ -56,10 +56,7 @@ export interface LimiterStore {
   minute(id: string): unknown;
   estimator(id: string): unknown;
   ledger(id: string): MonthLedger;
-  /**
-   * The running requests that `changedRequests` returned and did not remove later, with the milliseconds since they were
-   * saved.
-   */
+  /** The running requests as `changedRequests` last reported them, with the milliseconds since they were saved. */
   requests(): readonly { name: string; state: unknown; savedMsAgo: number }[];
 }
 
@@ -200,9 +197,9 @@ export class Limiter {
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
     for (const id of meters) {
       const { meter } = this.#subject(id, now);
-      // If the request is unknown, the object lost it, or it had ended. Its tokens then count at the time when the
-      // attempt ended. Negative tokens do not change this minute: they correct tokens that were counted at another
-      // time, and would remove tokens of other requests.
+      // If `request` is undefined, the object lost the request, or the request had ended. Its tokens then count at the
+      // time when the attempt ended. Negative tokens do not change this minute: they correct tokens of an earlier
+      // minute, and would here remove tokens of other requests.
       if (request === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);

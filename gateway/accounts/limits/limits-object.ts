@@ -31,13 +31,13 @@ export interface MonthCount {
 }
 
 /**
- * Maximum wait for a concurrent request to end. A client that sends its next request at the last byte of a response is
- * faster than the release of the previous request.
+ * Maximum wait for a concurrent request to end. If a client sends its next request immediately after the last byte of a
+ * response, the request arrives before the previous request is released.
  */
 const SLOT_WAIT_MS = 250;
 /**
- * Maximum wait for tokens. The surplus of a reservation is known soon after the request's end, so a wait helps if
- * running responses take a second or less.
+ * Maximum wait for tokens. When a response ends, the tokens that it reserved and did not use become free. So a wait
+ * helps if running responses end within a second or two.
  */
 const TOKENS_WAIT_MS = 2_000;
 const WAITING_MAX = 1_000;

@@ -24,9 +24,9 @@ interface MemberLimits {
 }
 
 /**
- * Returns the limits that all keys of the user share in the project. A lead's limit replaces the limit of the same kind
- * in `ofAll` if the project has that kind of limit too, because operators gave that amount to the project. Otherwise
- * both limits apply. `own` always applies, so a lead cannot widen it.
+ * Returns the limits that all keys of the user share in the project. If the project has a limit of some kind, a lead's
+ * limit of this kind replaces the limit in `ofAll`: leads may distribute the amount that operators gave the project.
+ * For other kinds, both the lead's limit and `ofAll` apply. `own` always applies, so a lead cannot widen it.
  */
 export function personLimits({ own, ofAll, ofMember, project }: MemberLimits): Limits | undefined {
   if (ofMember === null) return own ?? ofAll;

@@ -10,8 +10,8 @@ interface Slot {
 }
 
 /**
- * Pairs `[milliseconds before the state was taken, count]`, oldest first. Ages and not times, because clocks of two
- * processes have different zeros.
+ * Pairs `[milliseconds before the state was taken, count]`, oldest first. It contains ages instead of times, because
+ * the clock of another process starts at another value.
  */
 type MinuteState = [age: number, count: number][];
 

@@ -22,8 +22,8 @@ const FIRST_ANSWER_MIN_TOKENS = 256;
 const FIRST_ANSWER_MAX_TOKENS = 1_024;
 
 /**
- * If a key has at least this many responses, their mean is the estimate. With fewer, the first guess counts as one more
- * response.
+ * If a key has at least this many responses, their mean is the estimate. With fewer, the mean also includes the first
+ * guess, as if it were a response.
  */
 const ANSWERS_FOR_MEAN = 3;
 /** The means cover about this many recent responses, because a key's usage changes. */

@@ -25,7 +25,7 @@ type PendingDeviceLogin = z.infer<typeof deviceSchema>;
 /** The machine's name as its client sent it, shown in the list of keys. */
 export const deviceNameSchema = z.string().min(1).max(100).regex(CONTROL_FREE);
 
-/** @param random returns this many uniformly distributed bytes */
+/** @param random `random(n)` returns n uniformly distributed bytes */
 export function newUserCode(secret: string, random: (bytes: number) => Uint8Array): string {
   let letters = '';
   while (letters.length < RANDOM_LETTERS) {

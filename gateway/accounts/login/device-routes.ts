@@ -33,8 +33,8 @@ type DeviceContext = Context<{ Bindings: Env }>;
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /**
- * Scopes of a machine's key if a logged-in user approved it. If a key approved it, the machine's key has only those of
- * these scopes that the approving key has.
+ * Scopes of a machine's key if a logged-in user approved it. If a key approved it, the machine's key gets only scopes
+ * that the approving key has too.
  */
 const SCOPES: readonly AccountScope[] = ['inference', 'registry', 'usage'];
 /**
@@ -160,7 +160,7 @@ async function end(env: Env, { hash }: Row): Promise<number> {
 /**
  * Creates the machine's key and deletes the approval in one transaction. If the transaction fails, nothing has changed,
  * and the next poll repeats it. Returns undefined if another poll got the key, or if the approving user or key may no
- * longer create one (ended, limited, removed from the project, too many keys).
+ * longer create a key: it has ended or now has limits, the user has left the project, or the user has too many keys.
  */
 async function makeKey(
   env: Env,
@@ -228,8 +228,8 @@ async function makeKey(
 }
 
 /**
- * True if the statement failed because the key's name was NULL, which nameIfBelowLimit and similar checks return to
- * refuse it.
+ * True if the statement failed because the key's name was NULL. nameIfBelowLimit and similar checks return NULL to
+ * refuse the key.
  */
 function isRefusedName(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause)

@@ -42,8 +42,7 @@ export async function findOrCreateUser(
     found = await findUser(env, identity);
     if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
   } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
-    // A token that is older than the last one is still valid, but must not restore rights that a newer token has
-    // removed.
+    // Older claims are skipped: their token is still valid, but must not restore rights that newer claims have removed.
     const placed = await syncMemberships(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
       found = await findUser(env, identity);
@@ -52,8 +51,8 @@ export async function findOrCreateUser(
       if (REGISTRY !== undefined) await notifyRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
     }
   }
-  // The claims of this user were mapped at an earlier login and are not any more. The user's keys have already lost the
-  // rights that the claims gave.
+  // The user exists from an earlier login, but no claim is mapped now. The update above has already removed the rights
+  // that earlier claims gave to the user's keys.
   if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
@@ -94,7 +93,7 @@ async function create(
     claimsAt: claimed.at || null,
   };
   const line = { at: now, actor: 'login', action: 'user.create', object: row.id, after: shown(row) };
-  // If two requests do this concurrently, one creates the user and both find it.
+  // If two requests create the same user concurrently, the second insertion does nothing.
   await queryOrUnavailable(
     db.batch([db.insert(users).values(row).onConflictDoNothing(), db.insert(auditLog).values(line)]),
   );

@@ -60,17 +60,20 @@ const discoveries = new Map<string, CachedResult<Discovery>>();
 const keySets = new Map<string, CachedResult<JSONWebKeySet>>();
 
 /**
- * Maximum concurrent requests for the keys of one issuer: until a slow provider answers, each token with an unknown key
- * causes one. `keyQuestions` contains only issuers with a running request.
+ * Maximum concurrent requests for the keys of one issuer. Each token with an unknown key causes a request; without a
+ * maximum, thousands could wait for a slow provider. `keyQuestions` counts the running requests by issuer.
  */
 const KEY_QUESTIONS_MAX = 8;
 const keyQuestions = new Map<string, number>();
-/** If no keys are known yet, further requests check at this interval whether they have arrived. */
+/**
+ * If KEY_QUESTIONS_MAX requests run and no keys are cached, further callers check at this interval whether the keys
+ * have arrived.
+ */
 const KEYS_POLL_MS = 50;
 
 /**
- * After a failure, a provider is not called for this time. Any unauthenticated client can send tokens that name the
- * provider, and each could wait for five seconds or longer.
+ * After a failure, a provider is not called for this time. Otherwise an unauthenticated client could send many tokens
+ * that name the provider, and the gateway would wait several seconds for each.
  */
 const FAILURE_CACHE_MS = 1_000;
 const failures = new Map<string, CachedResult<ApiError>>();

@@ -38,7 +38,10 @@ const patchSchema = z
       .array(z.string().regex(ACCESS, 'must be the id of a key, a user or a project, or group:NAME'))
       .max(ACCESS_MAX)
       .nullable(),
-    /** True if requests wait for the model when no node serves it, because its owner keeps it running. */
+    /**
+     * True if a node should always serve the model: autoscalers keep a replica, an alert is raised if no node serves
+     * it, and requests then wait for it.
+     */
     always_on: z.boolean(),
     /** From this time on, new work should not use the model, and responses say so. */
     deprecated_at: date,

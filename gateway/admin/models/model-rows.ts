@@ -81,8 +81,8 @@ export class ModelRows<T extends ModelTable> {
   }
 
   /**
-   * Deletes a model's row. Returns false if there was none; the registry is then notified too, because an earlier call
-   * may have failed to reach it.
+   * Deletes a model's row. Returns false if there is no row. It then still notifies the registry, because an earlier
+   * call may have deleted the row and failed to notify it.
    */
   async delete(call: AnyCall, model: string): Promise<boolean> {
     const before = await this.find(call, model);

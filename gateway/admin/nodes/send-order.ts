@@ -12,8 +12,8 @@ export type AcceptedAnswer = Exclude<DeploymentAnswer, { kind: 'refused' }>;
 export type UnsignedReply = Exclude<OrderReply, { kind: 'signed' }>;
 
 /**
- * The type of the result is not checked when the program runs, because both ends of a call between objects are this
- * program. @throws ApiError 503
+ * Returns the signed order, or why it cannot be signed. The result is not validated, because the registry object is
+ * part of this program. @throws ApiError 503
  */
 export function signOrderFor(
   { env }: Pick<AdminCall, 'env'>,
@@ -48,7 +48,7 @@ async function sent(env: AdminCall['env'], session: string, order: Uint8Array): 
   }
 }
 
-/** Parses an agent's answer, which is checked like any input. @throws ApiError 502 */
+/** Parses and validates an agent's answer. @throws ApiError 502 */
 function read(json: string): DeploymentAnswer {
   try {
     return deploymentAnswerSchema.parse(JSON.parse(json));

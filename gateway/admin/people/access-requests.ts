@@ -20,7 +20,7 @@ import { isProjectLead } from './members.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 
-/** Maximum requests of one user: open ones, and all within a day. */
+/** OPEN_MAX: maximum undecided requests of one user. DAILY_MAX: maximum requests of a user within a day. */
 const OPEN_MAX = 10;
 const DAILY_MAX = 20;
 const DAY_MS = 86_400_000;
@@ -207,7 +207,7 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
-  // Users may withdraw their own requests. Otherwise undecided requests would count against OPEN_MAX.
+  // Users may withdraw their own requests, because each undecided request counts against OPEN_MAX.
   if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return isProjectLead(call, row.projectId);
   const [entry] = await queryOrUnavailable(
@@ -221,7 +221,7 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
 
 /**
  * Returns the statements that an approval adds to its transaction.
- * @throws ApiError 422 if there is nothing to grant, and as `requireProject`
+ * @throws ApiError 422 if there is nothing to grant, or if the project does not exist or is disabled
  */
 async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, model }: Row) {
   const db = database(env);

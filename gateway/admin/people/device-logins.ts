@@ -122,7 +122,10 @@ async function codeOf(env: Env, typed: string): Promise<string> {
   throw new ApiError('unprocessable_content', 'user_code: is not a code of this gateway.', { param: 'user_code' });
 }
 
-/** Returns the project for the machine's key. A key can only pass on its own project. @throws ApiError 403 */
+/**
+ * Returns the project for the machine's key. A login may choose any project of its user; an API key only its own
+ * project. @throws ApiError 403
+ */
 async function projectOf(
   { env, account, login }: AdminCall<unknown>,
   wanted: string | undefined,
@@ -136,7 +139,8 @@ async function projectOf(
 }
 
 /**
- * Refuses a key with limits: they count for that key only, so the machine's key would get the same amount again.
+ * Refuses a key with limits. Such limits count for each key separately, so the machine's key would get the same amount
+ * again.
  * @throws ApiError 403
  */
 async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Promise<void> {

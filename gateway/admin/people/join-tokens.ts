@@ -144,10 +144,7 @@ async function revokeToken(call: AdminCall): Promise<object> {
   return after;
 }
 
-/**
- * Ends the sessions of a revoked token. Safe to repeat; a repetition also reaches a registry that could not be reached
- * before.
- */
+/** Ends the sessions of a revoked token. If the registry cannot be reached, the client repeats the request. */
 async function endSessions(call: AdminCall, token: string): Promise<void> {
   await notifyRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }

@@ -183,8 +183,8 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     ...(check && { check }),
   });
   if (await isMember()) return made;
-  // The user was removed from the project while this request ran, perhaps before the key existed. Then the removal did
-  // not revoke the key.
+  // The user was removed from the project while this request ran. The removal may have been before the insertion of the
+  // key, and then it did not revoke the key.
   await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
     action: 'key.revoke',
     object: row.id,
@@ -247,8 +247,8 @@ async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise
   const row = { ...old, id: newId('key'), hash, prefix, rotatedFrom: old.id, createdAt: now, lastUsedAt: null };
   const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
   const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
-  // The end of the old key has its own line in the audit log. A key in its overlap still counts as active. A rotation
-  // without an overlap adds no active key, so it is not counted: a leaked key can always be replaced.
+  // During the overlap the old key and the new key are both active, so the new key counts against the user's maximum. A
+  // rotation without an overlap adds no active key and is always allowed, so that a leaked key can be replaced.
   const counted = call.account.role !== 'operator' && body.overlap_seconds > 0;
   const check = async () => {
     await requireRotatable(call, old);

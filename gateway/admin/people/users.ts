@@ -166,7 +166,7 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const update = db.update(users).set(set).where(eq(users.id, row.id));
   // A disabled user is logged out, and stays logged out when enabled again.
   const out = disabled ? [db.delete(sessions).where(eq(sessions.userId, row.id))] : [];
-  // The user no longer works in the previous home project, unless the user is a member of it.
+  // If the home project changes, the user leaves the previous home project, unless the user is a member of it.
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;

@@ -120,7 +120,7 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
   const priced = pricedRegions(table, regions, known);
   if (counted !== undefined) addCounts(counted, regions);
   // The number of returned regions is limited, and any provider can invent regions. So regions in the operator's price
-  // table are first, and a provider with many regions displaces only its own.
+  // table come first, and a provider with many regions displaces only its own smaller regions.
   const places = placesOf(view);
   const placeOf = ({ region }: Region) => (priced.has(region) ? -1 : (places.get(region) ?? 0));
   const all = [...regions.values()].sort(
@@ -196,8 +196,8 @@ function modelIn(models: Model[], id: string): Model {
 }
 
 /**
- * Adds counts for regions with nodes. A model without a replica in a region keeps its counts, so that the differences
- * that a planner computes stay right.
+ * Adds counts for regions with nodes. They include models that have no replica in the region now: a planner computes
+ * the difference between two responses, so a count must not vanish.
  */
 function addCounts(metrics: MetricStore, regions: ReadonlyMap<string, Region>): void {
   for (const region of regions.values()) for (const model of region.models) Object.assign(model, NOTHING);
@@ -222,8 +222,7 @@ const NOTHING = { answered: 0, service_s: 0 };
 async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
   try {
     const view = await isolateSnapshot.get(env, c.executionCtx, now, () => true);
-    // Requests to models forget stale loads, but there may have been none for hours. Without this call, stale loads
-    // would appear current.
+    // Drops stale loads. Requests to models drop them too, but there may have been no such request for hours.
     view.nodes.live.expire(now);
     return view;
   } catch (cause) {

@@ -118,7 +118,7 @@ async function rowsOf({ env }: AdminCall, name: string, from: number, to: number
   const rows: UsageRow[] = [];
   for (const shard of shardsBetween(from, to).reverse()) {
     rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).ofRequest(name))));
-    // Attempts of one request may be in two hours, so the hour before may have more.
+    // A request that began before this hour may also have records in the previous hour, so the search then continues.
     if (rows.length > 0 && rows.every((row) => row.at - (row.totalMs ?? 0) > Date.parse(`${shard}:00:00Z`))) break;
   }
   return rows.sort((a, b) => a.at - b.at);

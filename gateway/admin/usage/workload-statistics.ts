@@ -175,7 +175,7 @@ function* piecesOf(from: number, to: number): Iterable<[shard: string, from: num
   }
 }
 
-/** Omits requests before the first whole slot of the window, because their slot would be counted only partly. */
+/** Builds the response for one model. Omits slots before `first`: the window contains only a part of their time. */
 function view(model: string, counts: RequestKindCounts, first: number, slotMs: number): z.infer<typeof byKind> {
   const { kinds, slots, latency, confusion } = counts;
   const judged = confusion.flat().reduce((sum, n) => sum + n, 0);

@@ -22,6 +22,7 @@ import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trusted-providers.ts';
 import { parseJson } from '../../../shared/text/parse-json.ts';
+import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
@@ -240,7 +241,10 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
 async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
-    throw new ApiError('invalid_request', `${PROTOCOL_HEADER} differs from this gateway's version.`);
+    throw new ApiError(
+      'invalid_request',
+      `${PROTOCOL_HEADER} must be ${PROTOCOL_VERSION} at this gateway: upgrade the agent or the gateway.`,
+    );
   const body = await bodyOf(c);
   const { ticket, issuer, view } = await verifyAgentTicket(
     request,

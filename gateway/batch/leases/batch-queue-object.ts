@@ -60,8 +60,8 @@ export class BatchQueueObject extends GatewayObject {
   }
 
   /**
-   * Wakes a waiting node. Nodes of a better tier, or with the batch's context, are woken without a delay, so that they
-   * ask before other nodes.
+   * Wakes a waiting node. A node of a better tier, or with the batch's context, is woken without a delay, so that it
+   * asks for lines before other nodes do.
    */
   #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
     const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
@@ -77,7 +77,7 @@ export class BatchQueueObject extends GatewayObject {
   next(skip: readonly string[]): string | null {
     const now = this.ctx.clock.now();
     const waitingBatches = this.#waitingBatches(skip, now);
-    // A batch without waiting lines may still have a late chunk, which a second node can run in parallel.
+    // In a batch without waiting lines, a node may be late with its chunk. A second node can then run the same chunk.
     const found = nextBatch(waitingBatches, now) ?? waitingBatches.find(({ leased }) => leased > 0);
     return found?.id ?? null;
   }

@@ -104,8 +104,9 @@ export async function waitForOffer(
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTION_QUEUE];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
-  // A node may name any model, and a queue object for it would stay for minutes. So if the registry does not list a
-  // model for this node, the wait is short: it only bridges the time until the registry lists a new model.
+  // Only queues of models that the registry lists for this node are called: a node may name any model, and each name
+  // would create a queue object. If a named model is not listed, the wait is short, because the registry may list the
+  // model soon.
   if (functions === undefined && served.length < models.length) waits.push(pause(Math.min(waitMs, UNKNOWN_WAIT_MS)));
   await Promise.race(waits);
 }

@@ -5,8 +5,8 @@ import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 const LOST_MS = 15_000;
 
 /**
- * Maximum time between two checks that counts for LOST_MS, because a gateway that stalled did not see which nodes
- * reconnected.
+ * A check adds the time since the previous check to the time for which a node has been lost, but at most this much: a
+ * gateway that stalled between two checks did not see which nodes reconnected.
  */
 const CHECK_GAP_MAX_MS = 5_000;
 

@@ -15,7 +15,7 @@ export interface BatchAdmission {
 
 /**
  * Builds the lease for a node.
- * @param model name of the model in the lines; `made`: the function, if the model is one
+ * @param model name of the model in the lines @param made the function that the name stands for, if any
  */
 export function leaseOf(
   { id, endpoint, owner }: BatchSpec,

@@ -43,7 +43,7 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
 /** @throws ClientError with the number of the line that cannot be read */
 export async function eachLine(source: Readable, take: (line: string) => void, what = 'a trace'): Promise<void> {
   let number = 0;
-  // An error of the source ends the loop over lines without an exception, so it is reported here.
+  // If `source` fails, the loop over its lines ends without an exception, so this promise reports the error.
   const failed = new Promise<never>((_, reject) =>
     source.once('error', (error) => reject(new ClientError(error.message))),
   );

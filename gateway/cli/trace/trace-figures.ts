@@ -29,7 +29,7 @@ interface Figure {
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 const CLASSES = ['reasoning', 'other'] as const;
-/** Maximum minutes that are counted separately, over all models: a year of ten models. */
+/** Maximum counters of tokens, one for each model and minute: enough for ten models in a year. */
 const MINUTES_MAX = 6_000_000;
 const MOMENTS_MAX = 1_000_000;
 /** Maximum days in a chart: ten years. */
@@ -215,7 +215,7 @@ export class TraceFigures {
     ];
   }
 
-  /** Only minutes with tokens count, so that a service without requests at night does not count as bursty. */
+  /** Leaves out minutes without tokens, so that a service without requests at night does not appear bursty. */
   #burstiness(models: readonly [string, ModelFigures][]): Figure {
     const facts: Record<string, number> = {};
     const series = models.map(([name, { minutes }]): Series => {
