@@ -49,7 +49,9 @@ export class PairState {
     this.#log = log;
   }
 
-  /** Reserves memory. False if it is full. If true, the caller must give the bytes back. */
+  /**
+   * Reserves `bytes` of BODIES_MAX_BYTES. Returns false if less is left. After true, the caller must call `giveBack`.
+   */
   hold(bytes: number): boolean {
     if (this.#heldBytes + bytes > BODIES_MAX_BYTES) return false;
     this.#heldBytes += bytes;
@@ -60,7 +62,7 @@ export class PairState {
     this.#heldBytes -= bytes;
   }
 
-  /** Logs the first failure after the prefill engine last worked. */
+  /** Reports a failure of the prefill engine. Only the first failure after a success is logged. */
   failed(why: string): void {
     if (!this.#failing)
       this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine processes the prompts instead`);
@@ -107,7 +109,7 @@ export class DisaggregatedCall implements EngineCall {
     else this.#inTurn(body);
   }
 
-  /** Undefined if the body ended early, or does not fit into memory. */
+  /** Returns the whole body. Undefined if the body ended early, or does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
     this.#content = content;
@@ -133,8 +135,8 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   /**
-   * vLLM: first the prefill, then the decode request with the location of the keys and values. If the prefill fails,
-   * the request continues and only takes longer.
+   * vLLM: first sends the prefill request, then the decode request with the location of the keys and values. If the
+   * prefill fails, the decode engine computes the prompt itself, so the request only takes longer.
    */
   #inTurn(body: Buffer): void {
     const { pair } = this.#options;
@@ -165,7 +167,8 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   /**
-   * SGLang: both requests run concurrently. The decode engine waits for its peer, so a failed prefill ends the request.
+   * SGLang: both requests run concurrently. The decode engine waits for the keys and values of the prefill engine, so a
+   * failed prefill ends the request.
    */
   #runBoth(body: Buffer): void {
     const { pair } = this.#options;

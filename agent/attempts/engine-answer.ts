@@ -28,7 +28,7 @@ export const NORMAL_END: EngineAnswerEnd = { kind: 'end' };
 interface AnswerHead {
   status: number;
   headers: HeaderList;
-  /** The engine sent a content-length, so the end of the response is known without reading the body. */
+  /** True if the response has a content-length. Its end is then known without parsing the body. */
   sized: boolean;
   dropUsage: boolean;
   promptBytes: number;
@@ -36,12 +36,15 @@ interface AnswerHead {
 
 interface Outcome {
   ending: EngineAnswerEnd;
-  /** Bytes that were held back; they are sent before the ending. */
+  /** Bytes of the response that `push` held back. They must be sent before the ending. */
   flush: readonly Uint8Array[];
   usage: ReportedUsage | undefined;
 }
 
-/** One response of the engine from its head on: which bytes are passed on, how it ended, and its usage. */
+/**
+ * Handles one response of the engine after its head: decides which bytes are passed on, how the response ended, and how
+ * much it used.
+ */
 export class EngineAnswer {
   readonly streams: boolean;
   readonly #status: number;
@@ -76,7 +79,10 @@ export class EngineAnswer {
     return this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS;
   }
 
-  /** @param broken true if the bytes cannot be trusted, even if the stream's last event arrived. Call once. */
+  /**
+   * Call once, at the end of the response.
+   * @param broken true if the bytes cannot be trusted, even if the stream's last event arrived
+   */
   end(said: EngineAnswerEnd, broken: boolean): Outcome {
     const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
     const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
@@ -105,8 +111,8 @@ function contentTypeOf(headers: HeaderList): string | undefined {
 }
 
 /**
- * A response without a length ends with its connection, even if the engine died in the middle (RFC 9112 §6.3). Behind a
- * proxy, both ends look the same, so the response does not count as complete.
+ * Turns the normal end of a response that looks incomplete into an error. A response without a content-length ends when
+ * its connection closes (RFC 9112 §6.3), and behind a proxy the connection also closes normally if the engine died.
  */
 function unlessWhole(ending: EngineAnswerEnd): EngineAnswerEnd {
   return ending.kind === 'end'

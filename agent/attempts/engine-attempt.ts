@@ -18,8 +18,8 @@ import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts';
 
 /**
- * Maximum length of a body that is sent again without our `stream_options`. Gateways do not repeat longer bodies
- * either.
+ * Maximum length of a body that this agent sends again without our `stream_options`. If a longer body is refused, the
+ * gateway gets the refusal.
  */
 const RESEND_MAX_BYTES = 1024 * 1024;
 
@@ -67,7 +67,7 @@ export class EngineAttempt {
   #link: Link | undefined;
   #call: EngineCall | undefined;
   #answer: EngineAnswer | undefined;
-  /** Facts of a sealed request after it was opened. Its response is sealed too. */
+  /** Facts that are known after a sealed request was opened; undefined for an unsealed request. */
   #opened: OpenedFacts | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: EngineAnswerEnd | undefined;
@@ -76,7 +76,10 @@ export class EngineAttempt {
   #reported = false;
   #paused = false;
   #startedAt = 0;
-  /** When the engine last took or sent a byte of a body, or was last allowed to send again. */
+  /**
+   * When the engine last took a byte of the request, sent a byte of the response, or was allowed to send again after a
+   * pause.
+   */
   #progressAt = 0;
   /**
    * True if a byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before
@@ -245,8 +248,8 @@ export class EngineAttempt {
   }
 
   /**
-   * Sends all bytes of one read of the engine's socket as one chunk, after the task of the read has ended. No timer
-   * delays a token.
+   * Seals the bytes that arrived in one read of the engine's socket as one chunk. Runs when the task of that read has
+   * ended, without a timer, so that no token is delayed.
    */
   #sendSealed(): void {
     if (this.finished || this.#opened === undefined) return;
@@ -256,8 +259,8 @@ export class EngineAttempt {
   }
 
   /**
-   * Ends the attempt if the engine's failure is one after which another engine may continue the stream. The client does
-   * not see the failure.
+   * Ends the attempt if the sealer has found a fault in the engine's stream. Another engine may continue the stream,
+   * and the client does not see the fault.
    */
   #endAtFault(): void {
     if (this.#opened?.sealer.fault === undefined || this.finished) return;
@@ -294,8 +297,8 @@ export class EngineAttempt {
     this.body.abandon();
     this.body.dropRaw();
     this.#shrink();
-    // The attempt waits about a quarter of a second, until the gateway has stored its usage. Release everything that it
-    // does not need for that.
+    // The attempt stays in memory until the gateway has stored its usage, for about a quarter of a second. So release
+    // everything that is no longer needed.
     this.#call = undefined;
     this.#answer = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());

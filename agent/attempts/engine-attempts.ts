@@ -33,8 +33,8 @@ const SETTLED_WAIT_MS = 2_000;
 const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
 
 /**
- * All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. An attempt outlives
- * the socket on which it arrived.
+ * All attempts of one gateway, or of one other agent, at this node's engine. An attempt outlives the socket on which it
+ * arrived, and can be found by its name or by its stream.
  */
 export class EngineAttempts {
   readonly reports: PendingReports;
@@ -42,7 +42,7 @@ export class EngineAttempts {
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   readonly #loadReports: LoadReports | undefined;
-  /** True if the other end reads REPORTs with timings. */
+  /** True if the other end of the tunnel or channel reads REPORTs with timings. */
   #readsTimings = false;
   readonly #named = new TransientMap<string, EngineAttempt>();
   readonly #streams = new TransientMap<number, EngineAttempt>();
@@ -170,7 +170,10 @@ export class EngineAttempts {
     return attempt;
   }
 
-  /** No request waits for the blocks, so they are dropped if no socket is open. */
+  /**
+   * Sends the digests of the prompt's blocks for the gateway's workload trace. No request waits for them, so they are
+   * dropped if no socket is open.
+   */
   #reportPrefixes(of: number, body: Uint8Array): void {
     const target = this.#engine();
     if (target !== undefined)

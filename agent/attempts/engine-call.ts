@@ -29,7 +29,7 @@ type SendToEngine = (
 
 export interface EngineConnection {
   readonly target: EngineTarget;
-  /** Sends through both engines, if the target is a disaggregated pair. */
+  /** Sends a client's request. If the target is a disaggregated pair, both engines get it. */
   readonly call: SendToEngine;
   readonly send: SendToEngine;
   close(): Promise<void>;

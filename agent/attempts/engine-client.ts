@@ -13,8 +13,8 @@ import { UsageOptions } from './stream-options-retry.ts';
 const KEEP_ALIVE_MS = 4_000;
 
 /**
- * If a pooled connection breaks within this time and before any response, the engine had closed it while it was idle.
- * Even a busy machine notices the close within this time.
+ * A broken pooled connection counts as closed by the engine before the request arrived if it broke within this time and
+ * before any response. Even a busy machine notices the close of an idle connection within this time.
  */
 const STALE_MS = 2_000;
 
@@ -40,8 +40,8 @@ export class EngineClient implements EngineConnection {
   readonly usage = new UsageOptions();
   readonly #pool: Pool;
   /**
-   * Opens a new connection for each request. A streamed body is not kept, so it could not be sent again if a pooled
-   * connection had broken.
+   * Opens a new connection for each request with a streamed body. Such a body is not kept, so it could not be sent
+   * again if a pooled connection turned out to be closed.
    */
   readonly #fresh: Pool;
   readonly #pair: PairState | undefined;

@@ -8,9 +8,9 @@ import { InboundStream } from '../../shared/wire/inbound-stream.ts';
 const AHEAD_BYTES = 64 * 1024;
 
 /**
- * A request's body on its way from the tunnel to the engine: checks offsets, applies edits, and returns credit as the
+ * A request's body on its way from the tunnel to the engine. Checks offsets, applies edits, and returns credit as the
  * engine takes the bytes.
- * @param onConsumed gets the number of bytes for which the socket gets credit
+ * @param onConsumed called with the number of bytes for which the sender gets new credit
  */
 export class EngineRequestBody {
   readonly incoming = new InboundStream();
@@ -24,7 +24,7 @@ export class EngineRequestBody {
   #readable: Readable | undefined;
   #wantsMore = false;
 
-  /** The edited body, kept for use after the response. */
+  /** Maximum bytes of the edited body that are kept for use after the response; see `keep`. */
   #keepMax = 0;
   #retained: { chunks: Uint8Array[]; bytes: number } | undefined;
 

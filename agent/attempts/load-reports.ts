@@ -11,15 +11,15 @@ const LOAD_INTERVAL_MS = 1_000;
  */
 const LOADS_AFTER = 2;
 
-/** Counts the requests at the engine, and has its load. */
+/** Counts the requests at the engine and returns its load. */
 export interface LoadCounter {
   begin(): void;
   end(): void;
   /** A stream began, `ms` milliseconds after its request. */
   firstToken(ms: number): void;
-  /** The engine sent a chunk of a response. */
+  /** Called when the engine sent a chunk of a response. */
   onReceived?(): void;
-  /** The engine's answer suggests that it may have lost its model. */
+  /** Called when an answer of the engine suggests that it may have lost its model. */
   lost?(): void;
   /** Reads the engine's load, unless that was done moments ago. */
   look(): void;
@@ -35,12 +35,15 @@ export interface LoadCounter {
 export class LoadReports {
   readonly #counter: LoadCounter;
   #link: Link | undefined;
-  /** True if the other end reads RATE. */
+  /** True if the other end of the tunnel or channel reads RATE. */
   #readsRate = false;
   #sentAt = Number.NEGATIVE_INFINITY;
   /** True while LOAD_EVERY_MS delays a LOAD frame. */
   #isPending = false;
-  /** `#lastSent`: number of requests in the last LOAD. `#after`: number of LOADs that still follow the last attempt. */
+  /**
+   * `#lastSent`: number of requests in the last LOAD. `#after`: number of LOADs that still have to be sent after the
+   * end of the last attempt.
+   */
   #lastSent = 0;
   #after = 0;
 

@@ -1,7 +1,7 @@
 /**
- * Event streams that their engine calls JSON, as vLLM's example proxies for disaggregated prefill do
- * (https://github.com/vllm-project/vllm/pull/47526). Taken for JSON, such an answer would reach its client only when it
- * is complete.
+ * Corrects the content-type of event streams that the engine labels as JSON, as vLLM's example proxies for
+ * disaggregated prefill do (https://github.com/vllm-project/vllm/pull/47526). Handled as JSON, such a response would
+ * reach its client only when it is complete.
  */
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineEvents } from './engine-call.ts';

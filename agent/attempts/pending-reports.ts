@@ -3,8 +3,8 @@ import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 
 /**
- * Maximum number of reports that are kept for a gateway that does not acknowledge: at one request per second, almost
- * three hours.
+ * Maximum number of reports that are kept for a gateway that does not acknowledge them. At one request per second, they
+ * cover almost three hours.
  */
 const PENDING_MAX = 10_000;
 

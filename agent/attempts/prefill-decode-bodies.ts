@@ -15,7 +15,7 @@ const PREFILL_FIELDS = {
   stream_options: null,
   max_tokens: 1,
   max_completion_tokens: 1,
-  // A min_tokens above max_tokens would be an error.
+  // Replaces the request's min_tokens: the engine refuses a min_tokens above max_tokens.
   min_tokens: 0,
   kv_transfer_params: {
     do_remote_decode: true,

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 
-/** Reads a request's whole body. Undefined if it ended early, or if `hold` refuses a chunk. */
+/** Reads a request's whole body. Returns undefined if it ended early, or if `hold` returned false for a chunk. */
 export async function readWhole(content: Readable, hold: (chunk: Buffer) => boolean): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   try {

@@ -113,7 +113,7 @@ export class SealedCall implements EngineCall {
   }
 
   /**
-   * Answers with evidence of this machine. Only an agent that can open the request can give this answer.
+   * Answers with evidence of this machine. The answer also proves that this agent can open the request.
    * @throws ApiError
    */
   async #sendEvidence({ body, key, sealer, unanswered }: OpenedRequest): Promise<void> {
@@ -143,7 +143,10 @@ export class SealedCall implements EngineCall {
     return body;
   }
 
-  /** The request with which the engine continues the stream. Undefined if the engine need not be asked. */
+  /**
+   * The request with which the engine continues the stream. Undefined if the engine is not asked: the text is already
+   * complete, or this engine cannot continue it.
+   */
   async #continue(opened: OpenedRequest, sent: ReplayedStream): Promise<Buffer | undefined> {
     const { client, endpoint, events, onOpened } = this.#options;
     const { sealer, body, unanswered } = opened;
@@ -163,7 +166,7 @@ export class SealedCall implements EngineCall {
     return undefined;
   }
 
-  /** Undefined if the body ended early, or does not fit into memory. */
+  /** Returns the whole body. Undefined if the body ended early, or does not fit into memory. */
   async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
     if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
     this.#content = content;

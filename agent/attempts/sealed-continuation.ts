@@ -14,11 +14,14 @@ import type { OpenFrame } from '../../shared/wire/frames.ts';
 import type { ReplayedStream } from '../seal/replayed-stream.ts';
 import type { EngineClient } from './engine-client.ts';
 
-/** Timeout of the tokenizer. If it takes longer, its engine is in trouble. */
+/** Timeout of a call to the engine's tokenizer, which normally answers within milliseconds. */
 const TOKENS_MS = 5_000;
 
 type SealedContinuation =
-  /** Ask the engine. `joined` makes one stream of the part that was sent and the engine's response. */
+  /**
+   * The engine must be asked. `joined` makes one stream of the part that the client already has and the engine's
+   * response.
+   */
   | { kind: 'ask'; body: Buffer; joined: SplicedStream }
   /** The text is already complete. `rest` ends the stream. */
   | { kind: 'ending'; rest: Uint8Array[] }

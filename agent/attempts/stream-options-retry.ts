@@ -12,12 +12,12 @@ import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.t
 const REFUSALS: ReadonlySet<number> = new Set([400, 422]);
 /** Names that a refusal contains if the added options caused it. The client's request had neither of these fields. */
 const ADDED_OPTION_NAMES = /stream_options|include_usage/;
-/**
- * Maximum length of a refusal that is read. A longer refusal quotes the request, and states its reason before the
- * quotation.
- */
+/** Maximum length of a refusal that is held back and searched for ADDED_OPTION_NAMES. A longer refusal is passed on. */
 const REFUSAL_MAX_BYTES = 64 * 1024;
-/** After this time the engine at this address may be a different one, so the options are tried again. */
+/**
+ * How long a refusal is remembered. After this time a different engine may listen at this address, so the options are
+ * tried again.
+ */
 const REFUSES_MS = 600_000;
 
 /** Whether one engine accepts `stream_options`. */

@@ -46,7 +46,7 @@ export class BatchGatewayClient {
   /** Milliseconds by which the gateway's clock is ahead of this agent's, according to the gateway's last answer. */
   #aheadMs = 0;
 
-  /** @param credentials returns those of the agent's current session */
+  /** @param credentials returns the credentials of the agent's current session */
   constructor(url: URL, credentials: () => SessionCredentials | undefined, proxy: URL | undefined) {
     this.#url = url;
     this.#credentials = credentials;
@@ -56,7 +56,7 @@ export class BatchGatewayClient {
 
   /**
    * Leases lines for models. Undefined if there is no work for this node now.
-   * @throws Error if the gateway cannot be asked
+   * @throws Error if the gateway refuses or does not answer
    */
   async lease(
     models: readonly string[],

@@ -1,7 +1,7 @@
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { BatchGatewayClient } from './batch-gateway-client.ts';
 
-/** Maximum number of gateways; an agent opens as many tunnels at most. */
+/** Maximum number of gateways: the maximum number of an agent's tunnels. */
 const GATEWAYS_MAX = 16;
 
 interface BatchGatewaysOptions {
@@ -48,7 +48,8 @@ export class BatchGateways {
     }
     for (const [href, url] of urls) {
       const known = this.#entries.get(href);
-      // A gateway that was dropped recently and is listed again starts again after its last leases have ended.
+      // If a gateway is listed again while leases from before are still held, its work starts again when they have
+      // ended.
       if (known?.stop.signal.aborted === true && !busy(known.gateway)) {
         this.#entries.delete(href);
         inBackground(`batches of ${href}`, known.gateway.close(), log);

@@ -41,7 +41,7 @@ interface BatchRunnerOptions {
 const TURN_MS = 1_000;
 /** How long the gateway may hold the lease request of an agent without work. */
 const WAIT_MS = 20_000;
-/** Wait after a request to a gateway failed. It doubles each time. */
+/** Wait after a failed request to a gateway. It doubles with each consecutive failure. */
 const BACKOFF = { minMs: 500, maxMs: 10_000 };
 /** Interval of checks while no engine answers, or no lease can be taken. */
 const POLL_MS = 200;

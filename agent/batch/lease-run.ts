@@ -16,7 +16,7 @@ export interface PendingLine {
   body: string;
 }
 
-/** Results are committed after this time, or when they have FLUSH_BYTES. */
+/** Results are committed after this time, or earlier if they reach FLUSH_BYTES. */
 const FLUSH_MS = 1_000;
 const FLUSH_BYTES = 64 * 1024;
 /** Maximum bytes of uncommitted results. Above this the runner takes no further leases. */
@@ -26,14 +26,13 @@ const COMMIT_MAX_BYTES = 1024 * 1024;
 /** Wait before a failed commit is tried again. */
 const RETRY_MS = 1_000;
 /**
- * If a proxy answers a commit with a page, such as a login page, the results are committed again at most this often:
- * for about as long as a lease lasts. Otherwise a proxy that refuses the results themselves would keep the lease busy
- * forever.
+ * Maximum number of consecutive commits to which a proxy answers with a page, such as a login page; they take about as
+ * long as a lease lasts. Without it, a proxy that refuses the results themselves would keep the lease busy forever.
  */
 const PROXY_PAGES_MAX = 60;
 /**
- * Number of renewals during a lease. If a line takes minutes, the node commits nothing meanwhile, and learns only from
- * a renewal that the batch was cancelled.
+ * Number of renewals during a lease. Only an answer to a commit or to a renewal shows that the batch was cancelled, and
+ * there are no commits while a line takes minutes.
  */
 const RENEWALS = 6;
 
@@ -56,7 +55,7 @@ export class LeaseRun {
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
-  /** Number of lines without a committed result. */
+  /** Number of lines for which this node must still commit a result. */
   #remaining: number;
   #timer: NodeJS.Timeout | undefined;
   #renewal: NodeJS.Timeout | undefined;
@@ -162,7 +161,7 @@ export class LeaseRun {
     this.#endIfDone();
   }
 
-  /** Leaves lines to another node. The lease is released when none of its lines is left here. */
+  /** Gives lines to another node. When no line of the lease is left here, the lease is released. */
   giveBack(lines: number): void {
     this.#releasedLines += lines;
     this.drop(lines);
@@ -218,7 +217,10 @@ export class LeaseRun {
     }
   }
 
-  /** True if the gateway would refuse every other try as well. */
+  /**
+   * True if the commit must not be repeated: the gateway would refuse it again, or proxies have answered
+   * PROXY_PAGES_MAX commits.
+   */
   #isFinal(error: unknown): boolean {
     if (!(error instanceof GatewayRefusalError)) return false;
     const { status, code } = error;
@@ -258,7 +260,8 @@ export class LeaseRun {
   #endIfDone(): void {
     if (this.#remaining > 0 || this.#waiting.length > 0) return;
     this.#end();
-    // Other nodes, or a cancelled batch, wait for the end of this lease. So release it before it expires.
+    // Other nodes wait for the returned lines, or the batch was cancelled and waits for its last lease. So release the
+    // lease before it expires.
     if (this.#leased && (this.#releasedLines > 0 || this.#stop.signal.aborted))
       this.gateway.release(this.lease).catch(() => {});
     this.#events.over();

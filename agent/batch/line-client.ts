@@ -25,7 +25,7 @@ export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
   /** The engine's answer is invalid or too late. Another attempt may succeed. */
   | { kind: 'failed'; why: string }
-  /** The engine cannot be reached. The line is not the cause. */
+  /** The engine cannot be reached, so the line did not cause the failure. */
   | { kind: 'gone'; why: string }
   | { kind: 'aborted' };
 

@@ -12,7 +12,7 @@ const SLOTS = 256;
 const UNREPORTED_QUEUE_SLOTS = 8;
 
 export interface LineOptions {
-  /** Sequences that the engine runs concurrently. */
+  /** Maximum number of sequences that the engine runs concurrently. */
   slots: number;
   /**
    * Value of `priority` in each line's request. Undefined if the engine has no priorities: vLLM refuses a request that

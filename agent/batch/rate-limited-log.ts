@@ -1,9 +1,12 @@
-/** With this interval, a whole night without a gateway causes only a few dozen lines in the log. */
+/**
+ * Minimum time between two log lines. A gateway that is unreachable for a whole night then causes only a few dozen
+ * lines.
+ */
 const LOG_INTERVAL_MS = 10 * 60_000;
 
 /**
- * Logs a failure immediately, and further ones after ten minutes at the earliest. Shared by all workers that ask the
- * same gateway.
+ * Logs the first failure immediately, and a later one only if LOG_INTERVAL_MS have passed. Shared by all workers that
+ * ask the same gateway.
  */
 export class RateLimitedLog {
   readonly #log: (line: string) => void;

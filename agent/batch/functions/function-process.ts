@@ -18,7 +18,10 @@ import { functionEnvironment } from './function-environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
 import { HARNESS } from './python-harness.ts';
 
-/** Linux's page size on every machine that runs an engine. Only the memory limit depends on it. */
+/**
+ * Page size of Linux on x86-64. Only the memory limit depends on it; a kernel with larger pages, as on some arm64
+ * machines, allows more memory than the limit.
+ */
 const PAGE_BYTES = 4_096;
 
 /**

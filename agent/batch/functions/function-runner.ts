@@ -17,7 +17,7 @@ import { type FunctionCode, LoadError, type LoadedFunctions } from './loaded-fun
 
 /** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
 const CALL_TARGET_MS = 1_000;
-/** Maximum number of lines in one call; a lease has as many. */
+/** Maximum number of lines in one call. A lease has at most this many lines. */
 const MOST = 100;
 
 /** Number of lines in one call of `infer`. */
@@ -145,7 +145,10 @@ export class FunctionRunner {
     }
   }
 
-  /** Runs until the gateway has accepted a result for each line, or the function is given up. */
+  /**
+   * Runs the lines until the gateway has accepted a result for each of them. Ends earlier if the function fails to load
+   * or crashes repeatedly, if the lease is no longer valid, or if the agent drains.
+   */
   async #runLines(
     lease: Work,
     work: LeaseRun,
@@ -242,7 +245,7 @@ export class FunctionRunner {
     return code;
   }
 
-  /** The call size of a context. At most one entry for each stored context. */
+  /** The adaptive call size of one function. At most one entry for each stored function. */
   #size(context: string): CallSize {
     let size = this.#sizes.get(context);
     if (size === undefined) {
@@ -262,7 +265,9 @@ function answered(line: number, model: string, output = 'null'): LineResult {
   return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
 }
 
-/** The function's own error for a line that it cannot process. Like a model's 4xx, it is not tried again. */
+/**
+ * The result for a line that the function refused with an error. As with a model's 4xx, the line is not tried again.
+ */
 function raised(line: number, message: string): LineResult {
   const error = { message, type: 'function_error', param: null, code: 'function_failed' };
   return { line, status_code: 400, request_id: randomUUID(), body: JSON.stringify({ error }) };

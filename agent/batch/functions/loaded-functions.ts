@@ -1,6 +1,6 @@
 /**
- * The functions of a node: which ones are loaded, which one is unloaded to make room for another, and which ones have
- * failed.
+ * The functions of a node. Decides which functions are loaded, unloads one to make room for another, and remembers
+ * which functions failed.
  */
 
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
@@ -93,8 +93,8 @@ export class LoadedFunctions {
   }
 
   /**
-   * Returns the loaded function for one call. Waits until the function is unused, or until another function can be
-   * unloaded in its favor. The caller must give the function back with `release`.
+   * Returns the loaded function for one call. Waits while another call uses it. If too many functions are loaded, waits
+   * until another one can be unloaded. The caller must give the function back with `release`.
    * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
