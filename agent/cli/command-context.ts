@@ -11,11 +11,9 @@ export interface AgentDependencies {
   admit(options: AdmissionOptions): Promise<GatewayAdmission>;
   signals: SignalSource;
   faults: FaultSource;
-  /**
-   * An engine that another process started counts as stopped when nothing has listened at its address for this long.
-   */
+  /** Time after which an engine that another process started counts as stopped if nothing listens at its address. */
   engineGoneMs?: number;
-  /** See AgentRun. */
+  /** Command that informs gateways if this process is killed; see AgentRun. */
   willCommand?: readonly string[];
   /** True if sessions join the mesh; default true. */
   joinMesh?: boolean;

@@ -39,7 +39,10 @@ export async function selectAgents(prefix: string | undefined, env: Env): Promis
   return meant;
 }
 
-/** The only matching agent. @throws UsageError if several match: a command that changes something never guesses */
+/**
+ * Returns the only matching agent.
+ * @throws UsageError if several match, because a command that changes something must not guess which of them is meant
+ */
 export async function selectOneAgent(prefix: string | undefined, env: Env): Promise<LocalAgent> {
   const found = await selectAgents(prefix, env);
   // Inside a job, prefer the job's own agent on this node, even if other agents of this user run here.

@@ -1,4 +1,4 @@
-/** `otela-agent start`: joins the gateways with this machine's engine and runs until it ends. */
+/** `otela-agent start`: joins the gateways with this machine's engine and runs until the node ends. */
 
 import { type Command, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { START_FLAGS } from '../config/all-settings.ts';

@@ -1,4 +1,4 @@
-/** `otela-agent weights`: the weights that this machine's agents store, and pull from their neighbors. */
+/** `otela-agent weights`: lists, pulls, deletes and serves weights on this machine. */
 import {
   type Command,
   EXIT_DONE,
@@ -115,7 +115,10 @@ function sourceOf(name: string, kind: string | undefined): string {
   return sourceText(source);
 }
 
-/** The agent that stores the weights. @throws UsageError */
+/**
+ * Selects the agent that stores the weights.
+ * @throws UsageError if no agent stores weights, or if several store them in different directories
+ */
 async function keeper(prefix: string | undefined, { env }: CommandContext): Promise<LocalAgent> {
   const agents = await selectAgents(prefix, env);
   const [first, second] = agents.filter(({ status }) => status.weights !== undefined);

@@ -28,7 +28,7 @@ export const ENDING_SETTINGS = {
     otherwise: '60s, at most a tenth of the time left',
     parse: sourcedDuration,
   }),
-  /** True if gateways may read the output of engine and agent. */
+  /** True if gateways may read the output of the engine and of the agent. */
   remoteLogs: { ...NO_REMOTE_LOGS, parse: (...given) => !NO_REMOTE_LOGS.parse(...given) } satisfies Setting<boolean>,
   logDirectory: valueSetting({
     flag: 'log-dir',

@@ -6,7 +6,7 @@ import { listSetting, plainText, type SettingReader, valueSetting, wholeNumber }
 
 /** Settings for users' functions on this node. */
 export interface FunctionsConfig {
-  /** Users whose functions may run, by their names at gateways; undefined: all users. */
+  /** Owners whose functions may run: `project:ID`, `user:ID` or `key:ID`. Undefined: all owners. */
   owners: string[] | undefined;
   loadedMax: number;
   limits: FunctionLimits;
@@ -78,7 +78,7 @@ function parseTimeout(text: string): number {
   return ms;
 }
 
-/** Undefined: all users. */
+/** Returns owners as `project:ID`, `user:ID` or `key:ID`. Undefined: all owners. */
 function parseOwners(texts: readonly string[]): string[] | undefined {
   if (texts.includes('all')) return undefined;
   if (texts.length > OWNERS_MAX) throw new UsageError(`--allow-functions: at most ${OWNERS_MAX} projects are allowed`);

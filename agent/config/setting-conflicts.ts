@@ -4,12 +4,12 @@ import { DEPLOYMENT_SETTINGS } from './deployments-config.ts';
 import { ENGINE_SETTINGS } from './engine-config.ts';
 import { type GivenSettings, type Setting, sourcePrecedence } from './setting.ts';
 
-/** Rank of the engine's command, which can be given only on the command line: the rank of flags. */
+/** Rank of the engine's command. A command can be given only on the command line, so it ranks like a flag. */
 const COMMAND_RANK = 2;
 
 /**
- * Some settings of the engine and its address exclude each other. Keeps the setting of the highest rank, and removes
- * the others.
+ * Resolves conflicts between `--accept-deployments`, `--engine-url`, `--engine-port` and the engine's command. Keeps
+ * the setting of the highest rank, and removes those that exclude it.
  * @throws UsageError if two of them have the highest rank
  */
 export function resolveConflicts(given: GivenSettings, command: readonly string[] | undefined): GivenSettings {

@@ -4,7 +4,7 @@ import { parseDuration } from './duration.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** The texts that a user wrote for one setting, and where. */
+/** The texts that a user wrote for one setting, and their source. */
 export interface SourcedTexts {
   /** The values as written, one entry per repetition. */
   values: readonly string[];
@@ -34,7 +34,7 @@ interface Row {
 }
 
 export interface Setting<T> extends Row {
-  /** A switch takes no value; `repeat` collects every value. */
+  /** `value`: the last text counts. `repeat`: every text counts. `switch`: the flag takes no text. */
   kind: 'value' | 'repeat' | 'switch';
   /** Placeholder of the value in the help. */
   value: string;
@@ -46,7 +46,7 @@ export interface Setting<T> extends Row {
   parse(texts: readonly string[] | undefined, context: ParseContext): T;
 }
 
-/** Settings that were given, by their environment variable. */
+/** Settings that were given, by the name of their environment variable. */
 export type GivenSettings = ReadonlyMap<string, SourcedTexts>;
 export type SettingTable = Readonly<Record<string, Setting<unknown>>>;
 export type ParsedSettings<T extends SettingTable> = { [K in keyof T]: ReturnType<T[K]['parse']> };
@@ -56,9 +56,12 @@ interface ValueRow<T> extends Row {
   parse(text: string, context: ParseContext): T;
 }
 
-/** A setting whose last value counts. `default` is parsed like a given value. */
+/** A setting of which the last value counts. `default` is parsed like a given value. */
 export function valueSetting<T>(row: Omit<ValueRow<T>, 'otherwise'> & { default: string }): Setting<T>;
-/** `unset` computes the default, which the text in the help describes. */
+/**
+ * A setting of which the last value counts. If it is not given, `unset` computes the value, and `otherwise` describes that
+ * value in the help.
+ */
 export function valueSetting<T>(row: ValueRow<T> & { unset(context: ParseContext): T }): Setting<T>;
 export function valueSetting<T>(row: ValueRow<T>): Setting<T | undefined>;
 export function valueSetting<T>({
@@ -140,7 +143,7 @@ export class SettingReader {
 }
 
 export const plainText = (text: string): string => text;
-/** Keeps the source of the text, for rules about combinations of settings. */
+/** Returns the text with its source, for rules about combinations of settings. */
 export const sourcedText = (text: string, { source }: ParseContext): { text: string; source: string } => ({
   text,
   source,
@@ -154,7 +157,7 @@ export function wholeNumber(name: string, text: string, most: number): number {
   throw new UsageError(`${name}: "${text}" is not a number from 1 to ${most}`);
 }
 
-/** Rank of a source: flags over the environment, the environment over the file. */
+/** Rank of a source. A flag ranks above an environment variable, and a variable above the configuration file. */
 export function sourcePrecedence(source: string): number {
   if (source.startsWith('--')) return 2;
   return source.startsWith('OTELA_') ? 1 : 0;

@@ -62,7 +62,7 @@ export function startConfig(given: SettingValues, command: string[] | undefined,
     );
   const weights = weightsConfig(reader);
   const registers = span.role === 'register';
-  // The other ranks of a multi-machine engine also join if they get their weights from neighbors.
+  // Agents of the other ranks need a gateway and a token only if they get their weights from neighbors.
   const joins = registers || weights !== undefined;
   const config: StartConfig = {
     gateways: joins ? gatewaysConfig(reader) : [],

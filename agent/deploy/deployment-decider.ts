@@ -1,7 +1,7 @@
 /**
- * Decides about orders to start or stop a deployment, which the issuer signed. It checks the template, the parameters
- * and whether the order is possible now. It passes an accepted order to the EngineRunner after the answer was sent,
- * because a deployment begins with the end of the session that got the order.
+ * Decides about signed orders to start or stop a deployment. Checks the template, the parameters and whether the order
+ * is possible now. The EngineRunner carries out an accepted order only after the answer was sent, because the session
+ * that received the order ends when the deployment begins.
  */
 
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';

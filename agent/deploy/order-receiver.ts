@@ -51,7 +51,8 @@ export class OrderReceiver {
   }
 
   /**
-   * Answers an order to the session of `ticket`. An empty order asks for a description of the templates. Never rejects.
+   * Answers an order that was sent to the session of `ticket`. The answer to an empty order describes the templates.
+   * Never rejects.
    */
   async answer(ticket: Ticket, order: Uint8Array): Promise<OrderOutcome> {
     if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
@@ -91,7 +92,8 @@ export class OrderReceiver {
     if (request.action === 'inspect') return request;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order was already received');
-    // Only the holder of the institution's key can reach this limit, so it means a fault of the gateway.
+    // Every order in `#seen` was signed with the institution's key. So reaching this limit means a fault of the
+    // gateway.
     if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
     this.#seen.set(nonce, notAfter);
     return request;

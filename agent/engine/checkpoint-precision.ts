@@ -31,10 +31,10 @@ export async function checkpointPrecision(
 ): Promise<string | undefined> {
   const words = commandWords(command ?? []);
   const path = modelPath(words);
-  // A variable may hold further flags.
+  // A shell variable in the command may hold flags that change the precision.
   if (path === undefined || words.some((word) => word.includes('$') || CHANGES_PRECISION.test(word))) return undefined;
   const told = await Promise.all((await foldersOf(path, words, env)).map(folderPrecision));
-  // The engine may have loaded any of the revisions, so all of them must have the same precision.
+  // The command does not show which revision the engine loaded. So all of them must have the same precision.
   return told.every((precision) => precision === told[0]) ? told[0] : undefined;
 }
 
@@ -62,8 +62,8 @@ async function folderPrecision(folder: string): Promise<string | undefined> {
 type CheckpointConfig = z.infer<typeof configSchema>;
 
 /**
+ * Returns undefined if the form of the quantization is not known.
  * @param beside the quantization according to a separate file
- * @returns undefined if the form of the quantization is not known
  */
 function configPrecision(config: CheckpointConfig, beside?: Quantization): string | undefined {
   const { text_config: text } = config;

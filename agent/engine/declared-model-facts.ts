@@ -63,7 +63,7 @@ export function applyFacts(
   const general = flags.filter(({ model }) => model === undefined);
   const particular = flags.filter(({ model }) => model !== undefined);
   return models.map((model) => {
-    // What the engine reports takes precedence over its command line, and what the user states over both.
+    // The engine's report takes precedence over its command line. The user's statements take precedence over both.
     let told = model;
     for (const fact of command) told = { ...applied(told, fact), ...model };
     const named = told.quantization === undefined ? namedPrecision(model.id) : undefined;

@@ -91,7 +91,9 @@ function commandPort(words: readonly string[]): number {
   throw new Error(`the port of "${words[0] ?? ''}" is unknown: give --engine-port N before the --`);
 }
 
-/** The host at which the engine answers. An engine that listens on one address only does not answer on loopback. */
+/**
+ * The host at which the engine can be reached. An engine that listens on one address only does not answer on loopback.
+ */
 function reachableHost(host: string | undefined): string {
   if (host === undefined || host === '' || host === '0.0.0.0' || host.includes('$')) return '127.0.0.1';
   if (host === '::' || host === '[::]') return '[::1]';

@@ -4,7 +4,8 @@ import type { EngineProbeResult } from './engine-probe.ts';
 
 export interface EngineHealth {
   /**
-   * The engine has answered with its models at least once. Only then does a refused connection mean that it was lost.
+   * True if a probe has found the engine ready at least once. Only then does a refused connection mean that the engine
+   * was lost.
    */
   everReady: boolean;
   /** True if requests may be sent to it now. */

@@ -11,7 +11,7 @@ import { TokenRate } from './token-rate.ts';
 
 /** Minimum time between two readings. Gateways get the load at most twice a second. */
 const POLL_MS = 500;
-/** A reading older than this is less exact than this agent's own count. */
+/** After this time a reading is less exact than this agent's own count of requests, and is ignored. */
 const READING_MS = 2_000;
 /** An engine without metrics is asked again after this time. */
 const ABSENT_MS = 60_000;
@@ -45,14 +45,14 @@ const KV_USE = metricPattern(
 );
 
 /**
- * Sequences that lost their place in the KV cache. vLLM counts them; SGLang has a gauge of those that wait to get it
- * back.
+ * Counter of sequences that lost their place in the KV cache. Only vLLM has one: SGLang has a gauge of the sequences
+ * that wait for a place again.
  */
 const PREEMPTIONS = metricPattern('vllm:num_preemptions(?:_total)?');
 
 /**
- * Reads Prometheus text. If several engines run behind one port, the result is their sum, and the fullest cache.
- * Undefined if the text has no such values.
+ * Reads Prometheus text. If several engines run behind one port, counts are summed, and the cache usage is that of the
+ * fullest engine. Undefined if the text has no such values.
  */
 export function readLoad(text: string): EngineLoad | undefined {
   const running = metricValues(text, RUNNING);
@@ -66,8 +66,8 @@ export function readLoad(text: string): EngineLoad | undefined {
 }
 
 /**
- * Counters that grow with every step of an engine, so that even a long prefill is visible. vLLM counts steps, SGLang
- * the tokens of a chunk.
+ * Counters that grow with every step of an engine, so that they show even during a long prefill that the engine
+ * computes. vLLM counts steps, SGLang the tokens of a chunk.
  */
 const COMPUTED = [
   'vllm:iteration_tokens_total_count',
@@ -121,7 +121,7 @@ export class LoadMeter {
   #reportsQueue = false;
   /** True if the last reading had a counter of computed tokens or steps. */
   #counts = false;
-  /** Sum of the engine's counters in the last reading. */
+  /** Sum of the counters of COMPUTED in the last reading. */
   #computed = 0;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
@@ -165,7 +165,7 @@ export class LoadMeter {
     this.#onLost();
   }
 
-  /** When the engine last sent a chunk of a response, or was seen to compute; by `performance.now()`. */
+  /** When the engine last sent a chunk of a response, or its counters last grew; by `performance.now()`. */
   get heardAt(): number {
     return this.#receivedAt;
   }
@@ -202,12 +202,12 @@ export class LoadMeter {
     return this.#preemptions;
   }
 
-  /** The current load: the last reading, corrected by the requests since then. */
+  /** The current load: the last reading, plus the requests that began and minus those that ended since. */
   get current(): EngineLoad {
     const reading = this.#known;
     const total = this.#total(reading);
     const load = { ...reading?.load, ...this.#saturation.split(total) };
-    // Without requests the token rate is 0. The last reading is from a time when requests ran.
+    // Without requests the token rate is 0. The last reading has a rate from the time when requests ran.
     return total > 0 || load.tokensPerSecond === undefined ? load : { ...load, tokensPerSecond: 0 };
   }
 
@@ -223,7 +223,7 @@ export class LoadMeter {
     return reading === undefined || performance.now() - reading.at > READING_MS ? undefined : reading;
   }
 
-  /** Requests at the engine. The reading may include requests of other clients, which do not use this agent. */
+  /** Number of requests at the engine. The reading may also count requests of clients that do not use this agent. */
   #total(reading: Reading | undefined): number {
     if (reading === undefined) return this.#own;
     const { load, own, background } = reading;

@@ -10,8 +10,8 @@ import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './engine-address.ts';
 
 /**
- * Result of one probe. `unnameable`: number of models with ids that the registry refuses. Only `refused` shows that
- * nothing listens at the address; `unknown` shows nothing.
+ * Result of one probe. `refused`: nothing listens at the address. `unknown`: the probe showed nothing about the engine.
+ * `unnameable`: number of models with ids that the registry refuses.
  */
 export type EngineProbeResult =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }

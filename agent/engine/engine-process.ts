@@ -99,7 +99,7 @@ export class EngineProcess {
       source.resume();
     };
     sink.on('error', onBroken);
-    // The sink outlives the engine. A listener that each engine left would keep that engine's pipe in memory.
+    // The sink outlives the engine. If its error listener stayed, it would keep this engine's pipe in memory.
     source.once('close', () => sink.off('error', onBroken));
     source.on('error', () => {});
     source.on('end', () => lines.end());

@@ -50,7 +50,8 @@ export class LogTailBuffer {
     const last = bytes.subarray(-maxBytes).toString('utf8');
     const whole = this.#cut || bytes.length > maxBytes ? withoutFirst(last) : last;
     const text = whole.split('\n').map(printable).join('\n');
-    // A cut character is decoded to a longer one, so the text is cut again.
+    // A character that was cut at the beginning is decoded to U+FFFD, which is longer than the remaining bytes. So the
+    // text is cut again.
     return text.slice(-maxBytes);
   }
 

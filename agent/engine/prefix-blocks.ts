@@ -49,7 +49,10 @@ export class PrefixBlocks {
   }
 }
 
-/** Undefined if the blocks are unknown: the engine did not answer, or the request has no prompt for a tokenizer. */
+/**
+ * Digests of the prompt's blocks. Undefined if the engine did not answer, or if the request has no prompt for a
+ * tokenizer.
+ */
 async function blocksOf(body: Uint8Array, target: EngineTarget): Promise<Uint8Array | undefined> {
   const question = questionOf(body);
   if (question === undefined) return undefined;

@@ -15,9 +15,9 @@ export interface EngineLimits {
 export const MAX_WAITING = 8;
 
 /**
- * Decides when an engine is saturated. Engines report their running and waiting requests only at intervals. The number
- * that ran while others waited is the engine's batch size. With the batch size, this class computes how many of a given
- * number of requests wait.
+ * Decides when an engine is saturated. Engines report their running and waiting requests only at intervals. If requests
+ * wait, the number of running ones is the engine's batch size. With it, this class splits any number of requests into
+ * running and waiting ones.
  */
 export class Saturation {
   /** The engine's batch size. Undefined: no request has ever waited, or more requests ran since. */

@@ -1,18 +1,23 @@
 /**
- * Tokens that the engine generates per second, from the engine's counters. They include all clients, streaming or not,
- * and any number of tokens per event.
+ * The number of tokens that the engine generates per second, from the engine's counters. The counters include all
+ * clients, streaming or not, and any number of tokens per event.
  */
 
 import { metricPattern, metricValues, sum } from './prometheus-text.ts';
 
-/** If two readings are further apart than this, the mean over the pause between them is meaningless. */
+/**
+ * Maximum time between two readings. No rate is computed over a longer pause, because it would be a mean over time
+ * without requests.
+ */
 const PAUSE_MS = 5_000;
-/** Over a shorter time the rate is inexact, because an engine counts once per step. */
+/**
+ * Minimum time between two readings. Over a shorter time the rate is inexact, because an engine counts once per step.
+ */
 const INTERVAL_MIN_MS = 200;
 
 /**
- * Counters of generated tokens. vLLM's grows with every step. SGLang's grows only by whole responses, but SGLang has a
- * gauge of its recent rate.
+ * Counters of generated tokens. vLLM's counter grows with every step. SGLang's counter grows only when a response ends,
+ * so SGLang's gauge of its recent rate is used.
  */
 const WRITTEN = metricPattern('vllm:generation_tokens_total', 'lmdeploy:generation_tokens_total');
 const PER_SECOND = metricPattern('sglang:gen_throughput');

@@ -6,7 +6,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface AmdDevice extends VisibleDevice<AmdDevice> {
   name: string;
-  /** The printed number, which may not be a valid amount. */
+  /** Memory as rocm-smi printed it. The number may be invalid. */
   vramMib: number;
 }
 

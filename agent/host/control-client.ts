@@ -47,8 +47,7 @@ export async function askNetwork({ directory }: LocalAgent): Promise<NetworkRow[
 }
 
 /**
- * Yields the agent's answers until the agent closes the connection. Without an answer for `silenceMs` (0: no limit),
- * the answers are complete.
+ * Yields the agent's answers until the agent closes the connection, or sends nothing for `silenceMs` (0: no limit).
  * @throws Error if the agent refuses or cannot be reached
  */
 export async function* ask(directory: string, request: ControlRequest, silenceMs: number) {

@@ -48,7 +48,7 @@ const CONNECTIONS_MAX = 32;
 /** A client that follows the output and is more bytes behind it than this is disconnected. */
 const FOLLOWER_MAX_BYTES = 4 * 1024 * 1024;
 
-/** Time in which a client must send its request. */
+/** A client that has not sent its whole request is disconnected if it sends nothing for this long. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
 export class ControlServer {

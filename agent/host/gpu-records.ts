@@ -10,7 +10,7 @@ export interface GpuRecords {
   absent?: boolean;
 }
 
-/** `vramMib`: the number that the tool printed, which may not be a valid amount. */
+/** A GPU as a tool printed it. The number in `vramMib` may be invalid. */
 interface PrintedGpu {
   name: string;
   vramMib: number;

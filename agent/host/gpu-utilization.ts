@@ -8,9 +8,9 @@ import { amdUse, rocmUse } from './amd-utilization.ts';
 import { nvidiaUse } from './nvidia-utilization.ts';
 import type { RunTool } from './run-tool.ts';
 
-/** How long a reading is reused: the tool wakes each GPU, so several viewers share one reading. */
+/** How long a reading is reused. The tool wakes each GPU, so several viewers share one reading. */
 const FRESH_MS = 2_000;
-/** How long a missing tool is not searched again. */
+/** How long no tool is run again after none reported the utilization. */
 const ABSENT_MS = 60_000;
 const GPUS_MAX = 64;
 

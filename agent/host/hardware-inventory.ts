@@ -20,7 +20,10 @@ export async function inventory(env: Env, run: RunTool, log: (line: string) => v
   return { gpus, cpus: usableCpus(env), memory_mib: usableMemoryMib(env) };
 }
 
-/** The number of CPUs, from affinity and control groups, and from Slurm's variable if the site enforces neither. */
+/**
+ * The number of CPUs that this job may use. Slurm's variable is read because some sites set neither the affinity nor a
+ * control group.
+ */
 function usableCpus(env: Env): number {
   const own = availableParallelism();
   const slurm = env.SLURM_CPUS_ON_NODE;

@@ -26,8 +26,8 @@ interface JobEndOptions {
 const REREAD_MS = 300_000;
 
 /**
- * Timeout of a query. squeue answers within a second unless slurmctld is in trouble. A query that starts this long
- * before the drain is due can still postpone the drain.
+ * Timeout of a query of the batch system. squeue answers within a second unless slurmctld is in trouble. The last query
+ * begins this long before the drain is due, so its answer can still postpone the drain.
  */
 const ANSWER_MS = 2_000;
 
@@ -83,8 +83,8 @@ export class JobEnd {
   }
 
   /**
-   * Resolves when the batch system has answered, or when the agent must act without its answer: a batch system that
-   * hangs could outlast the job.
+   * Resolves when the batch system has answered. Also resolves when the agent must act without an answer, because a
+   * batch system that hangs could answer only after the job's end.
    */
   async #answer(): Promise<void> {
     const answered = new AbortController();
@@ -100,8 +100,8 @@ export class JobEnd {
     // If the limit was raised before the agent started, the end from the environment lies in the past. Only the batch
     // system knows the real end.
     if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
-    // If the drain is already due at the start, the first query still gets some time: at most half of the time that is
-    // left.
+    // If the drain is already due when the agent starts, the first query may still take up to half of the job's
+    // remaining time.
     const chanceMs = Math.min(ANSWER_MS, this.#leftMs / 2) - (this.#options.now() - this.#startedAt);
     return Math.min(REREAD_MS, Math.max(this.#dueMs, chanceMs));
   }

@@ -7,7 +7,7 @@ import { type VisibleDevice, visibleDevices } from './visible-devices.ts';
 
 interface NvidiaDevice extends VisibleDevice<NvidiaDevice> {
   name: string;
-  /** The printed number, which may not be a valid amount. */
+  /** Memory as nvidia-smi printed it. The number may be invalid. */
   vramMib: number;
   slices: NvidiaDevice[];
 }

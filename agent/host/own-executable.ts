@@ -1,4 +1,7 @@
-/** The file from which this program was started. A different version may have been installed in its place since. */
+/**
+ * Runs the installed version of this program. The file from which this process was started may have been replaced since
+ * by another version.
+ */
 import { execFile } from 'node:child_process';
 import { resolve } from 'node:path';
 import { isSea } from 'node:sea';

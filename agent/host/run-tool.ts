@@ -1,4 +1,4 @@
-/** Runs a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). A failure is returned, never thrown. */
+/** Runs a program of the host, such as nvidia-smi or squeue. The promise never rejects; its value reports a failure. */
 import { type ExecFileException, execFile } from 'node:child_process';
 import { errorText } from '../../shared/text/error-text.ts';
 import { childEnvironment } from './child-environment.ts';

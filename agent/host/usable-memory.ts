@@ -50,7 +50,7 @@ function groupLimits({ readText }: MemorySources): number[] {
     const file = unified ? 'memory.max' : 'memory.limit_in_bytes';
     for (let level = path; ; level = dirname(level)) {
       const text = readText(join(root, level, file))?.trim();
-      // For no limit the kernel writes `max`, or in version 1 a value near 2^63, which is larger than any machine's
+      // If there is no limit, version 2 has `max`. Version 1 has a value near 2^63, which is larger than any machine's
       // memory.
       if (text !== undefined && /^\d+$/.test(text) && Number(text) > 0) limits.push(Number(text));
       if (level === '/') break;

@@ -2,20 +2,22 @@
 export const SILENT_MS = 10_000;
 
 /**
- * How long to avoid a node that drains, has lost its engine, or does not serve our provider. For the first two reasons
- * its record soon changes.
+ * How long to avoid a node that drains, has lost its engine, or does not serve our provider. If it drains or has lost
+ * its engine, its record soon shows that.
  */
 export const REFUSING_MS = 10_000;
 
 /** How long to avoid a node that cannot be reached from here, for example behind another NAT. */
 export const UNREACHABLE_MS = 30_000;
 
-/** A longer remaining time means that the clock was set back; the time then counts as over. */
+/** The longest remaining time that is possible. A longer one means that the clock was set back, and counts as over. */
 const LONGEST_MS = Math.max(SILENT_MS, REFUSING_MS, UNREACHABLE_MS);
 
 const AVOIDED_MAX = 10_000;
 
-/** What this ingress found out about the paths to nodes. The registry describes the nodes themselves. */
+/**
+ * Nodes that this ingress could not reach or use. The registry describes the nodes themselves, not the paths to them.
+ */
 export class AvoidedNodes {
   /** When each session stops being avoided; the oldest entry is first. */
   readonly #until = new Map<string, number>();

@@ -43,7 +43,7 @@ async function writeResponse(
   response.end(body ?? undefined);
 }
 
-/** `GET /v1/otela/seal` at the ingress lists the nodes that a client may seal a request to, as at a gateway. */
+/** `GET /v1/otela/seal` lists the nodes to which a client may seal a request, as at a gateway. */
 const SEAL_PATH = '/v1/otela/seal';
 
 /** @throws ApiError for the same reasons as for an unsealed request */

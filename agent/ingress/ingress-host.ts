@@ -35,13 +35,13 @@ import { IngressRequest } from './ingress-request.ts';
 import { noTrustedNodeError, type RouteOptions, resolveIngressRoute } from './resolve-route.ts';
 
 /**
- * Maximum total of the bytes that are kept: of request bodies for retries, and of streams for resuming. The first MiB
- * of each body and stream does not count.
+ * Maximum bytes of all request bodies that are kept for retries, and of all streams that are kept for resuming. The
+ * first MiB of each body and of each stream does not count.
  */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
 /**
- * Maximum memory for bodies that are still arriving, of which each uses at most 1 MiB. If it is full, the slowest
- * uploads are ended.
+ * Maximum memory for the first MiB of each body that is still arriving; the rest counts in BODY_BUDGET_BYTES. When it
+ * is full, the slowest uploads are ended.
  */
 const UPLOADS_BYTES = 32 * 1024 * 1024;
 const BODY_MAX_BYTES = 32 * 1024 * 1024 + RETRY_BODY_MIN_BYTES;
@@ -93,7 +93,7 @@ export class IngressHost implements Host<IngressCaller> {
     };
     this.#record = {
       ...NULL_RECORDER,
-      // The first byte shows that there is a path to the node.
+      // A response shows that there is a path to the node.
       responseStarted: (_status, { node }) => this.#avoided.delete(node.session),
       refused: (error) => this.#refused(error),
     };
@@ -133,7 +133,7 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.waitForTurn(queued);
   }
 
-  /** Does nothing, because the index follows the registry. */
+  /** Does nothing, because the index of nodes changes with the registry. */
   refresh(): void {}
 
   open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {
@@ -152,7 +152,7 @@ export class IngressHost implements Host<IngressCaller> {
     else if (marksSuspected(code)) this.#avoided.add(session, now + SILENT_MS);
   }
 
-  /** A waiting request may now get the free slot of that node. */
+  /** A request of this ingress has ended at that node, so a waiting request may take its place. */
   onAttemptEnded(session: string): void {
     this.#options.queues.ended(session);
   }

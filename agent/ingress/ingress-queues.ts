@@ -8,7 +8,10 @@ import { type TurnResult, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes } from '../../shared/routing/busy-nodes.ts';
 
 export interface QueueLimits {
-  /** Maximum wait of a non-streaming request and of a streaming one, in milliseconds; 0: requests do not wait. */
+  /**
+   * Maximum wait of a non-streaming request, in milliseconds; 0: non-streaming requests do not wait. `streamMs` is the
+   * same for streaming requests.
+   */
   unaryMs: number;
   streamMs: number;
   /** Maximum number of requests that wait for one model. */
@@ -18,7 +21,7 @@ export interface QueueLimits {
 /** The same maximum waits as at a gateway. Each waiting request uses one of the ingress's connections. */
 export const QUEUE_LIMITS: QueueLimits = { unaryMs: 60_000, streamMs: 600_000, places: 256 };
 
-/** Clients at different addresses take turns. */
+/** A client of the ingress. Addresses share each queue fairly. */
 export interface IngressCaller {
   readonly address: string;
 }

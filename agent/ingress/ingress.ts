@@ -18,12 +18,15 @@ import { policyOf } from './routing-policies.ts';
 import { RunningRequests } from './running-requests.ts';
 import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
-/** A stream that has waited this long begins with SSE comments: proxies close a connection that is silent for 100 s. */
+/**
+ * A stream that has waited this long begins with SSE comments. Otherwise proxies would close the connection, which they
+ * do after 100 s of silence.
+ */
 const PING_MS = 15_000;
 
 /**
- * Maximum number of connections; each has one request. This also bounds memory: for each request the first MiB of its
- * body may be in memory, and, if its client does not read, one window of a channel.
+ * Maximum number of connections, with one request each. It also bounds memory, which may hold the first MiB of each
+ * request's body and, if the client does not read, one channel window of its response.
  */
 const CONNECTIONS_MAX = 1024;
 

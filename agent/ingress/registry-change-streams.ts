@@ -8,7 +8,7 @@ import type { AgentRegistryView } from './agent-registry-view.ts';
 /** Interval at which the open streams are checked for changes. */
 const POLL_MS = 1_000;
 
-/** Maximum number of open streams. Each compares the whole registry after a change. */
+/** Maximum number of open streams. For each of them, the whole registry is compared after a change. */
 const STREAMS_MAX = 64;
 
 interface WatchedRegistry {
@@ -50,7 +50,10 @@ export class RegistryChangeStreams {
     this.#pollTimer ??= setInterval(() => this.#poll(), POLL_MS);
   }
 
-  /** A reader that is behind gets the changes when it has caught up; the changes that it missed are sent as one. */
+  /**
+   * Sends each reader the changes since its last message. A slow reader gets nothing until it has caught up; all
+   * changes that it missed are then one message.
+   */
   #poll(): void {
     const now = Date.now();
     for (const { response, news } of this.#open) {

@@ -26,7 +26,7 @@ interface RegistryNodeIndexOptions {
 export class RegistryNodeIndex {
   readonly index = new NodeIndex();
   readonly #options: RegistryNodeIndexOptions;
-  /** Sessions that LEFT, in the order of leaving, with the time. */
+  /** When this agent saw that a session LEFT, by session, oldest first. */
   readonly #left = new Map<string, number>();
   /** Grows with every change of the data that is shown. */
   #version = 0;
@@ -62,7 +62,8 @@ export class RegistryNodeIndex {
     const entry = replica.get(session);
     const issuer = entry && issuerName(entry.issuer);
     const before = this.index.get(session);
-    // A collected session has left the replica, but its models stay known until the end of its retention.
+    // The session has LEFT, and the replica has dropped it. The index still shows it and its models until the end of
+    // `retentionMs`.
     if (entry === undefined && before?.state === 'LEFT') return;
     const shown =
       entry === undefined || issuer === undefined

@@ -55,7 +55,7 @@ function tokens(said: number): number {
 /** Session name of a node that no gateway has admitted yet. Only its own ingress sees it. */
 const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
 
-/** Stands for an unadmitted provider. It is not a valid provider id, so no list can contain it. */
+/** Provider of a node that no gateway has admitted yet. It is not a valid provider id, so no list can contain it. */
 const UNADMITTED_PROVIDER = '(unadmitted)';
 
 /**

@@ -52,7 +52,7 @@ export function resolveIngressRoute(request: Headers, parsed: ParsedRequest, opt
     waitMs: options.queues.longestWait(parsed.streaming),
     restartGraceMs: options.queues.longestWait(true),
     resumes: false,
-    // If a node refused, its message is more useful than a wait.
+    // If a node refused the request, the client gets the node's message immediately, which is more useful than a wait.
     mayWait: ({ cause }) => !(cause instanceof AttemptError && cause.code === 'refused'),
   };
 }

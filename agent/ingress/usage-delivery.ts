@@ -3,8 +3,8 @@ import type { UsageSender, UsageSenderListener as Way } from '../tunnel/tunnel-t
 import type { UsageQueue } from './usage-queue.ts';
 
 /**
- * Time after which an unacknowledged batch of records is sent again on another tunnel: the gateway's object may have
- * moved.
+ * Time after which an unacknowledged batch of records is sent again on another tunnel, because the first gateway's
+ * object may have moved.
  */
 const RETRY_MS = 10_000;
 

@@ -91,8 +91,8 @@ export class UsageQueue {
   }
 
   /**
-   * An exact record replaces the estimate of the same attempt, but keeps the estimate's time. It also keeps the
-   * estimate's `course`, if it has none itself.
+   * Adds records. An exact record replaces the estimate of the same attempt. The estimate's time remains, and so does
+   * its `course` if the exact record has none.
    */
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {

@@ -73,7 +73,8 @@ function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
 function clock(date: string | undefined, askedAt: number, answeredAt: number): CheckResult[] {
   const theirs = Date.parse(date ?? '');
   if (Number.isNaN(theirs)) return [];
-  // The gateway read its clock between the request and the answer, and sent whole seconds.
+  // The gateway read its clock at some time between the request and the answer, and sent it in whole seconds. Only a
+  // difference beyond this uncertainty counts.
   const ahead = Math.max(0, askedAt - theirs - 1000);
   const behind = Math.max(0, theirs - answeredAt);
   const off = Math.max(ahead, behind);

@@ -40,8 +40,8 @@ export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
 }
 
 /**
- * If `command` is given, it has not started yet, so its engine's address must be free. An engine that was started
- * elsewhere must answer.
+ * Checks the engine's command, or the running engine. A command has not started yet, so its engine's address must be
+ * free. Without a command, another program has started the engine, so it must answer.
  */
 export async function checkEngine(
   command: string[] | undefined,
