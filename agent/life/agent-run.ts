@@ -34,7 +34,7 @@ interface AgentRunOptions extends AgentOptions {
   willCommand?: readonly string[];
 }
 
-/** Hardware of the other ranks: rank 0 registers the hardware of all ranks. */
+/** Hardware that agents of the other ranks register: none, because rank 0 registers the hardware of all ranks. */
 const NO_HARDWARE: Hardware = { gpus: [], cpus: 0, memory_mib: 0 };
 
 type Close = () => unknown;

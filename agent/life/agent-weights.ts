@@ -19,11 +19,14 @@ import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { WeightsService } from '../weights/weights-service.ts';
 import { settlesWithin } from './settles-within.ts';
 
-/** Maximum wait for the mesh. A node that no gateway admits, or that has no neighbors, then reads the source itself. */
+/**
+ * Maximum wait until this node has joined the mesh. After it, the node reads the sources itself. This happens if no
+ * gateway admits the node, or if it has no neighbors.
+ */
 const MESH_WITHIN_MS = 20_000;
 /**
- * Intervals at which a pull's progress is shown to the user, and at which the record may change. The record is sent to
- * all nodes, so it changes less often.
+ * POLL_MS: interval at which a pull's progress is shown to the user. RECORD_EVERY_MS: interval at which the weights in
+ * the record may change; it is longer, because the record is sent to all nodes.
  */
 const POLL_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
@@ -138,7 +141,8 @@ export class AgentWeights implements WeightsHandlers {
   }
 
   /**
-   * Puts everything that the engine needs on local disk, as far as possible. The engine reads the rest from its source.
+   * Pulls the environment and the weights of the engine to local disk. If weights cannot be pulled, the engine reads
+   * them from their source.
    * @throws Error if there is no environment to run the engine in
    */
   async prepare(command: readonly string[] | undefined, env: Env): Promise<PreparedEngine> {
@@ -185,7 +189,7 @@ export class AgentWeights implements WeightsHandlers {
       const source = parseSource(text);
       const path = source?.kind === 'dir' ? source.path : undefined;
       const trouble = errorText(error);
-      // An image can be used at its source. A packed archive cannot.
+      // The engine can run from an image at its source, but not from a packed archive.
       if (path === undefined || (await packedFormat(path).catch(() => undefined)) !== 'image')
         throw new Error(`the environment ${text} is not available: ${trouble}`, { cause: error });
       log(`warning: environment: ${text}: ${trouble}; the engine runs from ${path}`);

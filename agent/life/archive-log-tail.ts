@@ -16,9 +16,9 @@ mkdir -p -- "$1" && cd -- "$1" && cat > "otela-$2.log" || exit
 ls -1t | grep -E '^otela-[a-z0-9]{1,64}[.]log$' | tail -n +${FILES_MAX + 1} | while read -r old; do rm -f -- "$old"; done`;
 
 /**
- * Resolves with an error text, or with undefined on success. Never rejects, and may never resolve. A shell makes the
- * file operations: on a shared file system that hangs, each operation blocks its thread forever, and a blocked thread
- * would keep this process from ending.
+ * Stores the text. Resolves with an error text, or with undefined on success. Never rejects. May never resolve: on a
+ * shared file system that hangs, a file operation blocks its thread forever. A shell does the file operations, because
+ * a blocked thread would keep this process from ending.
  */
 export function archiveLogTail(directory: string, session: string, text: Uint8Array): Promise<string | undefined> {
   const { PATH } = process.env;

@@ -27,7 +27,7 @@ export interface AgentOptions extends JoinOptions {
   config: StartConfig;
   stdout: Writable;
   stderr: Writable;
-  /** Default: 30 s. */
+  /** Time after which an engine that this agent did not start counts as stopped. Default: 30 s. */
   engineGoneMs?: number;
 }
 
@@ -37,7 +37,8 @@ export type Agent = ReturnType<typeof createAgent>;
 export function createAgent(options: AgentOptions) {
   const base = createBase(options);
   const engine = createEngineParts(base);
-  // Only rank 0 takes orders: if an order could drain another rank, the engine would end while rank 0 has requests.
+  // Only rank 0 takes orders. An order to drain another rank would end that rank's part of the engine while rank 0
+  // still has requests.
   if (base.registers) base.parts.orders = createOrders(base);
   return { ...base, ...engine };
 }

@@ -138,7 +138,7 @@ export class DeployedEngine implements EngineRunner {
     this.#launch = undefined;
   }
 
-  /** The session does not wait for requests that arrived over the mesh, so this method does. */
+  /** Waits for requests that arrived over the mesh. Draining the session waits only for requests of gateways. */
   async #meshRequestsDone(drainMs: number): Promise<void> {
     const { parts } = this.#options;
     const until = performance.now() + drainMs;

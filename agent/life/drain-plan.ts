@@ -56,8 +56,8 @@ export function drainPlan({ cause, timeoutMs, killWaitMs, leftMs }: DrainFacts):
 }
 
 /**
- * Part of a short job's time in which the node drains. It is small, so that a test job of one minute serves for most of
- * that minute.
+ * Share of the job's time in which the node drains. It is small, so that even a test job of one minute serves for most
+ * of that minute.
  */
 const DRAIN_BEFORE_SHARE = 0.1;
 const DRAIN_BEFORE_MS = 60_000;
@@ -71,9 +71,9 @@ export function drainBefore(configuredMs: number | undefined, leftMs: number): n
 }
 
 /**
- * A signal at most AT_LIMIT_MS before the job's end, or after it, comes from the time limit: Slurm kills a job within a
- * minute of its limit by Slurm's own clock, and `OverTimeLimit` may allow more time. A warning may arrive up to
- * WARNED_MS before the end.
+ * AT_LIMIT_MS: a signal counts as caused by the time limit if it arrives at most this long before the job's end, or
+ * after it. Slurm kills a job within a minute of its limit by Slurm's own clock, and `OverTimeLimit` may allow more
+ * time. WARNED_MS is the same for a warning, which arrives earlier.
  */
 const AT_LIMIT_MS = 60_000;
 const WARNED_MS = 900_000;

@@ -66,8 +66,8 @@ export class EngineStart {
     onStarted(engine);
     neverRejects(
       engine.exited.then((exit) => {
-        // If an engine was ended because it hung, `parts.engine` is already undefined or the next engine, and the agent
-        // continues.
+        // An engine that was ended because it hung is no longer `parts.engine`. The agent then starts the next engine
+        // and does not end.
         if (parts.engine === engine) life.end({ kind: 'engine', exit });
       }),
     );

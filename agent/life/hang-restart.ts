@@ -16,7 +16,7 @@ import type { Deferred } from './settles-within.ts';
 import { uploadLogTail } from './upload-log-tail.ts';
 
 const POLL_MS = 1_000;
-/** Maximum restarts within RESTARTS_WITHIN_MS. Beyond it the engine is given up like a broken one. */
+/** Maximum number of restarts within RESTARTS_WITHIN_MS. If the engine hangs again, `giveUp` ends the node. */
 const RESTARTS_MAX = 3;
 const RESTARTS_WITHIN_MS = 3_600_000;
 /** Milliseconds from SIGTERM to SIGKILL. Short, because an engine that hangs rarely reacts to SIGTERM. */

@@ -117,8 +117,8 @@ export class JobWatch {
   }
 
   /**
-   * What a SIGTERM means if the batch system reports that the job continues: a warning, with the time until the job's
-   * end. Undefined if SIGTERM ends the job, or if the batch system does not report it or does not answer in time.
+   * What a SIGTERM means: a warning, if the batch system reports that the job continues. Undefined if SIGTERM ends the
+   * job, or if the batch system gives no answer in time.
    */
   async warning(): Promise<SignalWarning | undefined> {
     const asked = this.#batch?.askRunsUntil?.(this.#options.run).catch(() => undefined);
@@ -127,7 +127,7 @@ export class JobWatch {
     const until = await Promise.race([asked, late]);
     if (until === undefined) return undefined;
     const leftMs = until.getTime() - Date.now();
-    // A job that is preempted with a grace time also continues, until its new end.
+    // A job that is preempted with a grace time also continues, until its new end. The preemption is then the reason.
     const reason = (await this.fate()) ?? drainReason('warning', 'SIGTERM', leftMs);
     return { plan: this.#planFor('warning', leftMs), reason };
   }

@@ -1,5 +1,5 @@
 /**
- * What an agent keeps of the network through all its sessions: the replica, the list of issuers, and the paths to
+ * The agent's data about the network that outlives its sessions: the replica, the list of issuers, and the paths to
  * gateways. Each session has its own mesh, because a session's key is its name in the mesh.
  */
 
@@ -86,7 +86,7 @@ export class MeshMembership {
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
   }
 
-  /** Stores a gateway's hints. */
+  /** Stores the other gateways and the mesh's settings that a gateway reported. */
   learnHints({ gateways, membership }: GatewayHints): void {
     this.#learned = gateways;
     this.#membership = membership;
@@ -105,8 +105,8 @@ export class MeshMembership {
   }
 
   /**
-   * Gateways that may see the join token. A peer institution's gateway could use the token itself, and could control
-   * the node with a ticket that it issues.
+   * Gateways to which the join token may be sent. A peer institution's gateway could use the token itself, and the
+   * issuer of a ticket controls the node.
    */
   get admitting(): URL[] {
     return this.gateways.flatMap(({ url, own }) => (own ? [url] : []));
@@ -122,13 +122,16 @@ export class MeshMembership {
     return issuer === this.#own ? undefined : this.#issuers.get(issuer);
   }
 
-  /** The proxy for gateways. If the node has no egress, all its traffic to gateways goes through one other agent. */
+  /**
+   * The proxy for all requests to gateways; undefined: they are reached directly. A node without egress uses another
+   * agent as its proxy.
+   */
   get proxy(): ((gateway: URL) => URL) | undefined {
     const { relay } = this.#options.config.mesh;
     return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
   }
 
-  /** Proxies through configured peers, for the admission. */
+  /** For the admission: proxies through the configured peers, used if no gateway answers directly. */
   get detours(): ((gateway: URL) => URL)[] {
     return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
   }

@@ -19,7 +19,7 @@ interface RemoteLogsOptions {
   log(line: string): void;
 }
 
-/** The agent's share of the log that is uploaded to a gateway: one quarter. */
+/** Maximum bytes of the agent's own log in the log that is uploaded to a gateway: one quarter. */
 const OWN_AT_END_BYTES = LOG_TAIL_MAX_BYTES / 4;
 
 export class RemoteLogs {
@@ -51,8 +51,8 @@ export class RemoteLogs {
   }
 
   /**
-   * Call at the end of `session`. Uploads nothing itself: `tail` is the text for a gateway to store (undefined: none),
-   * and `kept` resolves when the log is in the directory.
+   * Call at the end of `session`. Returns the text that the caller should upload in `tail`; undefined: the log must not
+   * be sent. `kept` resolves when the log is stored in the directory.
    */
   atEnd(session: string): { tail: Buffer | undefined; kept: Promise<void> } {
     const engine = this.#options.redact(

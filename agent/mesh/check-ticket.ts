@@ -31,8 +31,7 @@ export class Tickets {
     if (ticket.session === session) throw new ChannelError('stranger', "the peer presented this agent's own ticket");
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned temporarily`);
     const state = replica.ticketState(ticket);
-    // A session that counts as left is accepted. It may have been evicted without knowing it, and learns it over the
-    // channel.
+    // Accept a session that counts as left. It may not know that it was evicted, and learns it over the channel.
     if (state !== 'good' && state !== 'left') throw new ChannelError('stranger', `the ticket is ${state}`);
     const issuer = this.#options.issuerName(ticket.issuer);
     return {
@@ -43,7 +42,10 @@ export class Tickets {
     };
   }
 
-  /** Tickets of the replica were verified before. So only other tickets' signatures are checked. */
+  /**
+   * Returns the verified ticket. A ticket of the replica was verified before, so only another ticket's signatures are
+   * checked.
+   */
   #verified(ticket: Ticket): Ticket {
     const known = this.#options.replica.get(ticket.session)?.ticket;
     if (known !== undefined && Buffer.compare(known.bytes, ticket.bytes) === 0) return known;

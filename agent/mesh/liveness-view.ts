@@ -13,7 +13,10 @@ export type LivenessWatcher = (sessions: readonly string[]) => void;
 /** The registry in this agent's view: its replica with its own liveness table. Notifies watchers of each change. */
 export class LivenessView {
   readonly #replica: RegistryReplica;
-  /** Liveness of sessions that are not alive. Only sessions of the replica, which bounds it. */
+  /**
+   * Sessions that are suspected or unreachable; any other session is alive. Holds only sessions of the replica, so its
+   * size is bounded.
+   */
   readonly #liveness = new Map<string, Liveness>();
   /** Callbacks for changes. Each part of this program adds at most one. */
   readonly #watchers = new Set<LivenessWatcher>();

@@ -43,10 +43,10 @@ interface Pair {
 }
 
 /**
- * The channels of this agent, one per session. If two agents dial each other concurrently, both keep the direct
- * channel. If both channels are direct, or neither is, they keep the one that the smaller session id dialed. The dialer
- * is the last to learn that a channel is open. So the dialer of the winning channel closes the other channel, and
- * neither end is ever without one.
+ * The channels of this agent, one per session. If two agents dial each other concurrently, they keep the direct
+ * channel. If both channels are direct, or neither is, they keep the channel that the smaller session id dialed. The
+ * dialer of that channel closes the other one: it is the last end to learn that its channel is open, so both ends then
+ * know a channel to use.
  */
 export class MeshChannels {
   readonly #options: MeshChannelsOptions;
@@ -101,7 +101,7 @@ export class MeshChannels {
     const direct = fresh.through === undefined;
     const sameWay = direct === (old.through === undefined);
     if (fresh.dialled === old.dialled) {
-      // The dialer has lost the old channel, even if this end has not noticed it.
+      // The dialer dials again only if it has lost the old channel, even if this end has not noticed that.
       pair.primary = fresh;
       this.#options.onClosed(fresh.session, 'replaced by a new channel');
       this.#options.onOpened(fresh);

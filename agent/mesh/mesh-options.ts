@@ -22,8 +22,8 @@ export interface MeshOptions {
   /** Returns the local name of an issuer; undefined for this agent's issuer. */
   issuerName(issuer: string): string | undefined;
   /**
-   * Address to listen on. Undefined: the agent does not listen. `host` undefined: it listens on all addresses, and
-   * publishes all except loopback.
+   * Address to listen on; undefined: the agent does not listen. If `host` is undefined, it listens on all addresses,
+   * and publishes all except loopback.
    */
   listen: { host?: string; port: number } | undefined;
   peers: readonly string[];

@@ -136,8 +136,8 @@ function createChannels({ ticket, requests, log }: MeshOptions, gossip: Gossip):
     },
     onChannel: (channel) => requests?.onChannel(channel),
     onChannelClosed: (channel) => requests?.onChannelClosed(channel),
-    // The core closes outbound channels that it does not need. A relayed channel exists for requests, and PeerConnector
-    // closes it. So the core is told that it is inbound.
+    // The core closes outbound channels that it does not need. It must not close a relayed channel, which exists for
+    // requests and is closed by PeerConnector. So the core gets it as an inbound channel.
     onOpened: ({ session: peer, dialled, through }) =>
       gossip.handle({ type: 'opened', peer, inbound: !dialled || through !== undefined }),
     onClosed: (peer) => gossip.handle({ type: 'closed', peer }),

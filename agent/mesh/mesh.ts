@@ -48,7 +48,7 @@ export class Mesh {
   readonly #delegates: GatewayGossipSockets;
   readonly #bans = new PeerBans();
   readonly #view: LivenessView;
-  /** Gossip sent since the start, in bytes as the core wrote them. */
+  /** Gossip sent since the start. The bytes are those of the core's messages, without framing. */
   readonly sent = { messages: 0, bytes: 0 };
   readonly #gatewayProbes: IndirectProbes;
   #recheck: NodeJS.Timeout | undefined;
@@ -189,7 +189,7 @@ export class Mesh {
   #send(peer: string, bytes: Uint8Array): void {
     this.sent.messages++;
     this.sent.bytes += bytes.length;
-    // If the message is dropped because the reader is slow, digests find the update again.
+    // A message is dropped if its reader is slow. Digests then find the missing updates.
     if (this.channels.get(peer)?.gossip(bytes) === undefined) this.#delegates.gossip(peer, bytes);
   }
 

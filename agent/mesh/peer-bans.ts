@@ -1,6 +1,9 @@
 const BANS_MAX = 1024;
 
-/** Peers that broke a rule. Until its ban ends, a peer is not dialed and its connections are refused. */
+/**
+ * Peers that broke a rule of the protocol. Until the end of its ban, a peer is not dialed, and its connections are
+ * refused.
+ */
 export class PeerBans {
   /** End of each ban by session, in milliseconds of the caller's clock. At most BANS_MAX; the oldest is dropped. */
   readonly #until = new Map<string, number>();

@@ -5,10 +5,13 @@ import { ChannelError } from './channel/channel-error.ts';
 import type { Circuits } from './circuit/circuits.ts';
 import type { PendingDials } from './pending-dials.ts';
 
-/** Head start of the direct path before a relay is tried. Longer than any round trip, shorter than a user waits. */
+/**
+ * Head start of the direct path before a relay is tried. It is longer than any round trip, and short for a user who
+ * waits.
+ */
 const HEAD_START_MS = 400;
 
-/** After a failure the direct path gets no head start for this long. */
+/** After the direct path to a session failed, it gets no head start for this long. */
 const FAILED_MS = 60_000;
 
 /** Maximum number of concurrent connection attempts. Requests may need one for each node. */

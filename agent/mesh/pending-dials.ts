@@ -21,7 +21,10 @@ interface PendingDialsOptions {
   take(proven: ProvenConnection): Channel | undefined;
 }
 
-/** Outgoing connections that are being opened, one per session. All callers share it. */
+/**
+ * Outgoing connections that are being opened, one per session. Concurrent callers for one session get the same
+ * connection.
+ */
 export class PendingDials {
   readonly #options: PendingDialsOptions;
   /** Dials in progress, by session, or by address if the session is not known. At most DIALS_MAX. */
@@ -32,7 +35,10 @@ export class PendingDials {
     this.#options = options;
   }
 
-  /** @param session undefined: accepts any peer that answers @throws ChannelError */
+  /**
+   * @param session the expected session; undefined: any peer that answers is accepted
+   * @throws ChannelError
+   */
   dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
     const name = session ?? addresses.join();
     const open = this.#open.get(name);

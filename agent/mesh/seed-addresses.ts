@@ -28,8 +28,8 @@ interface Seed {
 }
 
 /**
- * Configured addresses of peers, tried without end: each until it was reached once, and again whenever this agent has
- * no channel. The sessions at the addresses are unknown before they answer.
+ * Tries the configured addresses of peers without end: each until it was reached once, and again whenever this agent
+ * has no channel. The sessions at the addresses are not known before they answer.
  */
 export class Seeds {
   readonly #options: SeedsOptions;

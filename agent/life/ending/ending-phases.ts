@@ -78,8 +78,8 @@ function begin(state: EndingState, reason: EndReason, view: EndingView, actions:
     case 'reporting':
       if (reason.kind === 'fatal') act('repeat-output');
       if (!state.forced) act('upload-log');
-      // Wait for the upload and the lines concurrently, because a second before SIGKILL must remain for LEFT, even if a
-      // gateway does not answer.
+      // Wait for the upload and the lines concurrently. One after the other, they would leave less than a second before
+      // SIGKILL for LEFT if a gateway does not answer.
       if (reason.kind !== 'fatal') return waiting(['log', now + LOG_TAIL_WAIT_MS], ['lines', state.linesUntil]);
       actions.push({ kind: 'stop-engine', graceMs: BROKEN_GRACE_MS });
       return { ...waiting(['log', now + LOG_TAIL_WAIT_MS]), graceMs: 0 };
@@ -105,7 +105,7 @@ function beginDrain(state: EndingState, reason: EndReason, view: EndingView, act
   actions.push({ kind: 'watch-engine' });
   const most = formatDuration(plan.drainMs);
   if (reason.kind === 'drain' && !view.registers) {
-    // The drain of another rank: its part of the engine still computes the requests for which rank 0 waits.
+    // Another rank drains. Its part of the engine still computes the requests for which rank 0 waits.
     actions.push({ kind: 'log', text: `${why}: keeping this part of the engine for at most ${most}` });
     return withDrainDeadline({ ...next, waits: new Map<Wait, number>([['engine', 0]]) });
   }
@@ -128,7 +128,8 @@ function drainOf(reason: EndReason, view: EndingView): { cause: DrainCause; why:
   }
   if (reason.kind === 'fault')
     return { cause: 'request', why: `internal error of the agent: ${reason.what}`, published: 'agent-fault' };
-  // Drain, because requests of other agents and of this agent's ingress may still finish.
+  // All gateways have ended the session. Drain anyway, because requests of other agents and of this agent's ingress may
+  // still finish.
   return { cause: 'request', why: 'the session of this agent has ended at all gateways', published: 'drain' };
 }
 

@@ -36,7 +36,10 @@ export type EndingEvent =
   | { kind: 'end'; reason: EndReason }
   /** `at`: milliseconds of a monotonic clock. */
   | { kind: 'signal'; signal: TerminationSignal; at: number }
-  /** The first admission was granted, refused, or given up because of the end. The phases begin after this event. */
+  /**
+   * The first admission was granted or refused, or it was given up because the agent ends. The phases begin after this
+   * event.
+   */
   | { kind: 'joined' }
   /** One of the current phase's waits is over. `engine`: the engine's process has exited. */
   | { kind: 'done'; wait: Wait }
@@ -62,19 +65,19 @@ export type EndingAction =
   /** Begins no further lines of batches. Its event: `lines`, when none runs any more or all were returned. */
   | { kind: 'drain-lines' }
   | { kind: 'return-lines' }
-  /** Causes the event `engine` when the engine exits. */
+  /** Watches the engine's process. Its event: `engine`, when the process exits. */
   | { kind: 'watch-engine' }
   /** Returns running requests, so that other nodes may continue them. Its event: `returned`. */
   | { kind: 'return-requests' }
   /** Repeats the engine's last lines on stderr. */
   | { kind: 'repeat-output' }
-  /** Causes the event `log` afterwards. */
+  /** Uploads the end of the log. Its event: `log`, also if the upload fails. */
   | { kind: 'upload-log' }
   /** Publishes LEFT. Its events: `left` and `goodbye`. */
   | { kind: 'leave' }
-  /** Causes the event `stopped` afterwards. */
+  /** Ends the engine's processes. Its event: `stopped`, when none of them runs. */
   | { kind: 'stop-engine'; graceMs: number }
-  /** Ends the grace time of an engine that is being stopped. */
+  /** Sends SIGKILL to an engine that is being stopped, without waiting for the rest of `graceMs`. */
   | { kind: 'hurry' }
   | { kind: 'ended'; code: number };
 
@@ -98,20 +101,22 @@ export interface EndingState {
   readonly begun: boolean;
   /** The current phase and the later ones. Empty before the first phase and after the last. */
   readonly phases: readonly EndingPhase[];
-  /** Deadlines of the current phase's waits. */
+  /** The waits of the current phase, each with its deadline. */
   readonly waits: ReadonlyMap<Wait, number>;
   readonly done: ReadonlySet<Wait>;
-  /** The first signal's `at`. */
+  /** `at` of the first signal. */
   readonly firstSignalAt: number | undefined;
-  /** True after a second signal, which ends the waits. */
+  /** True after a second signal, which ends almost all waits. */
   readonly forced: boolean;
-  /** Deadlines of the drain: by its plan, and by a later signal. */
+  /**
+   * `drainUntil`: deadline of the drain by its plan. `shortUntil`: earlier deadline after a signal during the drain.
+   */
   readonly drainUntil: number;
   readonly shortUntil: number;
   /** Milliseconds from SIGTERM to SIGKILL of the engine. */
   readonly graceMs: number;
   readonly fateAsked: boolean;
-  /** Deadline for the results of lines that were returned. */
+  /** Deadline for committing the results of lines that were returned. */
   readonly linesUntil: number;
   /** True if a gateway was not informed of the end, so the last will must be delivered. */
   readonly needsLastWill: boolean;

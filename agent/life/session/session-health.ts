@@ -39,14 +39,14 @@ interface SessionHealthOptions {
   ending: Pick<Deferred<unknown>, 'settled'>;
   /** Undefined if this agent accepts no deployments. */
   deployed(): DeployedEngine | undefined;
-  /** Time after which an engine that this agent did not start counts as stopped. Default: 30 s. */
+  /** Time after which an engine that this agent did not start counts as stopped. Default: ENGINE_GONE_MS. */
   goneMs?: number;
   log(line: string): void;
 }
 
 /**
- * An engine that this agent did not start counts as stopped if nothing listens for this long. A shorter absence is a
- * restart.
+ * An engine that this agent did not start counts as stopped if nothing has listened at its address for this long. A
+ * shorter time counts as a restart.
  */
 const ENGINE_GONE_MS = 30_000;
 
@@ -83,7 +83,8 @@ export class SessionHealth {
     this.#goneTimer = setTimeout(() => {
       const { engine, sessions } = parts;
       if (ending.settled || !engine || engine.health.answering) return;
-      // If the last probe found anything except a closed port, the engine may still run, so the wait starts again.
+      // If the last probe found anything except a closed port, the engine may still run. So wait again for the full
+      // time.
       if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
       engine.forget();
       neverRejects(sessions?.becomeIdle('its engine was stopped'));

@@ -54,8 +54,8 @@ export class RecordKeeper {
   }
 
   /**
-   * A replica stores a record that it cannot read, but does not show the node. Without this log line the agent would
-   * seem to serve.
+   * Logs if replicas cannot read the record. They store such a record, but do not show the node, so that no request
+   * would arrive and no error would appear.
    */
   #checked(record: SessionRecord): SessionRecord {
     const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
@@ -67,7 +67,8 @@ export class RecordKeeper {
   }
 
   /**
-   * Shortens the list of models if the payload is too long: a replica refuses a longer payload, and with it the node.
+   * Shortens a payload that is too long, because a replica refuses it, and with it the node. Drops the last models,
+   * then the names of GPUs, then GPUs.
    */
   #fitted(record: SessionRecord): SessionRecord {
     const models = [...record.models];

@@ -16,11 +16,11 @@ export interface GatewayStatus {
 
 interface SessionTunnelsOptions {
   named: readonly OtherGateway[];
-  /** The gateways that the operator configured. Others are learned from gateways. */
+  /** The gateways that the operator configured. Their answers name further gateways. */
   configured: readonly URL[];
   /**
-   * The gossip id of the gateway that admitted the session. Only this gateway evicts the session, so its report
-   * suffices.
+   * The gossip id of the gateway that admitted the session. Only this gateway evicts the session, so its report ends
+   * the session without other gateways' reports.
    */
   admittedBy: string;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -32,7 +32,9 @@ interface SessionTunnelsOptions {
   log(line: string): void;
   /** Called if every gateway refuses this agent. */
   onAllRefused(refusal: TunnelRefusal): void;
-  /** Called if the session has ended, according to all gateways that can be asked. */
+  /**
+   * Called if the session has ended, according to the gateway that admitted it or to all gateways that can be asked.
+   */
   onOver(why: string): void;
   /** Called each time another gateway has admitted the session, with all gateways that have admitted it. */
   onKnown(gateways: MeshGateway[]): void;
@@ -193,8 +195,8 @@ export class SessionTunnels {
   }
 
   /**
-   * Asks the gateways whether another session is alive. One positive answer is enough. The answer `unknown` does not
-   * count.
+   * Asks the gateways whether another session is alive. If one gateway reports it alive, the verdict is `alive`.
+   * Gateways that answer `unknown` are ignored.
    */
   async probe(session: string): Promise<ProbeVerdict> {
     const asked = this.#members.filter(({ tunnel }) => tunnel.connected);

@@ -63,15 +63,14 @@ interface SessionOptions {
  */
 const LEFT_WAIT_MS = 2000;
 /**
- * Maximum wait until the record that precedes LEFT has been sent: it has the reason of the end. The wait is short
- * enough for the shutdown of an agent that is forced to end.
+ * Maximum wait until the record before LEFT has been sent, because only that record has the reason of the end. It is
+ * short, because an agent that is forced to end has little time.
  */
 const DOWN_WAIT_MS = 200;
 /** Interval of checks whether a new encryption key is due. */
 const SEAL_KEY_POLL_MS = 60_000;
 /**
- * Interval at which the list of gateways is read. It is long, because gateways rarely change, and a thousand agents
- * ask.
+ * Interval at which the list of gateways is read. Gateways rarely change, and a thousand agents ask the same gateway.
  */
 const GATEWAYS_REFRESH_MS = 30_000;
 
@@ -231,8 +230,8 @@ export class Session {
   }
 
   /**
-   * The newest record, with everything that an unknown replica needs to verify it. Signed once, regardless of the
-   * number of receivers.
+   * The newest record, with everything that a replica needs to verify it without knowing this session. Signed once,
+   * regardless of the number of receivers.
    */
   #update(): EntryUpdate {
     const { record } = this.#keeper;
@@ -250,8 +249,8 @@ export class Session {
   }
 
   /**
-   * The LEFT record that gateways receive if this agent is killed. LEFT takes precedence over any state, regardless of
-   * versions.
+   * The LEFT record that gateways receive if this agent is killed. Its version is 0, because LEFT takes precedence over
+   * any state regardless of versions.
    */
   will(): Uint8Array {
     const payload = encodePayload(payloadOf(this.record));
@@ -283,7 +282,7 @@ export class Session {
    */
   leave(): Promise<boolean> {
     this.#left ??= (async () => {
-      // Wait for the record that precedes LEFT, because it has the reason of the end, and LEFT has none.
+      // Send the record before LEFT first, because only that record has the reason of the end.
       await settlesWithin(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       const acknowledged = await settlesWithin(LEFT_WAIT_MS, this.#keeper.announced);

@@ -46,13 +46,13 @@ interface SessionsOptions {
 }
 
 /**
- * Part of a ticket's lifetime after which a new session replaces the current one. The rest is a reserve for gateways
- * that are unreachable.
+ * Share of a ticket's lifetime after which a new session replaces the current one. In the remaining time the agent
+ * tries again if gateways are unreachable.
  */
 const ROLL_AT = 0.9;
 /**
- * ROLL_AT is reduced by a random value of at most this, so that agents that were admitted together do not return
- * together.
+ * ROLL_AT is reduced by a random value of at most this. Otherwise agents that were admitted together would all ask for
+ * new tickets together.
  */
 const ROLL_SPREAD = 0.05;
 /**
@@ -77,13 +77,14 @@ const RECORD_SPREAD_MS = 3_000;
 /** Maximum time for running requests of a replaced session. */
 const REPLACED_DRAIN_MS = 600_000;
 /**
- * Maximum time for running requests of a replaced session without an engine: they only have their last bytes to send.
+ * Maximum time for running requests of a replaced session without an engine. Such requests only have their last bytes
+ * to send.
  */
 const IDLE_DRAIN_MS = 2000;
 
 /**
- * A session that lasted this long did not end because of this agent's behavior. After a shorter one the pause before
- * the next session grows.
+ * If a session ended after at least this time, the next one starts without a pause. After each shorter session the
+ * pause grows.
  */
 const LASTING_MS = 60_000;
 const BACKOFF = { minMs: 500, maxMs: 60_000 };
@@ -128,7 +129,10 @@ export class Sessions {
     return this.#current;
   }
 
-  /** The state that the current session publishes, or will publish after it has joined. */
+  /**
+   * The state of the current session's record: SERVING once an engine has been ready, otherwise JOIN. A session that
+   * has not joined yet publishes it later.
+   */
   get state(): 'JOIN' | 'SERVING' {
     return this.#state;
   }
@@ -255,8 +259,8 @@ export class Sessions {
   }
 
   /**
-   * Pauses before the next session. If something ends every session immediately, the registry must not grow by one
-   * session per round trip.
+   * Pauses before the next session if the last one was short. If something ends every session immediately, the registry
+   * must not grow by one session per round trip.
    */
   async #pause(): Promise<void> {
     if (performance.now() - this.#since < LASTING_MS) await settlesWithin(this.#backoff.next(), this.#stopped.promise);

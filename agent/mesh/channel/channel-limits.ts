@@ -25,8 +25,8 @@ export const DIALLED_HANDSHAKE = { leastMs: 5_000, mostMs: 20_000 };
 export const HANDSHAKE_MS = DIALLED_HANDSHAKE.mostMs;
 
 /**
- * Time limit of a TCP connection, counted from the attempt at the last of the peer's addresses. A firewall that drops
- * packets sends no answer.
+ * Time limit of a TCP connection, counted from the attempt at the last of the peer's addresses. It is needed because a
+ * firewall that drops packets sends no error.
  */
 export const CONNECT_MS = 1_500;
 
@@ -43,12 +43,12 @@ export const CHANNEL_WINDOW_BYTES = 1024 * 1024;
 export const GOSSIP_MAX_BYTES = 64 * 1024;
 
 /**
- * If this many bytes wait in the socket, a gossip message is dropped. A newer message replaces it, and digests find the
- * missing updates.
+ * If this many bytes wait in the socket, gossip messages are dropped (small ones only at twice as many). A later
+ * message replaces a dropped one, and digests find the missing updates.
  */
 export const GOSSIP_SKIP_BYTES = 256 * 1024;
 
-/** If this many bytes wait, the peer does not read, and the channel is closed. */
+/** If this many bytes wait in the socket, the peer does not read, and the channel is closed. */
 export const BUFFERED_MAX_BYTES = 2 * 1024 * 1024;
 
 /** Gossip bytes that a peer may send per second, on average. The full state of 1,000 nodes has about 470 KB. */
@@ -56,8 +56,8 @@ export const GOSSIP_BYTES_PER_S = 1024 * 1024;
 export const GOSSIP_BURST_BYTES = 8 * 1024 * 1024;
 
 /**
- * Gossip frames that a peer may send per second, on average. They are limited because small frames cost time, too. Four
- * per update and peer are usual.
+ * Gossip frames that a peer may send per second, on average. The bytes alone do not bound the work, because small
+ * frames cost time, too. Four per update and peer are usual.
  */
 export const GOSSIP_FRAMES_PER_S = 2_000;
 export const GOSSIP_BURST_FRAMES = 10_000;

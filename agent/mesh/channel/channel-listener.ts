@@ -69,7 +69,7 @@ export class Listener {
   readonly #options: ListenerOptions;
   readonly #server: Server;
   readonly #limits: ListenerLimits;
-  /** Connections without a ticket yet, oldest first. At most `limits.strangers`. */
+  /** Connections without a ticket yet, oldest first. At most `limits.unauthenticated`. */
   readonly #unauthenticated = new Set<Duplex>();
   /** Connections in the TLS handshake, oldest first. At most `limits.handshakes`. */
   readonly #handshakes = new Set<Handshake>();
@@ -108,8 +108,8 @@ export class Listener {
   }
 
   /**
-   * Handles a connection that arrived through a relay. Only a channel's handshake is allowed on it. Returns false if
-   * that failed. Never rejects.
+   * Handles a connection that arrived through a relay. Only the handshake of a channel is allowed on it. Returns false
+   * if the handshake failed. Never rejects.
    */
   acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
     return this.#begin(socket, async () => {

@@ -1,6 +1,6 @@
 /**
- * TLS 1.3 between two sessions. It proves that each end holds its session's key, and proves nothing about names or
- * times.
+ * TLS 1.3 between two sessions. It proves that each end holds its session's key. Names and dates in the certificates
+ * are not checked.
  */
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Duplex } from 'node:stream';

@@ -21,21 +21,21 @@ import {
 import { MessageReader, withLengthPrefix } from './length-prefixed-messages.ts';
 
 /**
- * If more bytes than this wait in the socket, it counts as busy. Frames then wait in the link, where they can be
- * merged.
+ * If more bytes than this wait in the socket, the socket counts as busy. Frames then wait in the link, where they can
+ * be merged.
  */
 const BUSY_BYTES = 256 * 1024;
 
 /**
- * Maximum size of a small gossip message: a probe or its answer. Such a message may exceed the limit on waiting bytes,
- * so that a peer that is busy with our requests does not look silent.
+ * Maximum size of a small gossip message: a probe or its answer. A small message may exceed GOSSIP_SKIP_BYTES, so that
+ * a peer still gets probes, and does not look unreachable, while our requests fill the socket.
  */
 const SMALL_BYTES = 1024;
 
-/** Maximum wait of a frame that may be sent together with the next one. */
+/** Maximum wait of a frame that may share a message with the next frame. */
 const LAZY_MS = 5;
 
-/** Time for a peer to end its side after the channel was closed. */
+/** Time for the peer to close its end after this end closed the channel. */
 const LINGER_MS = 1_000;
 
 export interface ChannelEvents {

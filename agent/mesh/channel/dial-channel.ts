@@ -56,7 +56,7 @@ export async function dialChannel(options: ChannelDialOptions): Promise<ProvenCo
       if (!(error instanceof ChannelError)) throw error;
       if (trouble === undefined || error.code !== 'unreachable') trouble = error;
     }
-    // Try the other addresses: if two networks use the same address, the host that answered may be the wrong one.
+    // Try the other addresses: two networks may use the same address, so the host that answered may not be the peer.
   } while (left.length > 0);
   throw trouble;
 }

@@ -61,8 +61,8 @@ export class MessageReader {
   }
 
   #keep(rest: Uint8Array): void {
-    // Small pieces are copied into one buffer. A view would keep the whole read buffer alive, and single bytes would
-    // become a list of one-byte arrays.
+    // Copy small pieces into one buffer. A view would keep the whole read buffer in memory, and a message that arrives
+    // byte by byte would become a long list of arrays.
     const last = this.#parts.at(-1);
     if (last !== undefined && last.length + rest.length <= 4096) {
       this.#parts[this.#parts.length - 1] = Buffer.concat([last, rest]);

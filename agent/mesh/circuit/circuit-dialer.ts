@@ -5,7 +5,7 @@ import { withDeadline } from '../channel/handshake-reads.ts';
 import { MESSAGE_MS, receiveMessage, sendMessage } from './circuit-messages.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent } from './relay-choice.ts';
 
-/** After this time the next relay is tried in parallel, as with addresses (RFC 8305 §5). */
+/** After this time the next relay is tried in parallel, as is usual for addresses (RFC 8305 §5). */
 const STAGGER_MS = 400;
 
 /** A relay that failed is tried last for this long. */
@@ -35,8 +35,8 @@ interface CircuitDialerOptions {
 export class CircuitDialer {
   readonly #options: CircuitDialerOptions;
   /**
-   * Relays that failed after they had accepted a call, with the end of their penalty. At most AVOIDED_MAX, oldest
-   * first.
+   * Relays that failed after they had accepted a call, with the time until which they are tried last. At most
+   * AVOIDED_MAX, oldest first.
    */
   readonly #avoided = new Map<string, number>();
 

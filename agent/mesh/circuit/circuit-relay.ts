@@ -16,7 +16,7 @@ export interface CircuitLimits {
   /** Maximum number of circuits, each with two sockets. */
   circuits: number;
   circuitsPerSession: number;
-  /** Calls that a session may make. Each call costs its callee a new reservation. */
+  /** Calls that a session may make per second, on average. After each call the callee must reserve again. */
   callsPerSecond: number;
   callsBurst: number;
   /**
@@ -26,7 +26,10 @@ export interface CircuitLimits {
   circuitBytes: number;
   circuitBytesPerSecond: number;
   relayBytesPerSecond: number;
-  /** Time after which an idle circuit ends. Longer than the interval of gossip. */
+  /**
+   * Time after which a circuit without bytes ends. It is longer than the interval of gossip, so that a channel in use
+   * does not end.
+   */
   idleMs: number;
   /**
    * Maximum wait for a callee that was called a moment ago and therefore has no reservation. It needs one handshake to
@@ -52,7 +55,7 @@ const CIRCUIT_LIMITS: CircuitLimits = {
   returnMs: 2_000,
 };
 
-/** Sessions that were evicted lose their reservations and circuits within this time. */
+/** Interval of checks for evicted sessions. Their reservations and circuits end then. */
 const SWEEP_MS = 5_000;
 
 interface CircuitRelayOptions {
@@ -152,8 +155,8 @@ export class CircuitRelay {
   }
 
   /**
-   * Offers the reservation to a waiting call, or keeps it for the next one. Only one caller gets it, because a second
-   * `call` would be mixed with the first caller's bytes.
+   * Gives the reservation to a waiting call, or keeps it for the next call. Only one caller gets it, because a second
+   * `call` on its socket would be mixed with the first caller's bytes.
    */
   #offer(reservation: Reservation): void {
     const { session } = reservation.peer;
@@ -228,7 +231,7 @@ export class CircuitRelay {
     return reservation.socket;
   }
 
-  /** Resolves when the callee's next bytes belong to the circuit. */
+  /** Sends `call` and resolves when the callee has answered. All later bytes of its socket belong to the circuit. */
   async #call(reservation: Reservation): Promise<void> {
     const { peer, socket } = reservation;
     await new Promise<void>((resolve, reject) => {

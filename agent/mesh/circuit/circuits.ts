@@ -33,7 +33,10 @@ interface CircuitsOptions {
   random(): number;
 }
 
-/** Maximum number of gateways at which a session is searched. An agent is connected to all gateways that it reaches. */
+/**
+ * Maximum number of gateways at which a session is searched. More are not needed, because an agent is connected to all
+ * gateways that it reaches.
+ */
 const GATEWAYS_TRIED_MAX = 2;
 
 /** Maximum number of calls through gateways whose handshake is unfinished. Further calls are not answered. */
@@ -112,8 +115,8 @@ export class Circuits {
   }
 
   /**
-   * The session must be in this agent's replica. An admission is not enough: a relay never carries data for a session
-   * that its replica does not show.
+   * Checks that the session is in this agent's replica. A valid ticket is not enough: a relay must never carry data for
+   * a session that its replica does not show.
    */
   #admits({ session, ticket }: ChannelPeer): boolean {
     const { replica } = this.#options;

@@ -2,8 +2,7 @@
 import type { Duplex } from 'node:stream';
 
 /**
- * A limit of `perSecond` bytes on average, with bursts of one second's bytes. All circuits that it bounds together
- * share it.
+ * A limit of `perSecond` bytes on average, with bursts of one second's bytes. Several circuits may share one RateLimit.
  */
 export class RateLimit {
   readonly #perSecond: number;
@@ -16,7 +15,7 @@ export class RateLimit {
     this.#at = now;
   }
 
-  /** Charges bytes that have been read. Returns the milliseconds for which no more may be read. */
+  /** Counts bytes that have been read. Returns for how many milliseconds no more bytes may be read. */
   spend(bytes: number, now: number): number {
     this.#remaining = Math.min(
       this.#perSecond,

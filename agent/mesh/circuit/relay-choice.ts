@@ -16,7 +16,8 @@ export const RELAYS_TRIED_MAX = 6;
 
 /**
  * The agents that agreed to relay, in the order in which callers try them for `callee` (rendezvous hashing). If a relay
- * joins or leaves, only the sessions that used it move, and no relay has more than its share.
+ * joins or leaves, only the callees for which it comes first change their relays. All relays get about the same number
+ * of callees.
  */
 export function relaysFor(
   callee: string,

@@ -45,7 +45,7 @@ interface Failed {
  */
 export class Reservations {
   readonly #options: ReservationsOptions;
-  /** Reservations by relay. At most RESERVED_MAX, and for a moment as many replacements. */
+  /** Reservations by relay: at most RESERVED_MAX, and as many again while better relays replace them. */
   readonly #held = new Map<string, Held>();
   /** Relays that failed recently, oldest first. At most FAILED_MAX. */
   readonly #failed = new Map<string, Failed>();
@@ -69,7 +69,7 @@ export class Reservations {
     this.look();
   }
 
-  /** Reserves at relays that are better than the current ones. */
+  /** Reserves at the first RESERVED_MAX usable relays. When they have reserved, ends the other reservations. */
   look(): void {
     if (!this.#open) return;
     const now = performance.now();
@@ -102,9 +102,9 @@ export class Reservations {
       await this.#called(socket);
       this.#held.delete(relay.session);
       const accepted = this.#accept(socket, relay.session);
-      // Reserve again without waiting for this call, so that the next caller finds a reservation. If more than
-      // ACCEPTING_MAX handshakes are unfinished, wait for this one. Otherwise a relay that makes useless calls would
-      // get one reservation after another.
+      // Reserve again without waiting for this call's handshake, so that the next caller finds a reservation. But wait
+      // if more than ACCEPTING_MAX handshakes are unfinished. Otherwise a relay that makes useless calls would get one
+      // reservation after another.
       if (this.#accepting > ACCEPTING_MAX) await accepted;
     } catch {
       this.#held.delete(relay.session);

@@ -22,7 +22,9 @@ const RELAYED_MAX = 512;
 const UNPROVEN_MAX = 64;
 const HEAD_MS = 5_000;
 
-/** A tunnel is pinged every 15 s. If it is silent for this long, its path was dropped. */
+/**
+ * A connection that carries nothing for this long ends. A tunnel is pinged every 15 s, so its path must have been lost.
+ */
 const IDLE_MS = 120_000;
 
 /** Maximum bytes of an admission, which is one HTTPS request with a few certificates in each direction. */

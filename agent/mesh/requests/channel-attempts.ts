@@ -17,15 +17,18 @@ import { RecentRequests } from './recent-requests.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './request-channel.ts';
 
 /**
- * Maximum number of frames on one channel that belong to no known stream. After a lost channel, an honest peer sends a
- * few such frames for each of its streams.
+ * Maximum number of frames on one channel that belong to no known stream. An honest peer sends only a few for each of
+ * its streams, after a channel was lost.
  */
 const UNKNOWN_MAX = 10_000;
 
-/** A lost channel is dialed again immediately, and then after this interval. */
+/** A lost channel is dialed again immediately, and after each failure again after this time. */
 const REDIAL_MS = 400;
 
-/** If this end dialed the channel and this many redials fail, the peer is gone, and its responses are lost. */
+/**
+ * Maximum number of consecutive failed redials of a channel that this end dialed. Then the peer counts as gone, and its
+ * responses are lost.
+ */
 const REDIALS_MAX = 3;
 
 export interface ChannelAttemptsHost {
@@ -177,8 +180,8 @@ export class ChannelAttempts {
     this.#attempts.disconnect();
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
-    // A peer that dialed us may be unreachable for our dials, so failed redials do not count. The peer dials again, or
-    // misses the deadline.
+    // A peer that dialed us may be unreachable for our dials, so failed redials do not count. Either the peer dials
+    // again, or its attempts end at their deadline.
     this.#redials = channel.dialled ? 0 : Number.NEGATIVE_INFINITY;
     if (this.#attempts.size > 0) this.#dial();
   }

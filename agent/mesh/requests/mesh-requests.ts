@@ -72,8 +72,8 @@ export class MeshRequests implements RequestChannelEvents {
   }
 
   /**
-   * Compares the peer with peers that were asked for the same model. If there is none, compares it with a node that was
-   * not asked: such a node exists, because a request is moved to another node only if there is one.
+   * Compares the peer with other peers that were asked for the same model. If there are none, compares it with a node
+   * that was not asked. Such a node exists, because a request is moved to another node only if there is one.
    */
   #compare(peer: ChannelAttempts): void {
     const others = [...this.#outbounds.values()].filter((other) => other !== peer && other.isLike(peer));

@@ -17,8 +17,8 @@ import type { RequestChannel, StreamFrame } from './request-channel.ts';
 const PEERS_MAX = 1024;
 
 /**
- * Reports that a peer has not acknowledged are kept this long after its last channel. By then the peer has long settled
- * the usage by an estimate.
+ * How long unacknowledged reports are kept after a peer's last channel. By the end of this time the peer has long
+ * settled the usage by an estimate.
  */
 const FORGET_AFTER_MS = 10 * 60_000;
 

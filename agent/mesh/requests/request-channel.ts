@@ -38,7 +38,7 @@ export interface ChannelSource {
 export interface RequestChannelEvents {
   onChannel(channel: RequestChannel): void;
   onFrame(channel: RequestChannel, frame: StreamFrame): void;
-  /** All frames of a message were delivered. A small request starts now, with its whole body. */
+  /** Called when all frames of a message were delivered. A small request then starts with its whole body. */
   onMessageEnd(channel: RequestChannel): void;
   onChannelClosed(channel: RequestChannel): void;
   /** True if either end has open streams with `session`. */
