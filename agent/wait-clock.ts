@@ -3,8 +3,8 @@ import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 import { WaitClock } from '../shared/timing/wait-clock.ts';
 
 /**
- * The clock by which this process waits for others. Deadlines are set and checked by `waitClock.now()`, and waits end
- * by `waitClock.after`.
+ * The clock for waits on other machines and processes. Deadlines are set and checked by `waitClock.now()`, and waits
+ * end by `waitClock.after`.
  */
 export const waitClock = new WaitClock({
   now: () => performance.now(),
@@ -13,8 +13,8 @@ export const waitClock = new WaitClock({
 });
 
 /**
- * Timeout of a gateway's answer to one request: an upgrade, a welcome, a POST. After a gateway stalled, all its agents
- * connect again together, and each answer takes longer than usual. With a fixed timeout all would give up and try
- * again, without end.
+ * Timeout of a gateway's answer to one request: an upgrade, a welcome, a POST. It grows after answers that were late:
+ * when a gateway has stalled, all its agents connect again together, and with a fixed timeout all of them would give up
+ * and try again, without end.
  */
 export const gatewayTimeout = new AdaptiveTimeout({ leastMs: 10_000, mostMs: 60_000 });

@@ -16,8 +16,8 @@ interface VouchedSession {
 }
 
 /**
- * Time before the end of a delegate key at which a warning is logged. The operator needs this time to find the root
- * key.
+ * How long before the end of a delegate key a warning is logged. The operator needs this time, because the root key is
+ * kept offline.
  */
 const ENDS_SOON_S = 7 * 86_400;
 
@@ -61,7 +61,7 @@ export class AgentSealing {
     };
   }
 
-  /** Logs why clients do not accept the delegate key. Clients that pin a provider skip this node without a message. */
+  /** Logs a fault of the delegate key, because clients that pin a provider skip this node without any message. */
   #judge(provider: string): void {
     if (this.#delegate === undefined) return;
     const { notAfter } = this.#delegate;

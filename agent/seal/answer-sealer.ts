@@ -25,8 +25,9 @@ const GCM = { authTagLength: TAG_BYTES };
 const NOTHING = new Uint8Array(0);
 
 /**
- * Reused memory for the plaintext of the chunk that is being sealed. A buffer outside the heap costs the allocator as
- * much time as a seal, and the garbage collector frees thousands of them in pauses that delay each stream.
+ * Memory for the plaintext of the chunk that is being sealed; reused for every chunk. Allocating a buffer outside the
+ * heap takes as long as sealing it, and the garbage collector frees thousands of such buffers in pauses that delay each
+ * stream.
  */
 const PLAIN_ROOM = new Uint8Array(CHUNK_MAX_BYTES);
 
@@ -42,8 +43,8 @@ const OUTSIDE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The secret from which a response's keys are derived. Client and node know it. If another candidate may continue the
- * stream, all candidates know it.
+ * The secret from which a response's keys are derived. The client and the node know it. If the stream may be resumed,
+ * all candidate nodes know it.
  */
 export interface AnswerExportSecret {
   kid: Uint8Array;
@@ -73,8 +74,8 @@ export class AnswerSealer {
   /** Bytes of the engine that arrived in the current task of the event loop: at most one read of its socket. */
   #pendingChunks: Uint8Array[] = [];
   /**
-   * Passes only whole events. If another engine continues the stream, rewrites its events as the first engine would
-   * have sent them.
+   * Splits the engine's response into events, and passes on only whole ones. If this node continues a stream, rewrites
+   * the events as the first engine would have sent them. Undefined if the stream cannot be resumed.
    */
   #joined: SplicedStream | undefined;
 
@@ -92,13 +93,14 @@ export class AnswerSealer {
     this.#joined = joined;
   }
 
-  /** Why the engine's response is not read further. The client must get no more of it. */
+  /** Why the engine's stream is invalid; undefined if it is valid. After a fault no more of the stream may be sent. */
   get fault(): string | undefined {
     return this.#joined?.fault;
   }
 
   /**
-   * Moves the engine's response head inside the seal. The headers that remain outside reveal no more than the sizes do.
+   * Moves the head of the engine's response inside the seal, and returns the headers that remain outside. Those reveal
+   * no more than the response's size does.
    */
   head(status: number, headers: HeaderList, streams: boolean): HeaderList {
     const inside = headers.filter(([name, value]) => ANSWER_HEADERS.has(name) && PLAIN.test(value));

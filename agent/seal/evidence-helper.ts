@@ -11,7 +11,7 @@ import { EVIDENCE_MAX_BYTES } from '../../shared/seal/attestation-evidence.ts';
  * seconds.
  */
 const HELPER_MS = 30_000;
-/** Maximum number of waiting requests. Each starts a process. */
+/** Maximum number of waiting requests for a report. Each of them starts a process. */
 const WAITING_MAX = 16;
 
 export class EvidenceHelper {
@@ -27,8 +27,8 @@ export class EvidenceHelper {
   }
 
   /**
-   * Runs the program; one runs at a time. Undefined if too many requests wait or the program fails. The client does not
-   * learn which.
+   * Runs the program, at most once at a time. Undefined if too many requests wait, or if the program fails; the client
+   * gets the same error in both cases.
    */
   report(data: Uint8Array): Promise<Buffer | undefined> {
     if (this.#waiting >= WAITING_MAX) return Promise.resolve(undefined);

@@ -45,8 +45,8 @@ interface ReceiverContext {
 }
 
 /**
- * HMAC (RFC 2104). Keys are KeyObjects, even if they are used once: with a Buffer, node:crypto first throws and catches
- * an internal error, which takes 10 µs in place of 1 µs. Opening one request needs fourteen HMACs.
+ * HMAC (RFC 2104). Keys are KeyObjects, even if they are used only once. With a Buffer, node:crypto throws and catches
+ * an internal error, so that one HMAC takes 10 µs and not 1 µs. Opening one request needs fourteen HMACs.
  */
 function hmac(key: KeyObject, message: Uint8Array): Buffer {
   return createHmac('sha256', key).update(message).digest();
@@ -90,9 +90,9 @@ export function decapsulateBySteps({ privateKey, publicKey }: ReceiverKey, enc: 
 const { decapsulate: ofNode }: { decapsulate?: typeof crypto.decapsulate } = crypto;
 
 /**
- * Chooses Node's own call, which takes half the time. It is absent before Node 24.7, and fails with a system's OpenSSL
- * before 3.2. So it is tried once with a test key. Otherwise the first client's request would be the test, and would be
- * refused.
+ * Chooses Node's own call if it works, because it takes half the time. It is absent before Node 24.7, and fails with a
+ * system's OpenSSL before 3.2. So it is tried once with a test key; otherwise it would fail for the first client's
+ * request.
  */
 export function chooseDecapsulate(native: typeof crypto.decapsulate | undefined): Decapsulate {
   if (native === undefined) return decapsulateBySteps;

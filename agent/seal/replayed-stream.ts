@@ -14,7 +14,7 @@ import { openChunk } from './hpke.ts';
 export interface ReplayedStream {
   /** The response's bytes, without the heads of its parts. */
   pieces: Uint8Array[];
-  /** The end of that part. This node's part states that it continues there. */
+  /** The end of `pieces` in the response's parts. This node's part states that it continues there. */
   end: ContinuationPoint;
 }
 

@@ -8,8 +8,8 @@ import { KID_BYTES, LABEL_KID, SEAL_KEY_BYTES, SEALED_LIFE_MAX_S } from '../../s
 import type { ReceiverKey } from './hpke.ts';
 
 /**
- * How long one key is used. This is the only forward secrecy of HPKE's base mode: an attacker who takes a key later can
- * read one day's recorded requests.
+ * How long one key is used. HPKE's base mode has no other forward secrecy: an attacker who gets a key can read all
+ * recorded requests that were sealed to it, so at most those of one day.
  */
 export const ROTATE_MS = 24 * 3_600_000;
 const OVERLAP_MS = SEALED_LIFE_MAX_S * 1000;
@@ -41,8 +41,8 @@ export class KeyRing {
     const now = this.#now();
     if (this.#previous !== undefined && now >= this.#previous.until) this.#previous = undefined;
     const { until } = this.#current;
-    // True if the clock was ahead when the key was created, and was corrected since. Without this check the key would
-    // be kept too long by that difference.
+    // True if the clock was ahead when the key was created, and was corrected since. Such a key must be replaced now,
+    // because its `until` is too late.
     const aheadOfNow = until - now > ROTATE_MS + OVERLAP_MS;
     if (now < until - OVERLAP_MS && !aheadOfNow) return false;
     this.#previous = { ...this.#current, until: Math.min(until, now + OVERLAP_MS) };

@@ -60,7 +60,7 @@ export interface OpenedRequest {
   unanswered(): void;
 }
 
-/** Maximum size of all sealed bodies that an agent holds at the same time. */
+/** Maximum size of all sealed bodies that an agent holds concurrently. */
 const SEALED_BODIES_MAX_BYTES = 256 * 1024 * 1024;
 
 export class SealOpener {
@@ -85,7 +85,10 @@ export class SealOpener {
     this.evidence = evidence;
   }
 
-  /** Reserves memory. False if it is full. If true, the caller must give the bytes back. */
+  /**
+   * Reserves `bytes` of SEALED_BODIES_MAX_BYTES. Returns false if less is left. After true, the caller must call
+   * `giveBack`.
+   */
   hold(bytes: number): boolean {
     if (this.#heldBytes + bytes > SEALED_BODIES_MAX_BYTES) return false;
     this.#heldBytes += bytes;
@@ -132,7 +135,7 @@ export class SealOpener {
       ? { kid, salt: kid, secret: shared() }
       : { kid, salt: enc, secret: context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES) };
     const sent = frames === undefined ? undefined : openReplayedStream(frames, secret.secret);
-    // Done last, so that a request that cannot be opened uses no memory.
+    // Remember the request only after it was opened, so that requests that cannot be opened use no memory.
     if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it was already received');
     this.used = true;
     return {

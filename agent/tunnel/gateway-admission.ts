@@ -1,6 +1,7 @@
 /**
- * Admits an agent. It sends a new key and its join token to any gateway, which answers with a ticket for that key. With
- * the ticket the agent connects to all gateways. While it reaches no gateway, it keeps trying.
+ * Admits an agent. It sends a new key and its join token to a gateway, which answers with a ticket for that key. With
+ * the ticket the agent connects to all gateways. The agent tries until a gateway admits it, or until all of them
+ * refuse.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
@@ -44,7 +45,10 @@ export interface AdmissionOptions {
   /** Gateways to which the join token is sent. */
   gateways: readonly URL[];
   token: string;
-  /** Issuer of the first admission. A ticket of another issuer is refused: its institution would control the node. */
+  /**
+   * Issuer of the first admission. A ticket of another issuer is refused, because the other issuer's institution would
+   * control the node.
+   */
   issuer?: string | undefined;
   cluster: string | undefined;
   /** Key of the new session. The ticket is valid only for this key. */
@@ -52,7 +56,7 @@ export interface AdmissionOptions {
   jobEndsAt: Date | undefined;
   /** The release from which this program was installed; undefined: none. A gateway may require a signed release. */
   release?: OwnRelease | undefined;
-  /** Other paths to a gateway: proxies of known peers, for the case that no gateway answers directly. */
+  /** Proxies of known peers, each as another path to a gateway. Used if no gateway answers directly. */
   detours?: readonly ((gateway: URL) => URL | undefined)[];
   /** A proxy for all requests, if the node has no egress. */
   proxy?: ((gateway: URL) => URL | undefined) | undefined;
@@ -79,7 +83,10 @@ export class AdmissionRefusedError extends Error {
 const CHALLENGED = 428;
 const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
-/** After this time the next gateway is tried too, because a gateway's network may drop packets silently. */
+/**
+ * If a gateway has not answered after this time, the next gateway is tried in parallel. A network that drops packets
+ * sends no error.
+ */
 const NEXT_AFTER_MS = 1000;
 
 /**
@@ -94,12 +101,12 @@ const RETRY_AFTER_MAX_MS = 60_000;
 /** Maximum number of gateways that an agent serves. Each costs a socket and a heartbeat. */
 export const GATEWAYS_MAX = 16;
 
-/** A gateway of another version may send a value that is not understood. The defaults then apply. */
+/** A gateway of another version may send settings that this agent does not understand. The defaults then apply. */
 export const membershipHintSchema = agentMembershipSchema
   .catch(() => agentMembershipSchema.parse({}))
   .default(() => agentMembershipSchema.parse({}));
 
-/** An older gateway does not send `own`. Its gateways then count as another institution's. */
+/** An older gateway does not send `own`. The gateways that it names then count as gateways of another institution. */
 export const otherGatewaySchema = z.object({
   url: z.url({ protocol: /^https?$/ }),
   own: z.boolean().default(false),
@@ -142,15 +149,15 @@ export async function requestAdmission(options: AdmissionOptions): Promise<Gatew
 }
 
 /**
- * Asks every gateway once, each a moment after the previous one. The first ticket wins. If no gateway answers, tries
- * the detours.
+ * Tries every gateway once, each a moment after the previous one. The first ticket ends the round. If no gateway
+ * answers, tries the detours.
  */
 async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>): Promise<Outcome[]> {
   const open = options.gateways.filter((gateway) => !refused.has(gateway));
   const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
   const direct = await race(ways, options, refused);
   if (direct.some(({ kind }) => kind !== 'away')) return direct;
-  // A peer on a detour must not see the token, so gateways without TLS are only asked directly.
+  // A peer that relays a detour must not see the token. So only gateways with TLS are asked through detours.
   const detours = (options.detours ?? []).flatMap((detour) =>
     open.flatMap((gateway) => {
       const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
@@ -247,7 +254,7 @@ function challengeOf(text: string): string | undefined {
 }
 
 /**
- * Attests this program's release with a signature of the session's key. It is valid only for this session and this
+ * Signs a statement about this program's release with the session's key. It is valid only for this session and this
  * challenge.
  */
 function attest(challenge: string, { release, key }: AdmissionOptions): object {

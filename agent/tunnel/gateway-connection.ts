@@ -46,7 +46,10 @@ export class GatewayConnection {
   #openedAt = 0;
   #finished = false;
 
-  /** @param purpose set for a socket that is not a tunnel; a signature is valid only for one purpose and one host */
+  /**
+   * @param purpose set for a socket that is not a tunnel. The purpose and the host are part of the signed challenge, so
+   * a signature for another purpose or host is not accepted.
+   */
   constructor(
     socket: WebSocket,
     identity: SessionIdentity,
@@ -68,7 +71,7 @@ export class GatewayConnection {
     });
     socket.on('open', () => {
       this.#openedAt = waitClock.now();
-      // A gateway that answers only pings would otherwise hold the agent forever.
+      // Without this limit, a gateway that answers only pings would keep the agent waiting forever.
       this.#endWelcomeWait = waitClock.after(gatewayTimeout.ms, () => {
         gatewayTimeout.expired();
         this.close(CLOSE_CODES.protocol, 'received no welcome');

@@ -72,8 +72,8 @@ function answerTo(
 ): Promise<IncomingMessage> {
   const secure = url.protocol === 'https:';
   const request = secure ? httpsRequest : httpRequest;
-  // `node:http` with an agent would open its own connections and bypass the proxy. Without an agent, it uses this
-  // socket.
+  // If there is a socket through the proxy, the request must use it. With an HTTP agent, `node:http` would open a
+  // direct connection.
   const way =
     socket === undefined
       ? { agent: false as const }
@@ -88,7 +88,10 @@ function answerTo(
   });
 }
 
-/** Rejects as soon as `signal` aborts. The connection that is being opened then ends at the proxy's time limit. */
+/**
+ * Rejects as soon as `signal` aborts. If the connection is still being opened, it ends later, at the proxy's time
+ * limit.
+ */
 function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);

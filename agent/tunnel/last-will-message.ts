@@ -11,8 +11,8 @@ import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { isRefusal, postToGateway } from './gateway-request.ts';
 
 /**
- * Pauses before each delivery. A gateway that cannot be reached notices some seconds later, without this message, that
- * the node has ended.
+ * Pauses before each delivery. After the last one the message is not needed any more, because the gateway then notices
+ * itself that the node has ended.
  */
 const PAUSES_MS = [0, 500, 2_000];
 const TIMEOUT_MS = 5_000;

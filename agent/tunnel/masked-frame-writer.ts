@@ -4,7 +4,10 @@
  */
 import { randomFillSync } from 'node:crypto';
 
-/** Sizes of reused memory: small frames, and larger ones. Even larger frames are rare and get new memory. */
+/**
+ * Sizes of reused buffers: one for small frames, and one for larger frames. Frames above the larger size are rare and
+ * get new memory.
+ */
 const SMALL_BYTES = 16 * 1024;
 const LARGE_BYTES = 384 * 1024;
 /**

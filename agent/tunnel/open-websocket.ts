@@ -21,9 +21,9 @@ export interface WebSocketOptions {
 }
 
 /**
- * Opens a WebSocket to a gateway, through the given proxy or the environment's. Returns what `use` returns. `use` must
- * add its listeners before it returns: without a network the socket closes in the same tick, before a promise's
- * callbacks run.
+ * Opens a WebSocket to a gateway, through the given proxy or the environment's. Returns the result of `use`. `use` must
+ * add its listeners before it returns: if there is no network, the socket closes in the same tick, before the callbacks
+ * of a promise run.
  */
 export async function openWebSocket<T>(
   options: WebSocketOptions,

@@ -13,7 +13,7 @@ import {
 import { postToGateway } from './gateway-request.ts';
 
 const answerSchema = z.object({
-  /** True if the gateway belongs to another institution than the ticket's issuer. It then names no gateways. */
+  /** True if this gateway belongs to another institution than the ticket's issuer. `data` is then empty. */
   peer: z.boolean().default(false),
   data: z.array(otherGatewaySchema).max(64),
   membership: membershipHintSchema,
@@ -30,8 +30,8 @@ interface OtherGatewaysOptions {
 }
 
 /**
- * Undefined if the gateway does not answer, or belongs to another institution; no gateway is then added or dropped.
- * Never rejects.
+ * Asks the gateway. Undefined if it does not answer, or if it belongs to another institution; the caller then keeps its
+ * list of gateways. Never rejects.
  */
 export async function pollGateways(options: OtherGatewaysOptions): Promise<GatewayHints | undefined> {
   const { gateway, ticket, proxy, env } = options;

@@ -5,7 +5,7 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import type { SessionIdentity } from './tunnel-types.ts';
 
 /**
- * The identity of a session, from its ticket and its key. The key exists only in this process, so a restart is always a
+ * The identity of a session, from its ticket and its key. The key is never stored, so after a restart the agent has a
  * new session.
  */
 export function sessionIdentityOf(ticket: Ticket, key: Signer): SessionIdentity {

@@ -25,7 +25,9 @@ export interface TunnelOptions {
    * Returns the engine's address. Undefined while no engine can be reached: attempts are then refused, never queued.
    */
   engine(): EngineTarget | undefined;
-  /** Counts the engine's requests and has its load. Absent: each gateway knows only its own requests. */
+  /**
+   * Counts the requests at the engine and returns its load. Absent: each gateway knows only the requests that it sent.
+   */
   load?: LoadCounter | undefined;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
@@ -36,8 +38,8 @@ export interface TunnelOptions {
    */
   onRefused(refusal: TunnelRefusal): void;
   /**
-   * Called if this session has ended (it was evicted, or its ticket has expired), according to this gateway. That is
-   * final; the gateway would admit a new session.
+   * Called if this session has ended according to this gateway: it was evicted, or its ticket has expired. No later
+   * answer of this gateway changes that, but the gateway would admit a new session.
    */
   onOver?(why: string): void;
   /** Called when the gateway has stored the newest record. */
@@ -47,7 +49,10 @@ export interface TunnelOptions {
   onDisconnected?(): void;
   /** Answers an order, and then carries it out. Absent: this agent accepts no orders. */
   order?: (order: Uint8Array) => Promise<OrderOutcome>;
-  /** Called if an agent that cannot reach this agent directly waits for it at the gateway's circuit `name`. */
+  /**
+   * Called if another agent waits for this one at the gateway's circuit `name`, because it cannot reach this agent
+   * directly.
+   */
   circuit?: (gateway: URL, name: string) => void;
   /** Sends the usage of our ingress to a gateway. This tunnel is one of its senders. */
   usage?: UsageSenderListener;

@@ -18,7 +18,7 @@ import { GatewayConnection } from './gateway-connection.ts';
 import { errorMessageOf, isRefusal, isSessionOver } from './gateway-request.ts';
 import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSender } from './tunnel-types.ts';
 
-/** Bounds of the timeout of a probe: the gateway has to ask another agent. */
+/** Bounds of the timeout of a probe. The answer takes a while, because the gateway has to ask another agent. */
 const ANSWER = { leastMs: 2_000, mostMs: 20_000 };
 
 /** Maximum number of open probes. The mesh probes only on suspicion. */
@@ -39,7 +39,7 @@ const STABLE_MS = 5_000;
 
 const TICK_MS = 250;
 
-/** Status of a gateway whose list does not have the ticket's issuer. */
+/** Status with which a gateway refuses a ticket if the ticket's issuer is not in its list. */
 const FORBIDDEN = 403;
 
 /** Maximum length of an error body that is read for the reason of a refusal. */
@@ -60,7 +60,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
   return tunnel;
 }
 
-/** The tunnel to one gateway. It dials, and redials without end. Attempts outlive the sockets. */
+/** The tunnel to one gateway. It dials, and dials again whenever the socket ends. Attempts outlive the sockets. */
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
   readonly #requests: EngineAttempts;
@@ -108,7 +108,7 @@ class GatewayTunnel implements Tunnel {
     const { gateway, ticket, proxy } = this.#options;
     try {
       await dialTunnel({ gateway, ticket, proxy, env: process.env }, (socket) => {
-        // The tunnel was closed meanwhile and its timers have stopped, so nothing else would close the socket.
+        // The tunnel was closed while it dialed. Its timers have stopped, so nothing else would close this socket.
         if (this.#closed) socket.terminate();
         else this.#watch(socket);
       });
@@ -240,8 +240,8 @@ class GatewayTunnel implements Tunnel {
   }
 
   /**
-   * Answers a gateway's probe. A gateway asks this if its peers do not reach this agent. An agent cannot vouch for
-   * another session.
+   * Answers a gateway's probe, which the gateway sends if its peers do not reach this agent. The verdict about any
+   * other session is `unknown`.
    */
   #alive(session: string): ProbeVerdict {
     return session === this.#options.identity.session ? 'alive' : 'unknown';

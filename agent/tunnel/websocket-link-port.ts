@@ -4,8 +4,8 @@ import type { LinkPort } from '../../shared/wire/link.ts';
 import { MaskedFrameWriter } from './masked-frame-writer.ts';
 
 /**
- * If more bytes than this wait in the socket, it counts as busy. Frames then wait in the link, where they can be
- * merged.
+ * If more bytes than this wait in the socket, the socket counts as busy. Frames then wait in the link, where they can
+ * be merged.
  */
 const BUSY_BYTES = 256 * 1024;
 
@@ -14,7 +14,8 @@ const LAZY_MS = 5;
 
 /**
  * A `ws` socket as a link's port.
- * @param raw the connection below it; this port and `ws` (for pings) write only whole frames to it, so frames never mix
+ * @param raw the TCP or TLS connection below `socket`. This port writes frames to it directly, beside the pings of
+ * `ws`; both write only whole frames, so that frames are never mixed.
  * @param onDrain called when a busy socket accepts bytes again
  */
 export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
@@ -39,7 +40,8 @@ export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () =>
     copies: true,
     stuck: () => socket.terminate(),
     busy: () => busy,
-    // Runs after the reads of this turn of the event loop. So the frames that answer them share a message.
+    // Runs when all sockets were read in this turn of the event loop. So all frames that answer those reads share a
+    // message.
     schedule: (flush) => setImmediate(flush),
     later: (flush) => {
       if (lazy !== undefined) return;

@@ -14,20 +14,20 @@ export class WeightsAccess {
     this.#clusters = new Set(clusters);
   }
 
-  /** Replaces the manifests by the store's current ones. */
+  /** Updates the keys of public blobs from the store's manifests. */
   setManifests(kept: readonly Pick<StoredManifest, 'manifest'>[]): void {
     const open = kept.filter(({ manifest }) => manifest.public).flatMap(({ manifest }) => manifest.files);
     this.#public = new Set(open.filter(({ exact }) => exact).map(({ key }) => key));
   }
 
   /**
-   * True if this node exchanges weights with the peer: it is in this node's cluster, or in one that the operator
-   * allowed.
+   * True if this node exchanges weights with the peer: the peer is in this node's cluster, or in a cluster that the
+   * operator allowed.
    */
   isNear({ cluster, provider }: PeerName): boolean {
     const self = this.#self();
     if (self === undefined) return false;
-    // Cluster names are local to an issuer. So another issuer's node is in another cluster, even if the names are
+    // Each issuer names its clusters itself. So a node of another issuer is in another cluster, even if the names are
     // equal.
     if (provider.includes('@')) return this.#clusters.has(`${cluster}@${provider.split('@')[1]}`);
     return cluster === self.cluster || this.#clusters.has(cluster);

@@ -24,16 +24,19 @@ import type { Store } from './weights-store.ts';
 const RENEW_MS = BLOB_LEASE_MS / 3;
 const SENDER_WAIT_FACTOR = 4;
 /**
- * Each time a pull returns to a node that it left as too slow, it accepts a quarter of the previous rate. So a pull
- * over a slow link still ends.
+ * If a pull returns to a node that it left as too slow, it accepts a quarter of the previous rate. So a pull ends even
+ * if every path is slow.
  */
 const LESS_EACH_TIME = 4;
 /**
- * After this many complete but invalid blobs from other nodes, the pull uses only the source. Each invalid blob costs
- * the transfer of a whole one.
+ * After this many complete but invalid blobs from other nodes, the pull uses only the source, because each such blob
+ * costs the transfer of a whole blob.
  */
 const FALSE_MAX = 2;
-/** All nodes share the source, so a pull stays with it only if it is this many times as fast as another node. */
+/**
+ * A pull stays with the source only if the source is this many times as fast as another node, because all nodes share
+ * the source.
+ */
 const SOURCE_TIMES = 4;
 
 interface BlobPullOptions {
@@ -66,7 +69,7 @@ export class BlobPull {
   #failure: WeightsError | undefined;
   #parent: string | undefined;
   #reading = false;
-  /** True if some pieces are not from the source, but from an earlier process or from a node. */
+  /** True if some pieces of the blob came from a node or from an earlier process, and not from the source. */
   #mixed = false;
   /** Nodes that sent pieces of the current content. Bounded by the nearby nodes. */
   readonly #senders = new Set<string>();
@@ -114,7 +117,8 @@ export class BlobPull {
     if (digest === file.key) return true;
     const from = [...this.#senders].join(', ') || (this.#mixed ? 'an earlier pull' : 'its source');
     log(`weights: ${file.path} from ${from} has the wrong SHA-256; starting again`);
-    // Start again even if all pieces came from the source. If the pieces stayed, each later pull would fail too.
+    // Start again with the first piece, even if all pieces came from the source. If they stayed on disk, each later
+    // pull would fail too.
     await blob.restart();
     if (!this.#mixed) throw new WeightsError('wrong', `${file.path} differs from the SHA-256 that its source reports`);
     for (const sender of this.#senders) {
@@ -147,8 +151,8 @@ export class BlobPull {
       await delay(limits.waitMs, undefined, { signal });
     } catch (error) {
       const failure = asWeightsError(error);
-      // While the source is only compared with a node, that node has the remaining pieces. So it does not matter if the
-      // source changed or disappeared.
+      // If the source was only read for a comparison, the compared node has the remaining pieces. So it does not matter
+      // that the source changed or disappeared.
       const changed = failure.code === 'changed' && this.#compared === undefined;
       // Drop all pieces: otherwise the blob would begin with one content and end with another.
       if (this.#reading && (changed || failure.code === 'wrong') && !file.exact) await blob.restart();
@@ -246,8 +250,8 @@ export class BlobPull {
   }
 
   /**
-   * Leaves a slow source if another node has the blob, because the source may be slow only for this node. Also leaves a
-   * source that hangs.
+   * Stops reading the source if it hangs, if it is not much faster than the compared node, or if it is slow and another
+   * node has the blob.
    */
   async #leaveSource(stop: AbortController): Promise<void> {
     const { ask, limits } = this.#options;
@@ -310,9 +314,9 @@ export class BlobPull {
   }
 
   /**
-   * True if the blob's rest would take long at this node's rate, so that the rate must be compared with the source's.
-   * Called after each piece: a node that sends just enough would keep the pull for days although the source may be
-   * fast. Each time the pull waits longer before it compares, because the source may be slow too.
+   * True if the rest of the blob would take longer than `restMs` at this node's rate. Its rate is then compared with
+   * the source's. Without comparisons, a node that is barely fast enough would keep the pull for days although the
+   * source may be fast. Each comparison doubles the time until the next one, because the source may be slow too.
    */
   #isOutpaced(session: string, left: number, of: { bytes: number; sinceMs: number }): boolean {
     const { tryAfterMs, restMs } = this.#options.limits;

@@ -1,17 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { TokenBucket } from '../../shared/collections/token-bucket.ts';
 
-/** Maximum wait for a slot. After it, another sender is the better choice. */
+/** Maximum wait for a slot. After it, the reader should ask another sender. */
 const WAIT_MS = 5_000;
 /**
- * Maximum number of new transfers that wait, per slot. It is also the maximum number of transfers between two turns,
- * per slot. One node may have as many waiting transfers as there are slots.
+ * Per slot: maximum number of new transfers that wait, and also maximum number of transfers that wait between two
+ * turns. One node may have as many waiting transfers as there are slots.
  */
 const WAITING_PER_SLOT = 4;
 /** Interval at which readers' rates are checked while others wait. */
 const JUDGE_MS = 250;
 /**
- * A piece that takes a reader more turns than this counts as slow, because it delays others: 16 MiB in half a minute.
+ * A piece that takes a reader more turns than this counts as slow, because it delays others. A piece of 16 MiB may take
+ * half a minute.
  */
 const PIECE_TURNS = 3;
 /** A burst may have as many bytes as the rate limit allows in this many seconds, and at least one chunk. */
@@ -21,15 +22,15 @@ export interface ReaderLimits {
   /** Minimum rate of a reader. It equals the minimum rate of senders in `PULL_LIMITS`. */
   leastBytesPerS: number;
   /**
-   * How long a reader may take nothing. Each byte that it takes extends this time (like `MinRate` of Apache's
+   * How long a reader may take no byte. Each byte that it takes extends this time (like `MinRate` of Apache's
    * mod_reqtimeout).
    */
   patienceMs: number;
   /** Maximum number of slow transfers that continue without a slot. At most one per node. */
   throttledMax: number;
   /**
-   * How long a transfer keeps its slot while others wait. If three transfers share two slots, the waiting one gets
-   * its turn before its reader gives up.
+   * How long a transfer keeps its slot while others wait. It is short enough that, if three transfers share two slots,
+   * the third gets its turn before its reader gives up.
    */
   turnMs: number;
 }
@@ -42,7 +43,7 @@ export class Transfer {
   readonly #limits: ReaderLimits;
   readonly #onEnd: () => void;
   #patienceMs: number;
-  /** When this node began to wait for the reader; undefined if it does not wait. */
+  /** When this node began to wait for the reader to take the last write; undefined if nothing waits. */
   #since: number | undefined;
   /**
    * True if the reader was too slow while others waited. The transfer then has lost its slot, and is sent at half of
@@ -50,7 +51,7 @@ export class Transfer {
    */
   isThrottled = false;
   #turnAt = performance.now();
-  /** Milliseconds that the reader has taken for the current piece. */
+  /** Milliseconds that the reader needed so far for the current piece. */
   #pieceMs = 0;
 
   constructor(session: string, limits: ReaderLimits, onEnd: () => void) {
@@ -73,7 +74,8 @@ export class Transfer {
   }
 
   /**
-   * Call for each write: charges the time that the reader takes.
+   * Call for each write. Subtracts the time until `taken` resolves from the reader's remaining patience, and adds the
+   * time that `bytes` may take at the minimum rate.
    * @param taken resolves when the reader has taken `bytes` bytes
    */
   async chargeWrite(bytes: number, taken: Promise<void>): Promise<void> {
@@ -105,9 +107,9 @@ interface Waiting {
 }
 
 /**
- * Limits transfers to other nodes to N at a time, and their total rate. A slow reader loses its slot to a waiting one,
- * and continues without a slot. So a slow link finishes eventually, and N readers with a few bytes a second do not
- * block others. If more than N readers are fast enough, they take turns.
+ * Allows N concurrent transfers to other nodes, and limits their total rate. If a transfer waits, a slow reader loses
+ * its slot to it and continues without a slot. So a transfer over a slow link ends eventually, and N readers with a few
+ * bytes a second do not block others. If more than N readers are fast enough, they take turns.
  */
 export class Uploads {
   readonly max: number;
@@ -123,11 +125,14 @@ export class Uploads {
   peak = 0;
   bytes = 0;
   /**
-   * New transfers that wait, oldest first, but transfers of nodes without a slot come before those of nodes that have
-   * one. At most WAITING_PER_SLOT × max.
+   * New transfers that wait, oldest first. At most WAITING_PER_SLOT × max. Transfers of nodes that have no slot start
+   * first.
    */
   readonly #waiting: Waiting[] = [];
-  /** Transfers that wait for their next turn, with its promise. At most WAITING_PER_SLOT × max. */
+  /**
+   * Transfers that wait for their next turn, each with a promise that resolves when it begins. At most WAITING_PER_SLOT
+   * × max.
+   */
   readonly #awaitingTurn = new Map<Transfer, PromiseWithResolvers<void>>();
   #paceQueue: Promise<void> = Promise.resolve();
 
@@ -153,8 +158,8 @@ export class Uploads {
   }
 
   /**
-   * Takes a slot until `release`. Undefined if no slot became free in time. @param onEnd called when the transfer
-   * must end
+   * Takes a slot until `release`. Undefined if no slot became free in time.
+   * @param onEnd called when the transfer must end
    */
   async acquire(session: string, onEnd: () => void): Promise<Transfer | undefined> {
     return this.#active.size < this.max ? this.#startTransfer(session, onEnd) : this.#wait(session, onEnd);
@@ -178,7 +183,8 @@ export class Uploads {
    */
   async awaitTurn(transfer: Transfer, ms: number): Promise<boolean> {
     if (this.#active.has(transfer) && transfer.turnIsOver && this.#othersWait()) {
-      // If this many transfers wait between turns, the reader finds another sender sooner.
+      // Too many transfers already wait between turns. End this one, because its reader then finds another sender
+      // sooner.
       if (this.#awaitingTurn.size >= WAITING_PER_SLOT * this.max) transfer.end();
       else this.#awaitingTurn.set(transfer, Promise.withResolvers());
       this.#releaseSlot(transfer);
@@ -242,8 +248,8 @@ export class Uploads {
     if (!this.#active.delete(transfer)) return;
     const served = this.#served();
     const isNew = ({ session }: { session: string }) => !served.has(session);
-    // No await here, because meanwhile another request would take the same slot. New transfers come first, because
-    // they accept a shorter wait.
+    // Do not await before the slot is taken: meanwhile another request could take it. New transfers come first, because
+    // their readers accept only a shorter wait.
     const awaitingTurn = [...this.#awaitingTurn.keys()];
     const next = this.#waiting.find(isNew) ?? awaitingTurn.find(isNew) ?? this.#waiting[0] ?? awaitingTurn[0];
     if (!(next instanceof Transfer)) return next?.start();
@@ -257,7 +263,7 @@ export class Uploads {
     this.bytes += bytes;
     const bucket = this.#bucket;
     if (bucket === undefined || this.#rate === undefined) return;
-    // Waits run one after the other, because two transfers that wait for the same tokens would both take them.
+    // Wait one after the other: two concurrent waits for the same tokens would both end when only one can take them.
     this.#paceQueue = this.#paceQueue.then(async () => {
       while (!bucket.take(bytes, performance.now())) await delay(Math.max(1, bucket.waitMs(bytes)));
     });

@@ -51,7 +51,10 @@ export class Blob {
     this.#complete = files.complete;
   }
 
-  /** Opens a complete blob. @throws Error ENOENT */
+  /**
+   * Opens a complete blob.
+   * @throws Error ENOENT if its file or its digests are missing, WeightsError `wrong` if digests are missing
+   */
   static async whole(key: string, cut: { size: number; pieceBytes: number }, place: BlobLocation): Promise<Blob> {
     const file = await open(place.path, 'r');
     const digestFile = await open(place.digestsPath, 'r').catch(async (error: unknown) => {
@@ -69,8 +72,8 @@ export class Blob {
   }
 
   /**
-   * Opens a blob to fill. What a previous process left is read again, and kept as far as it is valid.
-   * @param whole the hasher's number for the blob's digest; 0: none
+   * Opens a blob to fill. Pieces of a previous process are read again, and kept as far as they are valid.
+   * @param whole the hasher's number for the digest of the whole blob; 0: none
    */
   static async partial(
     key: string,

@@ -1,4 +1,7 @@
-/** Asks the nodes that coordinate blobs (this node may be one of them), and reports to them what this node holds. */
+/**
+ * Asks the nodes that coordinate blobs, and reports to them what this node holds. This node may itself coordinate a
+ * blob.
+ */
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import {
   Coordinator,
@@ -15,18 +18,25 @@ import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
 /**
- * Nodes that start together find each other within this time. If a coordinator let a node read the source earlier,
- * several nodes would read it.
+ * How long a coordinator lets no node read the source after the nearby nodes last changed. Nodes that start together
+ * find each other within this time; earlier, several of them would read the source.
  */
 const SETTLE_MS = 2_000;
-/** If nodes arrive in the cluster all the time, a node reads the source after this time at the latest. */
+/**
+ * Maximum delay of a read of the source by SETTLE_MS, counted from the first question. It applies if nodes join or
+ * leave all the time.
+ */
 const SETTLE_MAX_MS = 10_000;
 /** Interval at which a node reports what it holds, shorter than the coordinator's lease. */
 const ANNOUNCE_MS = 40_000;
-/** Delay of a report after a change, because several nodes often arrive together. */
+/**
+ * Interval of checks whether a report is due. Changes within it cause one report, because several nodes often arrive
+ * together.
+ */
 const SOON_MS = 250;
 /**
- * Blobs with the same first digits of their key share a coordinator. Each coordinator costs every node a connection.
+ * Blobs whose keys begin with the same digits share a coordinator. It is only one digit, because each further
+ * coordinator costs every node a connection.
  */
 const SHARD_DIGITS = 1;
 
@@ -44,8 +54,8 @@ export class CoordinatorClient {
   /** Nodes from which no blobs are requested for a while. */
   readonly senders = new PeerBlocklist();
   /**
-   * Nodes that are not asked as coordinators for a while. A separate list: a node that is too busy to send still
-   * coordinates. Otherwise two coordinators would plan for one blob.
+   * Nodes that are not asked as coordinators for a while. The list is separate from `senders`, because a node that is
+   * too busy to send still coordinates. Otherwise two coordinators would plan for one blob.
    */
   readonly #coordinators = new PeerBlocklist();
   readonly #options: CoordinatorClientOptions;
@@ -131,9 +141,9 @@ export class CoordinatorClient {
   }
 
   /**
-   * Asks the coordinator. Never rejects. If a coordinator is unreachable, the next one is asked; this node is the last.
-   * Any nearby node may coordinate a public blob, or claim to hold it. This node decides from which nodes it accepts
-   * bytes.
+   * Asks the coordinator of a blob. If it is unreachable, asks the next one; this node is the last. Any nearby node may
+   * coordinate a public blob, or claim to hold it, so this node itself decides from which nodes it accepts bytes. Never
+   * rejects.
    * @param providerOnly true if only nodes of the provider coordinate this key and send its bytes
    */
   async ask(question: CoordinatorQuestion, providerOnly: boolean): Promise<CoordinatorAnswer> {
@@ -149,8 +159,8 @@ export class CoordinatorClient {
   }
 
   /**
-   * Call if the pull waited as long as it may, and no byte arrived. A coordinator of another provider could cause this
-   * forever, so a different coordinator is asked for a while.
+   * Call if the pull waited for the maximum time, and no byte arrived. If the coordinator belongs to another provider,
+   * it could cause that forever, so a different coordinator is asked for a while.
    */
   onWaitTimeout(blob: string, providerOnly: boolean): void {
     const self = this.#options.peers.self()?.session;
@@ -197,7 +207,10 @@ export class CoordinatorClient {
     await this.announce('holds', await this.#options.held());
   }
 
-  /** Reports to the coordinators. Never rejects: a coordinator that is unreachable gets the next report. */
+  /**
+   * Reports to the coordinators that this node holds these blobs, or no longer holds them. Never rejects; an
+   * unreachable coordinator gets the next report.
+   */
   async announce(role: 'holds' | 'drops', blobs: readonly string[]): Promise<void> {
     const shared = blobs.filter((blob) => this.#options.access.isPublic(blob));
     const listed = new Set(shared);

@@ -17,7 +17,10 @@ import type { StoredManifest, StoredManifests } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 const NEVER = async () => false;
-/** Disk blocks per blob that are not its content: its lock, its digests, its link, and a growing directory. */
+/**
+ * Disk blocks that each blob needs in addition to its content: for its lock, its digests, its link, and a growing
+ * directory.
+ */
 const RECORD_BLOCKS = 4;
 
 /** The directory that a quota bounds. */
@@ -43,7 +46,8 @@ export class DiskQuota {
   }
 
   /**
-   * Pins the model and reserves space for its missing part. The reservations of concurrent pulls add up.
+   * Pins the model and reserves space for its missing blobs, in addition to the space that concurrent pulls have
+   * reserved.
    * @throws WeightsError `full`, `stopped`
    */
   async forModel(id: string, manifest: WeightsManifest, signal: AbortSignal): Promise<void> {
@@ -54,7 +58,8 @@ export class DiskQuota {
         const wasPinned = (await manifests.get(id))?.pinned === true;
         await this.recorded(id, () => manifests.pin(id));
         try {
-          // The model may have been evicted meanwhile. Without its manifest no eviction would find its blobs.
+          // The model may have been evicted before it was pinned. Without its manifest no eviction would find its
+          // blobs.
           if ((await manifests.get(id)) === undefined) await this.recorded(id, () => manifests.save(id, manifest, 0));
           await this.#make(id, manifest.source, await this.#missing(manifest), blobsOf(manifest).length);
         } catch (error) {
@@ -67,8 +72,8 @@ export class DiskQuota {
   }
 
   /**
-   * Reserves space for an environment that is being unpacked, up to `bytes`. After `note` the environment itself
-   * counts.
+   * Reserves space for an environment that is being unpacked: `bytes` in total, of which `noted` are reserved already.
+   * Then calls `note`, which stores the new total.
    * @throws WeightsError `full`, `stopped`
    */
   async forEnvironment(
@@ -105,8 +110,8 @@ export class DiskQuota {
   }
 
   /**
-   * Writes a small file of the model `id`. If the disk is full, evicts other models and tries again. An eviction needs
-   * no space on the disk.
+   * Runs `write`, which writes a small file of the model `id`. If the disk is full, evicts other models and tries
+   * again. An eviction itself needs no space on the disk.
    * @throws WeightsError `full`
    */
   async recorded<T>(id: string, write: () => Promise<T>): Promise<T> {
@@ -134,8 +139,8 @@ export class DiskQuota {
   }
 
   /**
-   * Runs `act` in one process at a time. Two processes would both find the same free bytes, and one would delete what
-   * the other starts to use.
+   * Runs `act` in only one process at a time. Two concurrent processes would both count the same free bytes, and one
+   * would delete what the other starts to use.
    */
   async #locked<T>(signal: AbortSignal, act: () => Promise<T>, forId?: string): Promise<T> {
     const path = join(this.#store.inside, 'room.lock');
@@ -153,9 +158,10 @@ export class DiskQuota {
   }
 
   /**
-   * Makes space.
-   * @param blobs number of blobs whose small files need space too: without this reserve, a pull that fills the disk
-   * exactly would always fail
+   * Evicts other models until `needed` bytes fit.
+   * @param blobs number of blobs for whose small files space is reserved, too. Without this reserve, a pull that fills
+   * the disk exactly would always fail.
+   * @throws WeightsError `full`
    */
   async #make(id: string, source: string, needed: number, blobs: number): Promise<void> {
     const { limitBytes, directory } = this.#store.options;
@@ -167,7 +173,7 @@ export class DiskQuota {
       const limit = Math.min(limitBytes, used + free);
       const due = await this.#due(others);
       if (used + due + needed <= limit) return;
-      // Models may share blobs. So one model is deleted at a time, and then the space is counted again.
+      // Models may share blobs. So delete one model at a time, and count the space again after each.
       const rows = await Promise.all(others.map((one) => this.#row(one)));
       const [first] = chooseEvictions(rows, used + due, limit, needed) ?? [];
       const gone = others.find((one) => one.id === first);

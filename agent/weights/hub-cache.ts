@@ -50,8 +50,8 @@ interface Linked {
 }
 
 /**
- * Undoes `linkSnapshot`. Keeps what `others` have in the same folder, other revisions from which engines may run, and
- * files of other programs.
+ * Undoes `linkSnapshot`. Keeps three kinds of files in the folder: those of the models in `others`, those of other
+ * revisions, from which engines may run, and those of other programs.
  */
 export async function unlinkSnapshot(folder: string, { manifest, revision }: Linked, others: Linked[]): Promise<void> {
   const gone: string[] = [];

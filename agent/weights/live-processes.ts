@@ -1,8 +1,9 @@
 /**
- * Which of the processes that share a directory are alive. The kernel knows those of this machine. The others (on a
- * shared file system, with a volume that moved to another host, in a container on this host) each write a heartbeat
- * file into the directory. Ages are read by the file system's clock, so that no two machines' clocks are compared.
- * Since that clock may jump, a process counts as gone only if this process also saw its file unchanged for a while.
+ * Decides which of the processes that share a directory are alive. The kernel knows the processes of this machine.
+ * Processes elsewhere (on a shared file system, with a volume that moved to another host, in a container on this host)
+ * each write a heartbeat file into the directory. Its age is read by the file system's clock, so that no two machines'
+ * clocks are compared. Since the file system's clock may jump, a process counts as gone only if this process also saw
+ * its file unchanged for a while.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, readFileSync, readlinkSync } from 'node:fs';
@@ -18,7 +19,7 @@ const BEAT_MS = 15_000;
  */
 const GONE_MS = 180_000;
 /**
- * The process's file must also have been unchanged for this long by this process's clock: five intervals, and longer
+ * How long this process must also have seen the heartbeat file unchanged, by its own clock: five intervals, and longer
  * than NFS caches attributes.
  */
 const UNCHANGED_MS = 75_000;
@@ -39,8 +40,8 @@ const MACHINE = orUnknown(() => {
 });
 
 /**
- * When a process started, in ticks since boot (proc_pid_stat(5), field 22). Process ids are reused, so this tells two
- * processes apart.
+ * When a process started, in ticks since boot (proc_pid_stat(5), field 22). It distinguishes processes that had the
+ * same id one after the other.
  */
 function startOf(pid: number | 'self'): string {
   return orUnknown(() => {
@@ -113,10 +114,13 @@ export class LiveProcesses {
     held.delete(parseHolder(text)?.name ?? '');
   }
 
-  /** True if the holder lives, and also if that cannot be determined: a living process must not count as gone. */
+  /**
+   * True if the holder of the file with this text is alive. Also true if that is not known, because a living process
+   * must not count as gone.
+   */
   async lives(text: string): Promise<boolean> {
     const holder = parseHolder(text);
-    // A full disk truncated the text. Its holder counts as gone, because it could not be determined later either.
+    // A full disk truncated the text. The holder counts as gone: the text will never show whether it lives.
     if (holder === undefined) return false;
     const { pid, host, name = '', elsewhere } = holder;
     if (elsewhere === undefined) {
@@ -124,7 +128,7 @@ export class LiveProcesses {
       return name !== '' && pid === process.pid ? held.has(name) : isAlive(pid);
     }
     const { machine, start, beats } = elsewhere;
-    // Without /proc there are no containers either. An unused process id then proves that the process is gone.
+    // A system without /proc has no containers either. There an unused process id proves that the process is gone.
     if (machine === UNKNOWN && MACHINE === UNKNOWN && host === hostname() && !isAlive(pid)) return false;
     if (machine !== MACHINE || machine === UNKNOWN) return !(await this.#isGone(beats));
     if (pid === process.pid && start === START) return held.has(name);
@@ -153,8 +157,8 @@ export class LiveProcesses {
   }
 
   /**
-   * Opens the file by name each time: with an open file, heartbeats would be lost if another process removed or
-   * replaced the file. Needs no block of a full disk.
+   * Writes a heartbeat. Opens the file by its name each time, because heartbeats to an open file would be lost if
+   * another process removed or replaced the file. Needs no free block on the disk.
    */
   async #beat(): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
@@ -184,8 +188,8 @@ export class LiveProcesses {
   }
 
   /**
-   * When the process last wrote a heartbeat, and milliseconds since then. Infinity: the process ended properly, or its
-   * file was removed.
+   * Returns when the process last wrote a heartbeat, and how many milliseconds ago. The age is Infinity if the file
+   * does not exist, because the process ended properly or its file was removed.
    */
   async #age(beats: string): Promise<{ age: number; beatAt: number }> {
     const now = this.#path(`now.${randomUUID()}`);

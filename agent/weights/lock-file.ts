@@ -10,7 +10,7 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /** Interval at which a lock that another process holds is checked. */
 const POLL_MS = 250;
-/** A wait of this length is logged, once. Most locks are held for moments. */
+/** If a lock is not free after this time, one line is logged. Most locks are held for moments. */
 const REPORTED_AFTER_MS = 10_000;
 
 export interface LockOptions {
@@ -66,15 +66,16 @@ async function tryLock(path: string, presence: LiveProcesses): Promise<(() => Pr
     await rm(written, { force: true });
   }
   return async () => {
-    // The lock may belong to another process, if this machine slept for so long that this process counted as gone.
+    // Remove the lock only if it is still ours. If this machine slept for a long time, this process counted as gone,
+    // and another process may have taken the lock.
     if ((await textOf(path)) === text) await rm(path, { force: true });
     presence.release(text);
   };
 }
 
 /**
- * Removes the lock of a dead process, and no other lock. Of the processes that find it, one at a time does so. False if
- * another process is doing it.
+ * Removes the lock of a dead process. A second lock ensures that only one process at a time does so, so that no process
+ * removes a lock that was taken meanwhile. False if another process is doing it.
  */
 async function breakLock(path: string, text: string, presence: LiveProcesses): Promise<boolean> {
   const turn = `${path}.break`;

@@ -14,7 +14,7 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
 import type { Store } from './weights-store.ts';
 
 const WAIT_MS = 250;
-/** Maximum time for which other nodes are asked for a manifest. */
+/** Maximum time for which other nodes are asked for a manifest, before and again after the source failed. */
 const GIVE_UP_MS = 60_000;
 /** Maximum number of listings in one pull. A source that changes more often is being written. */
 const LISTS_MAX = 3;
@@ -31,7 +31,7 @@ interface ManifestPullOptions {
   client: WeightsClient;
   coordination: CoordinatorClient;
   limits: Pick<PullLimits, 'giveUpMs' | 'listWithinMs' | 'sourceAfterMs'>;
-  /** True if the source has changed: then it is listed again, whatever is stored here or at other nodes. */
+  /** True if the source has changed. Then it is listed again, and stored manifests are not used. */
   relist: boolean;
   now(): number;
   log(line: string): void;
@@ -91,7 +91,10 @@ interface Listed {
   readAt: number;
 }
 
-/** Returns a fresh manifest. If the source cannot be read, the manifest may have any age. */
+/**
+ * Returns a fresh manifest from another node or from the source. If the source cannot be read, the manifest may be of
+ * any age.
+ */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
   const { id, key, olderKey, client, coordination, limits, now } = options;
   const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
@@ -108,7 +111,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
     let answer = await coordination.ask({ blob: key, role, avoid }, true);
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
-    // The node that reads the manifest, or claims to, does not finish.
+    // Another node claims to read the manifest, and does not finish. So read the source here.
     if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > limits.sourceAfterMs) {
       await coordination.ask({ blob: key, role: 'reads' }, true);
       answer = { kind: 'read' };
@@ -117,7 +120,7 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
       try {
         return { manifest: await listOf(options, signal), readAt: now() };
       } catch (error) {
-        // The source failed, so other nodes are asked for the same time again.
+        // The source failed. From now on, ask other nodes for `giveUpMs` again.
         if (trouble === undefined) until = performance.now() + giveUpMs;
         trouble = asWeightsError(error);
         if (older !== undefined) return older;

@@ -10,7 +10,10 @@ export const HEAD_BYTES = 36;
 /** Interval at which a sender without a next piece sends a wait message. */
 export const WAITING_EVERY_MS = 1_000;
 
-/** Maximum number of consecutive wait messages: half an hour, longer than any reader waits. More would be a flood. */
+/**
+ * Maximum number of consecutive wait messages. It covers half an hour, which is longer than any reader waits; a sender
+ * that sends more of them floods this node.
+ */
 export const WAITS_MAX = 2_000;
 
 export function pieceHead(length: number, digest: Uint8Array): Buffer {
@@ -47,7 +50,7 @@ export class PieceStreamReader {
     this.#events = events;
   }
 
-  /** True between two pieces, where the stream may end. */
+  /** True if no part of the next piece has arrived. Only then may the stream end. */
   get isBetweenPieces(): boolean {
     return this.#headHas === 0;
   }

@@ -2,7 +2,7 @@ import type { Blob } from './blob.ts';
 import type { Sha256Thread } from './sha256-thread.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** Number of buffers: one piece is verified and written while the next arrives. */
+/** Number of buffers. With two, one piece is verified and written while the next one arrives. */
 const BUFFERS = 2;
 
 /** Verifies pieces on a thread, in order, and appends them to a blob. */

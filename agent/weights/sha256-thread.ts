@@ -10,7 +10,8 @@ function hashThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readlinkSync } = process.getBuiltinModule('node:fs');
   const { setPriority, constants } = process.getBuiltinModule('node:os');
-  // On Linux a priority belongs to a thread. If processors are scarce, tokens come before digests.
+  // On Linux a priority applies to a single thread. If all processors are busy, the threads that send tokens run before
+  // this one.
   try {
     setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), constants.priority.PRIORITY_BELOW_NORMAL);
   } catch {
@@ -54,20 +55,20 @@ export class Sha256Thread {
   #next = 1;
 
   /**
-   * Hex digest of the first `length` bytes.
-   * @param whole number of a blob's digest to which the bytes are added; 0: none
-   * @param wanted if not empty, adds them only if their digest equals this
+   * Returns the hex digest of the first `length` bytes.
+   * @param whole number (from `begin`) of a blob's digest to which the bytes are added; 0: none
+   * @param wanted if not empty, the bytes are added only if their digest equals this
    */
   piece(memory: SharedArrayBuffer, length: number, whole: number, wanted = ''): Promise<string> {
     return this.#ask({ memory, length, whole, wanted, end: false });
   }
 
-  /** Returns a number for the digest of a blob. Then call `piece` for its pieces in order. */
+  /** Begins the digest of a blob. Returns its number, with which `piece` must be called for all pieces in order. */
   begin(): number {
     return this.#next++;
   }
 
-  /** The digest of the blob over all its pieces. Also call it to discard that digest. */
+  /** Ends the digest of a blob and returns it. Must also be called if the digest is not needed, to free its memory. */
   end(whole: number): Promise<string> {
     return this.#ask({ length: 0, whole, wanted: '', end: true });
   }

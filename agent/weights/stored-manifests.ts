@@ -1,4 +1,7 @@
-/** Manifests on this node's disk, and which of them are in use: `manifests/<id>.json`, `pins/<id>/<name>`. */
+/**
+ * Manifests on this node's disk (`manifests/<id>.json`), and marks of the processes that use their models
+ * (`pins/<id>/<name>`).
+ */
 import { randomUUID } from 'node:crypto';
 import { cp, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,12 +13,12 @@ import { isHolderAlive } from './lock-file.ts';
 import { contentDigest } from './sources/source-listing.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
-/** A manifest that may change is read again after this time. */
+/** Time after which a stored manifest is read again, unless its revision is a commit, which never changes. */
 const FRESH_MS = 10 * 60_000;
 
 /**
- * True if the manifest need not be read again. A negative age means that the clock was set back. A commit of the hub
- * never changes.
+ * True if the manifest need not be read again: it is of a commit of the hub, or younger than FRESH_MS. A negative age
+ * shows that the clock was set back, so it does not count as young.
  */
 export function isFresh({ manifest, readAt }: Pick<StoredManifest, 'manifest' | 'readAt'>, now: number): boolean {
   const source = parseSource(manifest.source);
@@ -39,11 +42,11 @@ export class StoredManifests {
   readonly #directory: string;
   /** Ids of models that this process uses or pulls. */
   readonly #pins = new Set<string>();
-  /** The name of this process's pins. It is random, because process ids are the same in each container. */
+  /** The file name of this process's pins. It is random, because processes in two containers may have the same id. */
   readonly #name = randomUUID();
   readonly #presence: LiveProcesses;
   #text: Promise<string> | undefined;
-  /** Manifests that were checked, by id; as many as there are files. */
+  /** Manifests that were read and checked, by id. At most one for each file. */
   readonly #checked = new Map<string, { stamp: string; read: z.infer<typeof keptSchema> }>();
 
   constructor(directory: string, presence: LiveProcesses) {

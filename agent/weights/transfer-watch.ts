@@ -1,14 +1,17 @@
 import { WAITING_EVERY_MS } from './piece-stream.ts';
 
-/** A sender that waits sends a wait message every second. Without any byte for this long the transfer is silent. */
+/**
+ * Time without any byte after which a transfer counts as silent. A sender without a next piece sends a wait message
+ * every second.
+ */
 const SILENT_MS = 3 * WAITING_EVERY_MS;
 
 interface WatchOptions {
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
-   * After this time without a piece's bytes the transfer counts as silent, even if the sender sends wait messages. Then
-   * the sender is not at fault, but the reader does not wait forever.
+   * After this time without a byte of a piece the transfer counts as silent, even if the sender sends wait messages.
+   * Such a sender is not at fault, but the reader must not wait forever.
    */
   sourceAfterMs: number;
   /** True if a part of a piece has arrived. */

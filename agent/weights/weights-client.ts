@@ -21,14 +21,14 @@ import { ROWS_MAX } from './weights-server.ts';
 /** Maximum number of models in a list of one node. */
 const HOLDINGS_MAX = 1000;
 
-/** Timeout of a question. If a node does not answer in time, it is skipped. */
+/** Timeout of a question to another node. A node that does not answer in time is skipped. */
 const ANSWER_TIMEOUT_MS = 5_000;
 /** Maximum number of nodes to which connections are kept: the coordinators and senders of one pull. */
 const NODES_MAX = 32;
 const SOCKETS_PER_NODE = 4;
 /**
- * Timeout of the response's head to a request for a blob. The other node may wait for a free place and for the blob's
- * first bytes.
+ * Timeout of the response's head to a request for a blob. It is long, because the other node may wait for a free slot
+ * and for the blob's first bytes.
  */
 const HEAD_MS = 20_000;
 
@@ -93,11 +93,12 @@ export class WeightsClient {
     try {
       text = await readTextAtMost(answer, 2 * MANIFEST_MAX_BYTES);
     } catch (error) {
-      // A stall after the head is the other node's fault, too.
+      // A node that stalls after the head of its response is as faulty as a node that sends no head.
       if (limited.aborted && !signal.aborted) throw new WeightsError('unavailable', `${session} does not answer`);
       throw asWeightsError(error);
     }
-    if (text === undefined) throw new WeightsError('wrong', `the response of ${session} does not end`);
+    if (text === undefined)
+      throw new WeightsError('wrong', `the response of ${session} is longer than ${2 * MANIFEST_MAX_BYTES} bytes`);
     return text;
   }
 

@@ -1,7 +1,7 @@
 /** The operator's settings for weights. */
 export interface WeightsConfig {
   directory: string;
-  /** Disk quota for blobs, in bytes. */
+  /** Disk quota for blobs and unpacked environments, in bytes. */
   limitBytes: number;
   /** Maximum number of concurrent uploads. */
   uploads: number;
@@ -19,7 +19,7 @@ export interface NodeWeightsConfig extends WeightsConfig {
 }
 
 export interface PullLimits {
-  /** A node that sends less than this over `slowAfterMs` is replaced by another. */
+  /** If a node sends fewer bytes per second than this over `slowAfterMs`, the pull continues at another node. */
   slowBytesPerS: number;
   slowAfterMs: number;
   /**
@@ -32,8 +32,8 @@ export interface PullLimits {
   /** If the coordinator answers `wait`, the pull asks again after this time. */
   waitMs: number;
   /**
-   * If the rest of a blob would take longer than `restMs` at a node's rate over `tryAfterMs`, that rate is compared
-   * with the source's.
+   * If the rest of a blob would take longer than `restMs` at a node's rate, measured over at least `tryAfterMs`, that
+   * rate is compared with the source's.
    */
   tryAfterMs: number;
   restMs: number;

@@ -30,7 +30,7 @@ import type { Store } from './weights-store.ts';
 
 /** Bytes of one read from the disk and one write to the socket. The agent's thread encrypts them in 0.2 ms. */
 export const SEND_CHUNK_BYTES = 256 * 1024;
-/** Size of one write to a slow reader, which can take this much within STALL_MS. */
+/** Size of one write to a slow reader. It is small, so that even a slow reader takes it within STALL_MS. */
 const THROTTLED_CHUNK_BYTES = 16 * 1024;
 export const ROWS_MAX = 512;
 const BODY_MAX_BYTES = 1024 * 1024;
@@ -38,11 +38,14 @@ const BODY_MAX_BYTES = 1024 * 1024;
 const CONNECTIONS_MAX = 2048;
 /** Maximum number of connections per node. A client has four at a time, and closed ones may be noticed late. */
 export const CONNECTIONS_PER_PEER_MAX = 16;
-/** A reader that takes nothing for this long loses its slot. Even a slow disk takes a piece within a second. */
+/** A transfer ends if its reader takes nothing for this long. Even a slow disk takes a piece within a second. */
 const STALL_MS = 60_000;
-/** Maximum wait for a requested blob to start arriving here. A coordinator may name this node before it has begun. */
+/**
+ * Maximum wait until the first bytes of a requested blob arrive here. A coordinator may name this node before its own
+ * pull has begun.
+ */
 const BEGIN_WITHIN_MS = 10_000;
-/** Connections of an ended session are closed within this time. */
+/** Interval of checks for connections of ended sessions, which are closed then. */
 const SWEEP_MS = 5_000;
 /** Timeout of an idle connection. Longer than a pull takes to request its next blob. */
 const IDLE_MS = 60_000;
@@ -164,7 +167,7 @@ export class WeightsServer {
     if (from > pieceCount({ size, pieceBytes })) return refuse(response, 416, 'there is no such piece');
     if (!access.mayHave(peer, key)) return refuse(response, 403, 'this node may not have that blob');
     const absent = () => refuse(response, 404, 'this node has no piece of that blob');
-    // Checked before a slot is taken: a blob that never arrives here would block other transfers.
+    // Check this before a slot is taken: a request for a blob that never arrives here would block other transfers.
     if (!(await store.begun({ key, size }, expects() ? BEGIN_WITHIN_MS : 0))) return absent();
     const transfer = await uploads.acquire(peer.session, () => response.destroy());
     if (transfer === undefined) return refuse(response, 503, `${uploads.max} transfers already run`);

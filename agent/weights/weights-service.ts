@@ -68,7 +68,7 @@ export class WeightsService {
   readonly #server: WeightsServer;
   readonly #coordination: CoordinatorClient;
   readonly #pulls = new RecentPulls<PullResult>();
-  /** Sources on the command line, which must be kept for an engine. */
+  /** Sources that were pulled with `keep`: an engine uses them, so they must not be evicted. */
   readonly #keep = new Set<string>();
   /** Sources of `#keep` that are complete on disk and that the engine uses. */
   readonly #inUse = new Set<string>();
@@ -138,8 +138,8 @@ export class WeightsService {
       }),
     );
     if (!keep) return pulling;
-    // If the running pull started without `keep`, it may have been too late to mark the model as in use. Then pull
-    // again.
+    // If this call joined a pull that had started without `keep`, the model may not have been marked as in use. Then
+    // pull again.
     return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
   }
 

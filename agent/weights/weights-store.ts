@@ -19,17 +19,17 @@ import { type StoredManifest, StoredManifests } from './stored-manifests.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 
 /**
- * User ids of root. Root owns the host's mount points; in a user namespace without a mapping for root it appears as
- * user 65534.
+ * User ids of root. Root owns the host's mount points. In a user namespace without a mapping for root, root's files
+ * belong to user 65534.
  */
 const ROOT_UIDS = [0, 65_534];
 
-/** When the store opens: maximum wait for another agent that is busy in this directory. */
+/** Maximum wait, when the store opens, for another agent that holds the lock of this directory. */
 const COLLECT_WITHIN_MS = 5_000;
 
 interface StoreOptions {
   directory: string;
-  /** Disk quota of all blobs, in bytes. */
+  /** Disk quota of all blobs and unpacked environments, in bytes. */
   limitBytes: number;
   pieceBytes: number;
   hasher: Sha256Thread;
@@ -40,7 +40,7 @@ export class Store {
   readonly options: StoreOptions;
   /** Open blobs by key: those being received, and those being sent. */
   readonly #open = new Map<string, Promise<Blob>>();
-  /** Uploads that wait for the first bytes of each blob. */
+  /** Callbacks of uploads that wait for the first bytes of a blob, by the blob's key. */
   readonly #awaited = new Map<string, Set<() => void>>();
   readonly manifests: StoredManifests;
   readonly environments: UnpackedEnvironments;
@@ -69,7 +69,8 @@ export class Store {
     await mkdir(this.#inside('blobs'), { recursive: true, mode: 0o700 });
     await this.manifests.open();
     await this.environments.open();
-    // Deletes what evictions of a killed process left. No manifest names it, so no eviction would find it.
+    // Delete blobs that a killed process left in the middle of an eviction. No manifest names them, so no eviction
+    // would find them.
     const { log } = this.options;
     const freed = await this.room.collect(AbortSignal.timeout(COLLECT_WITHIN_MS)).catch((error: unknown) => {
       log(`weights: ${asWeightsError(error).message}`);
@@ -118,7 +119,7 @@ export class Store {
     return this.#awaited.size;
   }
 
-  /** Waits up to `ms` until some of the blob is on disk. True if it is. */
+  /** Waits up to `ms` until a part of the blob is on disk, or a pull of it has begun here. True if so. */
   async begun(file: Pick<ManifestFile, 'key' | 'size'>, ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const waiting = this.#awaited.get(file.key) ?? new Set();

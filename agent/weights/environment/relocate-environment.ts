@@ -16,7 +16,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** Timeout of conda-unpack, which rewrites hundreds of files. */
 const CONDA_UNPACK_MS = 10 * 60_000;
 const OUTPUT_MAX_BYTES = 1024 * 1024;
-/** Maximum size of a script. Scripts written by pip have 300 bytes; anything larger is a program. */
+/** Maximum size of a script. Scripts written by pip have 300 bytes; a larger file is a program. */
 const SCRIPT_MAX_BYTES = 256 * 1024;
 
 /** Interpreters of the machine. A script that names one keeps it. */
@@ -56,17 +56,19 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
 }
 
 /**
- * How pip and uv name the interpreter: in the first line, or, if the path is long or contains a space, in a line that
- * is valid in shell and Python.
+ * The two forms in which pip and uv name the interpreter in a script: in the first line, or, if its path is long or
+ * contains a space, in a line that is valid in both shell and Python.
  */
 const NAMED = [
   /^#!(\/\S+\/python[\d.]*)\n/,
   /^#!\/bin\/sh\n'''exec' ["']?(\/[^"'\n]+\/python[\d.]*)["']? "\$0" "\$@"\n' '''\n/,
 ] as const;
-/** Maximum length of a first line in Linux before 5.1, as in RHEL 8. */
+/** Maximum length of a script's first line in Linux before 5.1, as in RHEL 8. */
 const LINE_MAX_BYTES = 127;
 
-/** Replaces the interpreter's path in a script by that of the same program in `bin`, if `bin` has it. */
+/**
+ * Replaces the interpreter's path in a script by the path of the program with the same name in `bin`, if there is one.
+ */
 async function rewriteInterpreter(path: string, bin: string): Promise<void> {
   const found = await lstat(path);
   if (!found.isFile() || found.size > SCRIPT_MAX_BYTES) return;

@@ -1,6 +1,7 @@
 /**
- * Writes the entries of an archive below one directory. An archive is as trusted as its engine, but it can only write
- * inside its directory. Links are created last, when all files exist, so that no file is ever written through a link.
+ * Writes the entries of an archive below one directory. The programs in an archive are trusted like the engine, but its
+ * entries cannot write outside the directory. Links are created last, when all files exist, so that no file is written
+ * through a link.
  */
 
 import { chmod, link, mkdir, open, readlink, realpath, symlink } from 'node:fs/promises';

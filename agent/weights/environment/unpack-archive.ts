@@ -13,7 +13,7 @@ type PackedFormat = 'tar' | 'tar.gz' | 'tar.zst' | 'image';
 
 const HEAD_BYTES = 512;
 const READ_BYTES = 1024 * 1024;
-/** Step in which disk quota is requested. One request per write would cost more than the write. */
+/** Disk quota is requested in steps of this size, because one request for each write would cost more than the write. */
 const ROOM_STEP_BYTES = 64 * 1024 * 1024;
 
 const MAGIC: readonly { format: PackedFormat; offset: number; bytes: Buffer }[] = [
@@ -59,7 +59,10 @@ interface UnpackOptions {
   format: Exclude<PackedFormat, 'image'>;
   /** An existing, empty directory. */
   directory: string;
-  /** Called before this many bytes are written in total. @throws WeightsError `full` */
+  /**
+   * Called before more bytes are written. Reserves disk quota for `bytes` in total.
+   * @throws WeightsError `full`
+   */
   room(bytes: number): Promise<void>;
   signal: AbortSignal;
 }
@@ -79,7 +82,7 @@ export async function unpackEnvironment({
   try {
     for await (const chunk of decompressed(path, format, signal)) {
       bytes += chunk.length;
-      // Counted before anything is written, including padding, because of decompression bombs.
+      // Count bytes before they are written, including padding: a decompression bomb must not fill the disk.
       if (bytes > reserved) {
         reserved = bytes + ROOM_STEP_BYTES;
         await quota(reserved);

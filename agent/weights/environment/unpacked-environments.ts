@@ -1,6 +1,7 @@
 /**
- * Environments that are unpacked on this node's disk. `<key>/` is named by the archive's key. `<key>.json` is written
- * when it is complete. `<key>.room` has the size of an environment that is being unpacked.
+ * Environments that are unpacked on this node's disk. `<key>/` has the files of an environment; the key is that of its
+ * archive. `<key>.json` is written when all files are unpacked. `<key>.room` has the size of an environment that is
+ * being unpacked.
  */
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -29,7 +30,10 @@ interface UnpackRequest {
   /** The packed file. */
   file: string;
   env: Env;
-  /** Reserves disk quota up to `bytes`, then calls `note`. @throws WeightsError `full` */
+  /**
+   * Reserves disk quota for `bytes` in total, of which `noted` are reserved already, then calls `note`.
+   * @throws WeightsError `full`
+   */
   room(bytes: number, noted: number, note: () => Promise<void>): Promise<void>;
   signal: AbortSignal;
 }

@@ -19,8 +19,8 @@ const DEPTH_MAX = 16;
 const SHA256 = /^[0-9a-f]{64}$/;
 
 /**
- * A directory or one file, for example on a shared file system. A folder `models--…` of a Hugging Face cache means its
- * `main`.
+ * A directory or one file, for example on a shared file system. For a folder `models--…` of a Hugging Face cache, the
+ * files of its revision `main`.
  */
 export class DirectorySource implements BlobSource {
   readonly #source: Source & { kind: 'dir' };
@@ -63,8 +63,7 @@ export class DirectorySource implements BlobSource {
   }
 
   /**
-   * Checks that the file is still the listed one. Pieces of two versions of a file would make a blob that never
-   * existed.
+   * Checks that the file is still the listed one. Otherwise a blob could consist of pieces of two versions.
    * @throws WeightsError `changed`
    */
   async #requireSame({ path, size, key }: ManifestFile, place: string): Promise<void> {
@@ -89,8 +88,7 @@ export class DirectorySource implements BlobSource {
       for (let at = offset; at < file.size; ) {
         const { bytesRead } = await onSource(() => from.read(buffer, 0, READ_BYTES, at), signal);
         at += bytesRead;
-        // Checks before the end of each piece whether the file was written meanwhile, because a complete piece is sent
-        // to other nodes.
+        // Before each piece is complete, check whether the file has changed, because other nodes get a complete piece.
         if (at - checkedAt >= PIECE_BYTES || at >= file.size || bytesRead === 0) {
           await requireSame();
           checkedAt = at;
@@ -101,13 +99,16 @@ export class DirectorySource implements BlobSource {
     } catch (error) {
       throw asWeightsError(error);
     } finally {
-      // The file is closed without waiting, because the file system may hang.
+      // Close the file without waiting, because the file system may hang.
       opened?.then((file) => file.close()).catch(() => {});
     }
   }
 }
 
-/** @throws WeightsError `wrong` if there are several snapshots */
+/**
+ * The name of the only snapshot of a cache folder; undefined for any other path.
+ * @throws WeightsError `wrong` if there are several snapshots
+ */
 async function onlySnapshot(path: string): Promise<string | undefined> {
   if (!basename(path).startsWith('models--')) return undefined;
   const [only, ...more] = (await readdir(join(path, 'snapshots')).catch(noneThere)) ?? [];
@@ -123,8 +124,8 @@ function noneThere(error: NodeJS.ErrnoException): undefined {
 }
 
 /**
- * The file as a manifest lists it. Its key is the same for all nodes of a shared file system, whose inode numbers may
- * differ.
+ * The file as a manifest lists it. Its key must be the same on all nodes of a shared file system, so it does not depend
+ * on inode numbers, which may differ.
  */
 async function listed(source: string, path: string, place: string): Promise<ManifestFile> {
   const { size, mtimeMs, ctimeMs } = await stat(place);
@@ -143,7 +144,7 @@ async function namesBelow(root: string, signal: AbortSignal): Promise<string[]> 
     if (above.length > DEPTH_MAX)
       throw new WeightsError('wrong', `${root} has more than ${DEPTH_MAX} levels of directories`);
     const here = await onSource(() => realpath(join(root, folder)), signal);
-    // Otherwise a symlink to a parent folder would be followed without end.
+    // A symlink to a parent folder would otherwise be followed without end.
     if (above.includes(here)) return;
     const entries = await onSource(() => readdir(here, { withFileTypes: true }), signal);
     for (const entry of entries) {

@@ -53,8 +53,8 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
 }
 
 /**
- * Passes the proxy's credentials as a token: undici would decode them with decodeURIComponent, which throws at a single
- * percent sign.
+ * Passes the proxy's credentials to undici as a ready header. undici itself would decode them with decodeURIComponent,
+ * which throws at a percent sign that is not an escape.
  */
 function proxyAgent(proxy: URL): ProxyAgent {
   const token = proxyAuthorization(proxy);
@@ -69,8 +69,8 @@ export async function responseText(answer: Dispatcher.ResponseData, max: number)
 }
 
 /**
- * The hub's explanation of a refusal. It is shown because the hub also refuses a name that does not exist, if there is
- * no token.
+ * The hub's explanation of a refusal, for the error message. A user without a token needs it, because the hub then
+ * refuses a name that does not exist in the same way as a private one.
  */
 function said(message: string | string[] | undefined): string {
   return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
@@ -86,7 +86,7 @@ export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: n
     discardResponse(answer);
     throw new WeightsError('unavailable', 'the source does not resume an interrupted download');
   }
-  // A server may send the whole body (RFC 9110 §14.2). Then the part that is already on disk is skipped.
+  // A server may ignore the range and send the whole body (RFC 9110 §14.2). Then skip the part that is already on disk.
   let over = offset - first;
   for await (const part of answer.body) {
     const bytes = Buffer.from(part);
@@ -95,7 +95,9 @@ export async function* bodyFromOffset(answer: Dispatcher.ResponseData, offset: n
   }
 }
 
-/** Stops reading. Without a listener the body's error would end this process. */
+/**
+ * Discards the rest of a response. The listener is needed because the body's error would otherwise end this process.
+ */
 export function discardResponse({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => {}).destroy();
 }

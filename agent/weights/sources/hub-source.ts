@@ -103,7 +103,8 @@ const REPEATS =
 const SAFETENSORS = /^model(-\d+-of-\d+)?\.safetensors$/;
 
 /**
- * Drops repeated weights. Llama's repositories contain all weights twice, GPT-2's six times; engines read one of them.
+ * Drops repeated weights if there are safetensors. Llama's repositories contain all weights twice, GPT-2's six times;
+ * an engine reads only one of the formats.
  */
 function withoutRepeats<T extends { rfilename: string }>(files: readonly T[]): T[] {
   if (!files.some(({ rfilename }) => SAFETENSORS.test(rfilename))) return [...files];

@@ -10,7 +10,7 @@
 const AT_ONCE = 2;
 
 let free = AT_ONCE;
-/** Waiting operations: one per read of a blob, and one per file of a list. */
+/** Operations that wait for a thread: at most one for each read of a blob, and one for each file of a list. */
 const waiting = new Set<() => void>();
 
 /**

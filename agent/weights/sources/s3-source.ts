@@ -64,7 +64,9 @@ export class S3Source implements BlobSource {
     return rows;
   }
 
-  /** The object whose key equals the prefix. It comes first among those with that prefix. */
+  /**
+   * The object whose key equals the prefix, if there is one. The server lists it first of all objects with that prefix.
+   */
   async #alone(signal: AbortSignal): Promise<Row[]> {
     const { prefix } = this.#source;
     const objects = prefix === '' ? [] : (await this.#page({ prefix, 'max-keys': '1' }, signal)).objects;
