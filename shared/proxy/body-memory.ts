@@ -3,18 +3,18 @@
  * reached.
  */
 
-/** A body that arrives at this rate is never behind: 128 kbit/s, less than any connection that people work on. */
+/** Rate at which a body must arrive to count as on time: 128 kbit/s, less than any connection that people work with. */
 const PACE_BYTES_PER_MS = 16;
 
 /**
- * A body that is at most this far behind keeps its memory. This covers the pause of a slow connection or of a busy
- * client.
+ * A body that is at most this far behind the required rate keeps its memory. This covers the pause of a slow connection
+ * or of a busy client.
  */
 const BEHIND_MAX_MS = 2_000;
 
 /**
- * Memory of incomplete bodies. A stalled body is dropped for another, so that a client that sends nothing does not
- * block others.
+ * Memory of incomplete bodies. If memory is short, a body that is too far behind is dropped, so that a client that
+ * sends nothing does not block others.
  */
 export class BodyMemory {
   readonly #maxBytes: number;
@@ -25,19 +25,25 @@ export class BodyMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of memory that all incomplete bodies hold. */
+  /** Number of bytes that all incomplete bodies hold. */
   get held(): number {
     return this.#heldBytes;
   }
 
-  /** @param now milliseconds of one clock. Call `end` when the body is complete or refused. */
+  /**
+   * Call `end` of the result when the body is complete or refused.
+   * @param now milliseconds of one clock
+   */
   begin(now: number): BodyReservation {
     const upload = new BodyReservation(this, now);
     this.#open.add(upload);
     return upload;
   }
 
-  /** Takes `bytes` more for `upload`. False if there is no memory, and no stalled body to take it from. */
+  /**
+   * Takes `bytes` more for `upload`. Returns false if there is not enough memory, even without the bodies that are too
+   * far behind.
+   */
   take(upload: BodyReservation, bytes: number, now: number): boolean {
     while (this.#heldBytes + bytes > this.#maxBytes) {
       const last = this.#furthestBehind(upload, now);
@@ -66,7 +72,10 @@ export class BodyMemory {
 /** One body that is being received. */
 export class BodyReservation {
   readonly #uploads: BodyMemory;
-  /** The time until which the body has arrived at the required rate. */
+  /**
+   * The moment up to which the received bytes satisfy the required rate. The body is behind by the time since this
+   * moment.
+   */
   #paidUntil: number;
   #heldBytes = 0;
   #finished = false;
@@ -90,7 +99,7 @@ export class BodyReservation {
     this.#paidUntil = Math.min(now, this.#paidUntil + bytes / PACE_BYTES_PER_MS);
   }
 
-  /** Raises the body's memory to `bytes`. False if there is not enough. */
+  /** Raises the body's memory to `bytes`. Returns false if there is not enough memory. */
   hold(bytes: number, now: number): boolean {
     if (this.#finished || bytes <= this.#heldBytes) return true;
     if (!this.#uploads.take(this, bytes - this.#heldBytes, now)) {

@@ -1,4 +1,4 @@
-/** Drops a body that stalls or nearly stalls, because it holds a connection, and memory for which other bodies wait. */
+/** Ends a body that stalls or nearly stalls, because it uses a connection, and memory for which other bodies wait. */
 
 import { ApiError } from '../openai/api-errors.ts';
 import { timesOut } from '../timing/start-timer.ts';
@@ -16,8 +16,8 @@ const BYTES_PER_MS_MIN = 0.5;
 type PaceClock = Pick<HostClock, 'steadyNow' | 'after'>;
 
 /**
- * A body has a time credit of `stallMs`. Waiting spends it, and each 500 bytes restore one second, up to `stallMs`. At
- * zero the body fails. Time without a pending read costs nothing.
+ * A body has a time credit of `stallMs`. Waiting for the client reduces the credit, and each 500 bytes restore one
+ * second, up to `stallMs`. If no credit is left, the body fails. Time in which nothing reads the body does not count.
  */
 export class BodyPace {
   readonly #stallMs: number;
@@ -31,7 +31,8 @@ export class BodyPace {
   }
 
   /**
-   * Waits for the pending piece of the body. Calls `look` every `lookMs` meanwhile; it may throw.
+   * Waits for the pending piece of the body. Meanwhile calls `look` every `lookMs`; an error that `look` throws ends
+   * the wait.
    * @throws ApiError 408 if the body arrives too slowly, 400 if it breaks off
    */
   async next<T extends Uint8Array | undefined>(piece: Promise<T>, lookMs = this.#stallMs, look = ignore): Promise<T> {
@@ -55,7 +56,7 @@ function tooSlow(stallMs: number): ApiError {
   return new ApiError('request_timeout', message);
 }
 
-/** Throws for malformed chunks, or fewer bytes than declared (RFC 9112 §6.3, §7.1). */
+/** Throws the error for a body with malformed chunks, or with fewer bytes than declared (RFC 9112 §6.3, §7.1). */
 function broken(cause: unknown): never {
   throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }

@@ -1,8 +1,8 @@
-/** The recorded status of a request if the client disconnected. No client sees it. nginx logs the same status. */
+/** The recorded status of a request after its client disconnected. It is never sent. nginx logs the same status. */
 export const LEFT_STATUS = 499;
 export const LEFT_ERROR = 'client_left';
 
-/** The part of AbortSignal that is needed here. */
+/** The members of AbortSignal that are used here. */
 interface Signal {
   readonly aborted: boolean;
   addEventListener(type: 'abort', call: () => void): void;
@@ -10,10 +10,10 @@ interface Signal {
 }
 
 /**
- * Informs all parts of one request that its client disconnected. They share one listener on the runtime's signal, which
- * is removed when the request is over. A listener that stays would hold the request's memory until workerd collects its
- * whole heap, and every small collection before that would copy it. Without a signal the host calls `leave` when it
- * sees the disconnect.
+ * Informs all parts of one request that its client has disconnected. They share one listener on the runtime's signal,
+ * which is removed when the request is over. If the listener stayed, it would keep the request's memory in use until
+ * workerd collects its whole heap, and every small collection before that would copy this memory. If the host has no
+ * signal, it calls `leave` when it notices the disconnect.
  */
 export class ClientDisconnect {
   readonly #signal: Signal | undefined;

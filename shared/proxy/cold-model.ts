@@ -6,7 +6,10 @@ import type { RoutingQuery } from '../routing/choose-node.ts';
 /** A model that no node serves and that a factory starts on demand. */
 export interface ColdModel {
   model: string;
-  /** `cold`: a request starts it. `resting`: it failed too often, and is not started until an operator has looked. */
+  /**
+   * `cold`: a request starts the model. `resting`: its start failed too often, so it is not started until an operator
+   * allows it again.
+   */
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
   /** Milliseconds until the model serves; undefined if unknown. */
   readyInMs?: number | undefined;
@@ -19,9 +22,11 @@ export interface ColdModel {
 }
 
 export interface ColdModels {
-  /** The model's state as far as this host knows it. Undefined if the model is served, or no factory starts it. */
+  /**
+   * The model's state as far as this host knows it. Undefined if a node serves the model, or if no factory starts it.
+   */
   find(model: string): ColdModel | undefined;
-  /** Asks a factory to start the model, although the request is refused because the model is not running. */
+  /** Asks a factory to start the model. Called when a request is refused because the model is not running. */
   ask(model: string): void;
 }
 
@@ -31,9 +36,9 @@ interface ColdRoute {
   readonly startWaitMs?: number | undefined;
 }
 
-/** `retry-after` if the duration of the start is unknown. */
+/** Value of `retry-after` if the duration of the start is unknown. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
-/** Maximum of `retry-after`. The client then asks again and gets a new estimate. */
+/** Maximum of `retry-after`. After this time the client asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
 /** The first cold model of the route. Undefined if one of its models is served, or none is cold. */
@@ -49,8 +54,8 @@ export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 
 
 /**
  * How long a request waits for a cold model, in milliseconds.
- * @throws ApiError 403 if it may not start the model; 503 if it may not wait, would wait in vain, or if the model is
- * not started
+ * @throws ApiError 403 if the request may not start the model; 503 if the request may not wait, if its wait would end
+ * before the model serves, or if the model is not started
  */
 export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
   if (cold.state === 'resting') throw modelNotRunningError(cold.model);
@@ -98,7 +103,7 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
   }
 }
 
-/** The state as a comment in a waiting stream. */
+/** The model's state, for a comment in a stream that waits. */
 export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason {
   switch (state) {
     case 'queued':
@@ -117,7 +122,7 @@ export function approximateDuration(ms: number): string {
 }
 
 const WAIT_HEADER = 'x-otela-wait';
-/** Maximum wait: an hour, because no client keeps a request open for longer. */
+/** Maximum time to wait: an hour. No client keeps a request open for longer. */
 export const START_WAIT_MAX_MS = 3_600_000;
 
 /** How long the request is willing to wait for a model that is being started, in milliseconds. @throws ApiError 400 */

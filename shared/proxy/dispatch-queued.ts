@@ -1,4 +1,4 @@
-/** Finds the node that answers: tries nodes, waits in the queue if none is free, and tries again. */
+/** Finds the node that answers. Tries nodes, waits in the queue if none is free, and then tries again. */
 
 import { dispatch, type UpstreamResponse } from '../attempts/dispatch.ts';
 import type { ResponseStream } from '../attempts/started-response.ts';
@@ -38,8 +38,8 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
   readonly #scope: () => string;
 
   /**
-   * @param tryNodes one try at the current nodes
-   * @param scope narrower than the route's if the request may not use every node of the route
+   * @param tryNodes one try at the nodes that are available now
+   * @param scope name of the nodes to which the request may go; narrower than the route's if it may not use all of them
    */
   constructor(
     context: RequestContext<C>,
@@ -85,7 +85,7 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
   }
 }
 
-/** Names the nodes to which a request may go. Requests for the same nodes wait in one queue. */
+/** A name for the set of nodes to which a request may go. Requests for the same nodes wait in one queue. */
 export function queueScope({ route }: Pick<RequestContext<unknown>, 'route'>): string {
   const scope = `${trustScope(route.trust)} ${route.demand.words}`;
   return route.onlyScope === undefined ? scope : `${scope} ${route.onlyScope}`;

@@ -1,4 +1,4 @@
-/** Finds the node on which a stream continues after its node is gone, along the request's route. */
+/** Finds the node on which a stream continues after its previous node is gone, along the request's route. */
 
 import type { ResponseStream } from '../attempts/started-response.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
@@ -15,7 +15,9 @@ import type { ProxyRequest } from './proxy-http-types.ts';
 import type { RequestContext } from './request-context.ts';
 import { contextForModel, RouteAttempts } from './route-attempts.ts';
 
-/** True if a broken stream may continue. The request's header takes precedence over the key's setting. */
+/**
+ * True if a broken stream may continue on another node. The request's header takes precedence over the key's setting.
+ */
 export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
   const said = request.header('x-otela-resume');
   return said === null || said === undefined ? resumes : said === '1';
@@ -54,14 +56,15 @@ function resumeHost<C>({ choice }: DispatchResult, context: RequestContext<C>): 
     attempts: (changed) => {
       const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return new RouteAttempts({ ...own, entry });
-      // Asks how the engine tokenizes a text. This does not count as an attempt.
+      // Asks a node how its engine tokenizes a text. This does not count as an attempt.
       return new RouteAttempts({ ...own, entry: newEntry(false), record: NULL_RECORDER, engineAttempts: { count: 0 } });
     },
     unlike: () => incompatibleSessions(nodes.model(model), model, first),
     unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
     inTurn: (tryNodes, rejected) => {
       entry = newEntry(route.waitMs > 0);
-      // A separate scope: turns that this stream cannot use must not delay requests that can use them.
+      // Each set of usable nodes has its own scope, because a turn that this stream cannot use must not delay requests
+      // that can use it.
       const scope = () => `${queueScope(context)}${compatibilityScope(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
       return runQueued(new QueuedDispatch({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));

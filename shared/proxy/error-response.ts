@@ -3,8 +3,8 @@ import type { Endpoint } from '../openai/endpoints.ts';
 import type { ProxyResponse } from './proxy-http-types.ts';
 
 /**
- * Converts any error into a response with its status, in the form of the endpoint's clients. Without an endpoint: in
- * OpenAI's form.
+ * Converts any error into a response with its status, in the form that the endpoint's clients expect. If there is no
+ * endpoint, the form is OpenAI's.
  */
 export function errorResponse(error: unknown, requestId: string, endpoint?: Endpoint): ProxyResponse {
   const api = toApiError(error);

@@ -1,4 +1,4 @@
-/** Decides, before a node is asked, whether a request can be sent to a node, may wait for one, or is refused. */
+/** Decides, before any node gets the request, whether the request can be sent, may wait for a node, or is refused. */
 import { ApiError } from '../openai/api-errors.ts';
 import { type RoutingQuery, unmetRequirements } from '../routing/choose-node.ts';
 import { isTrusted } from '../routing/trusted-providers.ts';
@@ -9,10 +9,10 @@ import type { Host, HostClock, RequestInfo, Route } from './proxy-host.ts';
 
 /**
  * Returns how long the request waits if no node is free, in milliseconds.
- * @throws ApiError 403 if no provider is trusted, or the request may not start a cold model; 404 for a model that no
- * node served recently; 412 if no node meets the requirements; 503 `model_starting` if the model loads for longer than
- * the request may wait; 503 `no_capacity` if no node serves the model and the request does not wait, or the last node
- * left long ago
+ * @throws ApiError 403 if no provider is trusted, or if the request may not start a cold model; 404 if no node has
+ * served the model recently; 412 if no node meets the requirements; 503 `model_starting` if the model loads for longer
+ * than the request may wait; 503 `no_capacity` if no node serves the model and the request does not wait, or if the
+ * last node left long ago
  */
 export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): number {
   const { clock } = host;
@@ -52,7 +52,7 @@ export function routingQuery(
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 
-/** Refuses a request with requirements that no node meets: waiting would not change that. */
+/** Refuses a request with requirements that no node meets, because waiting would not change that. */
 function requireMet(route: Route, clock: Pick<HostClock, 'now' | 'random'>): void {
   if (route.demand.require.length === 0) return;
   const instead = unmetRequirements(route.nodes, routingQuery(route, clock));
@@ -66,7 +66,7 @@ export function isWorthWaiting(route: Route, error: ApiError): boolean {
   return (route.mayWait?.(error) ?? true) && mayBecomeServed(route);
 }
 
-/** True if an allowed node served before, the operator expects one, or one is being started. */
+/** True if an allowed node served a model of the route before, or the operator expects one, or one is being started. */
 function mayBecomeServed(route: Route): boolean {
   const cold = findColdModel(route);
   if (cold !== undefined) return cold.state !== 'resting';
@@ -78,7 +78,7 @@ function mayBecomeServed(route: Route): boolean {
 
 /**
  * When the last allowed node left, in milliseconds since 1970. Infinite if an allowed node has not left, or if the
- * operator expects one.
+ * operator expects nodes for one of the models.
  */
 function lastLeft(route: Route, models: readonly string[]): number {
   let last = '';
@@ -94,7 +94,7 @@ function lastLeft(route: Route, models: readonly string[]): number {
   return last === '' ? Number.POSITIVE_INFINITY : Date.parse(last);
 }
 
-/** The error if the model's last node left longer ago than a restart takes. */
+/** The error if the model's last node left so long ago that a restart would be finished. */
 function modelGoneError(model: string, goneMs: number): ApiError {
   const message = `The last node that served '${model}' left ${approximateDuration(goneMs)} ago, and none is being started.`;
   return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });

@@ -32,8 +32,8 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
   const { clock } = host;
   const givenId = clientRequestId(request);
   const requestId = givenId ?? clock.newId();
-  // Names attempts and records. If the client sent an id, the name is another one, because a client may send an id
-  // twice.
+  // The internal name, from which attempts and records are named. If the client sent an id, the name is a different id,
+  // because a client may send the same id twice.
   const name = givenId === undefined ? requestId : clock.newId();
   const info: RequestInfo<C> = { clientRequestId: requestId, name, startedAt: clock.now() };
   const record = host.record(request, info);
@@ -49,7 +49,7 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
   }
 }
 
-/** What must be released if the request fails. */
+/** The parts of a request that must be released if it fails. */
 interface Releasables {
   parsed: ParsedRequest | undefined;
   reservation: HeldReservation | undefined;

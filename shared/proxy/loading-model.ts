@@ -4,11 +4,12 @@ import { type ModelStart, modelStart, remainingMs } from '../routing/loading-mod
 import type { NodeIndex } from '../routing/node-index.ts';
 import type { Trust } from '../routing/trusted-providers.ts';
 
-/** `retry-after` if there is no earlier start from which to estimate. */
+/** Value of `retry-after` if no earlier start is known from which it can be estimated. */
 const RETRY_AFTER_DEFAULT_MS = 30_000;
 
 /**
- * The start of the first model that a node loads and no node serves. Undefined if one is served, or none is loading.
+ * How far the start of the route's first loading model has come. Undefined if one of the route's models is served, or
+ * if none is loading.
  */
 export function findModelStart(
   nodes: Pick<NodeIndex, 'model'>,
@@ -29,13 +30,13 @@ interface LocatedModelStart extends ModelStart {
   model: string;
 }
 
-/** True if the start is known to end within the wait. A request then waits for it as for any node. */
+/** True if the start is known to end within the wait. A request then waits for the model as it waits for any node. */
 export function endsWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return left !== undefined && left <= waitMs;
 }
 
-/** Like `endsWithin`, but for a wait that the request sets: a start of unknown length may end within it. */
+/** Like `endsWithin`, but true if the start's length is unknown. For a wait that the request itself sets. */
 export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
   const left = remainingMs(start);
   return waitMs > 0 && (left === undefined || left <= waitMs);

@@ -13,10 +13,15 @@ const SESSION_MAX_CHARS = 512;
 /** Approximate bytes per token of English and of code. */
 const BYTES_PER_TOKEN = 4;
 
-/** Length of a body's beginning that identifies the cached prefix: instructions and tools come first. */
+/**
+ * Number of bytes at a body's beginning that identify the cached prefix. Instructions and tools are at the beginning.
+ */
 const PREFIX_BYTES = 1024;
 
-/** What policies may know about a request. `project` separates the conversations of two projects. */
+/**
+ * What policies may know about a request. `project` separates conversations of different projects that have the same
+ * name.
+ */
 export function routedRequest(
   header: (name: string) => string | null | undefined,
   { body, ...known }: RequestFields & { body: ParsedBody },
@@ -46,7 +51,7 @@ export function readPriority(given: string | null | undefined): Priority {
   throw new ApiError('invalid_request', `${PRIORITY_HEADER} must be interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
-/** FNV-1a hash of the body's beginning. Undefined for a shorter body, which is not worth caching. */
+/** FNV-1a hash of the body's beginning. Undefined for a shorter body, because caching its prefix saves too little. */
 function prefixHash(bytes: Uint8Array): number | undefined {
   if (bytes.length < PREFIX_BYTES) return undefined;
   let state = 0x811c9dc5;

@@ -30,8 +30,8 @@ export interface Host<C = unknown> {
   readonly bodies: BodyLimits;
   readonly memory: NodeMemory;
   /**
-   * A stream that waits for its node is opened after this time, and then gets a comment at this interval, in
-   * milliseconds.
+   * If a stream has waited this many milliseconds for its node, its response begins. From then on it gets a comment at
+   * this interval.
    */
   readonly pingMs: number;
   /** Begins the record of one request. */
@@ -42,38 +42,41 @@ export interface Host<C = unknown> {
   authorize(request: ProxyRequest, caller: C, endpoint: Endpoint): void;
   /** Returns the requested model, and the nodes that may serve it. @throws ApiError 400, 403 */
   resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
-  /** Reserves the request's share of its limits. Undefined if no limit counts it. @throws ApiError 429, 503 */
+  /**
+   * Reserves the request's share of its limits. Undefined if the request counts against no limit. @throws ApiError 429,
+   * 503
+   */
   reserve(reserved: ReserveRequest<C>): HeldReservation | undefined | Promise<HeldReservation>;
-  /** True if another request already waits for the same nodes. `scope` is evaluated only if any request waits. */
+  /** True if another request already waits for the same nodes. `scope` is called only if any request waits. */
   isQueued(model: string, scope: () => string): boolean;
   /** Position of a waiting request, by its name; 1 is next. Undefined if it does not wait. May reject. */
   positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
   /**
-   * Waits once for a turn. Resolves with the reason that ended the wait.
-   * @throws AttemptError `cancelled` if the client disconnected
+   * Waits for one turn. Resolves with the reason why the wait ended. @throws AttemptError `cancelled` if the client
+   * disconnected
    */
   waitForTurn(queued: QueueRequest<C>): Promise<TurnResult>;
   /** Updates the route's nodes and cold models after a wait. */
   refresh(models: readonly string[]): void | Promise<void>;
   /** Starts one attempt at one node. @throws AttemptError if the engine sent no response head */
   open(attempt: AttemptContext<C>): Promise<ResponseStream>;
-  /** Called if an attempt failed on its way to its engine or back. */
+  /** Called if an attempt failed before the engine's whole answer had arrived. */
   onAttemptFailed(node: Candidate, code: AttemptFailure): void;
   /** Called when an attempt ended. @param breaker the state of the node's breaker, if the attempt changed it */
   onAttemptEnded(session: string, ending: RequestOutcome, breaker: BreakerState | undefined): void;
-  /** The client's error after the last `failure`. Without a failure, no node could be chosen. */
+  /** The client's error after the last `failure`. If `failure` is undefined, no node could be chosen. */
   refusal(route: Route, failure: AttemptError | undefined): ApiError;
 }
 
-/** Time and randomness, which `shared` does not have itself. */
+/** Time and randomness, which the pipeline gets only from its host. */
 export interface HostClock {
   /** Milliseconds since 1970. */
   now(): number;
   /** Milliseconds of a monotonic clock, for deadlines. */
   steadyNow(): number;
-  /** A timer for waits for other processes. It may fire late on a host that gets too little processor time. */
+  /** A timer for waiting for other processes. It may fire late on a host that gets too little processor time. */
   readonly after: StartTimer;
-  /** A timer that follows the real clock, for data that a client must receive in time. */
+  /** A timer that follows the real clock, for data that must reach a client in time. */
   readonly timer: StartTimer;
   /** A random number from 0 to 1. */
   random(): number;
@@ -89,10 +92,10 @@ export interface BodyLimits {
   readonly stallMs: number;
   /** Memory for bodies that are being received. */
   readonly memory: BodyMemory;
-  /** Memory for bodies that are kept for a retry, above the first MiB of each. */
+  /** Memory for bodies that stay buffered for a retry, above the first MiB of each. */
   readonly kept: ByteBudget;
   readonly keptMaxBytes: number;
-  /** Memory for streams that may have to continue on another node: their request and text. */
+  /** Memory for the requests and texts of streams that may have to continue on another node. */
   readonly resumable: ByteBudget;
 }
 
@@ -103,18 +106,21 @@ export interface NodeMemory {
   readonly busy: BusyNodes;
   /** Nodes with engines that refused a request; see REFUSED_MS. */
   readonly refused: BusyNodes;
-  /** Nodes to avoid while others are available, in addition to those with an open breaker. Undefined: none. */
+  /**
+   * Nodes that are avoided while others are available, in addition to those with an open breaker. Undefined: no further
+   * nodes.
+   */
   avoided?(now: number): RoutingQuery['isAvoided'];
 }
 
-/** What is known about a request so far. The pipeline fills it in, and the recorder reads it. */
+/** What is known about a request so far. The pipeline sets the fields, and the recorder reads them. */
 export interface RequestInfo<C = unknown> {
   clientRequestId: string;
   /** Milliseconds since the epoch. */
   startedAt: number;
   /**
-   * The internal name of the request, from which its attempts and records are named. Random, and never the client's own
-   * id, which two clients may share.
+   * The internal name of the request, from which its attempts and records are named. It is random and never the
+   * client's id, because two clients may send the same id.
    */
   name: string;
   /** Id in the endpoint table. */
@@ -131,9 +137,9 @@ export interface AttemptTimings {
   region: string | undefined;
   /** The model that was requested at the node. */
   model: string;
-  /** Milliseconds from the opening of the attempt to its acknowledgment: a round trip. */
+  /** Milliseconds from the opening of the attempt to its acknowledgment, which is about one round trip. */
   forwardMs: number;
-  /** Milliseconds that the engine took to its response head. */
+  /** Milliseconds from the acknowledgment to the engine's response head. */
   engineMs: number;
 }
 
@@ -143,7 +149,8 @@ export interface RequestRecorder {
   queueEntered(): (outcome: 'turn' | 'full' | 'late') => void;
   /**
    * An attempt at this session's node got a response head with this status, or failed with this code.
-   * @param reached the node's region and model, and how long the path and the engine took
+   * @param reached the node's region and model, and the times of the path and the engine; absent without a response
+   * head
    */
   attempt(outcome: number | AttemptFailure, session: string, reached?: AttemptTimings): void;
   /** The response is being sent. */
@@ -165,6 +172,7 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   readonly nodes: NodeIndex;
   readonly trust: Trust;
   /**
+   * Checks that at least one provider is trusted.
    * @throws ApiError 400 for a provider that this host does not know; 403 if no provider is trusted; 503 while the
    * trusted providers are unknown
    */
@@ -180,11 +188,14 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   readonly retryShare?: number;
   timeoutsFor(model: string): DispatchContext['timeouts'];
   receiptFor(model: string): string;
-  /** The receipt of a request that the host makes itself, and for which no account pays. */
+  /** The receipt for a request that the host itself makes, such as a tokenization. No account pays for it. */
   unpaidReceipt(model: string): string;
   /** Maximum wait for a node in milliseconds; 0: the request does not wait. */
   readonly waitMs: number;
-  /** If the model's last node left longer ago than this, requests do not wait. Milliseconds. */
+  /**
+   * Time in milliseconds in which a model's last node may come back. If it left longer ago, requests do not wait for
+   * the model.
+   */
   readonly restartGraceMs: number;
   /**
    * Maximum wait for a model that is being started, in milliseconds. Absent: neither the request nor its key sets it.
@@ -194,11 +205,11 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   readonly cold?: ColdModels | undefined;
   /** Default for whether a broken stream continues on another node. The request may override it. */
   readonly resumes: boolean;
-  /** Names the nodes of `only`, for the queue in which requests wait for them. */
+  /** A name for the nodes that `only` accepts. Requests for these nodes wait in one queue. */
   readonly onlyScope?: string;
-  /** True if all nodes of `only` are gone. */
+  /** True if all nodes that `only` accepts are gone. */
   isStale?(): boolean;
-  /** True if a request that ended with `error` may wait for a node. Absent: it may. */
+  /** True if a request that ended with `error` may wait for a node. If absent, every request may. */
   mayWait?(error: ApiError): boolean;
 }
 
@@ -210,11 +221,13 @@ export interface ReserveRequest<C> {
   /** The requested model, with aliases resolved. */
   model: string;
   name: string;
-  /** Number of the request's attempts that may have reached an engine. The nodes of these attempts report usage. */
+  /**
+   * Number of the request's attempts that may have reached an engine. The nodes of these attempts report usage later.
+   */
   attempts(): number;
 }
 
-/** The end of a request, as its limits need it. */
+/** How a request ended, for settling its limits. */
 export interface RequestResult {
   /** Number of attempts that may have reached an engine. */
   attempts: number;
@@ -225,7 +238,7 @@ export interface RequestResult {
 export interface HeldReservation {
   /** Headers for the response. */
   readonly headers: Readonly<Record<string, string>>;
-  /** True if the request counts against a limit on concurrent requests, so that others may wait until it ends. */
+  /** True if the request counts against a limit on concurrent requests, so that other requests may wait for its end. */
   readonly concurrent: boolean;
   /** Settles the reservation. Idempotent. */
   release(end: RequestResult): void;
@@ -260,6 +273,6 @@ export interface AttemptContext<C> {
   waitedMs: number;
   /** True if the stream continues on another node when it breaks. */
   continues: boolean;
-  /** True if the host may write the rest of the response to the client, bypassing the pipeline. */
+  /** True if the host may write the rest of the response directly to the client's socket. */
   offloads: boolean;
 }

@@ -9,14 +9,14 @@ export interface BodyReader {
   read(): Promise<Uint8Array | undefined>;
   /** Discards the rest. Nothing reads it any more. */
   cancel(): Promise<void>;
-  /** Ends this reader. Another reader may continue. */
+  /** Ends this reader without discarding the rest. Another reader may continue. */
   release(): void;
 }
 
 export interface BodySource {
   /** The whole body, if it arrived with the head. Then no reader is needed. */
   readonly whole: Uint8Array | undefined;
-  /** Undefined if there is no body, or if another reader has not released it. */
+  /** A reader of the body. Undefined if there is no body, or if an earlier reader was not released. */
   reader(): BodyReader | undefined;
 }
 
@@ -33,13 +33,13 @@ export interface ProxyRequest {
 /** Receives a response's bytes. */
 export interface ResponseSink {
   /**
-   * Resolves when the client's side took the bytes, so that the engine's response is not read ahead of it. Fails if the
-   * client disconnected.
+   * Resolves when the client's side has taken the bytes, so that the engine's response is not read faster than the
+   * client reads. Rejects if the client disconnected.
    */
   write(bytes: Uint8Array): Promise<void> | void;
-  /** Ends the response cleanly. Fails if the client disconnected. */
+  /** Ends the response cleanly. Rejects if the client disconnected. */
   end(): Promise<void> | void;
-  /** Breaks the response off, so that no client takes half a body for a whole one. */
+  /** Breaks the response off, so that the client does not consider the received part complete. */
   abort(reason: unknown): Promise<void> | void;
 }
 
@@ -49,10 +49,10 @@ export type WriteBody = (sink: ResponseSink) => Promise<void>;
 export interface ProxyResponse {
   status: number;
   headers: Record<string, string>;
-  /** A ReadableStream is the engine's body; the host's runtime passes it on. */
+  /** A ReadableStream is the engine's body, which the host's runtime passes on without the pipeline. */
   body: Uint8Array | string | null | ReadableStream<Uint8Array> | WriteBody;
-  /** Length of a ReadableStream, if known. */
+  /** Length of a ReadableStream in bytes, if it is known. */
   length?: number | undefined;
-  /** `body` is the first data of a stream. The host has the rest, under this number. */
+  /** Number under which the host finds the rest of a stream. `body` is the first data of this stream. */
   rest?: number;
 }

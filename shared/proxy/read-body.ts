@@ -14,18 +14,16 @@ import { readSealed } from './sealed-requests.ts';
 /** Bytes of each body that are always kept for a retry, independent of the budget. */
 export const RETRY_BODY_MIN_BYTES = 1024 * 1024;
 
-/** Interval at which a stalled body checks its deadline. */
+/** Interval at which a body that receives nothing checks whether it must end. */
 const POLL_MS = 1_000;
-/**
- * Interval at which a body that waits for memory checks again. Hundreds may wait, and each check visits all of them.
- */
+/** Interval at which a body that waits for memory tries again. Hundreds may wait, and each try visits all of them. */
 const ROOM_EVERY_MS = 100;
 /** Maximum wait of a body for memory before 503. SDKs give up after a minute if the request is not read. */
 const ROOM_WITHIN_MS = 30_000;
 /** Size of a body's first buffer. */
 const FIRST_BYTES = 16 * 1024;
 
-const MODEL_MAX_CHARS = 256;
+export const MODEL_MAX_CHARS = 256;
 const NOTHING = new Uint8Array(0);
 
 interface Reading {
@@ -34,8 +32,9 @@ interface Reading {
 }
 
 /**
- * With `x-otela-model` the body is not parsed, and not read before a node is found. Above 1 MiB it streams.
- * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` if too many bodies are buffered
+ * Reads and parses the body. If the request has `x-otela-model`, the body is not parsed, and is not read before a node
+ * is found; above 1 MiB it is then streamed.
+ * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` if too many bytes are buffered
  */
 export function readBody(
   request: ProxyRequest,
@@ -67,7 +66,7 @@ async function readParsed(
   const { bodies } = reading;
   const share = declared <= RETRY_BODY_MIN_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
   if (!Number.isNaN(declared)) share?.requireRoom(declared - RETRY_BODY_MIN_BYTES);
-  // On Workers the request ends as soon as the client disconnects, and no `finally` runs.
+  // On Workers the request ends immediately when the client disconnects, without running a `finally`.
   if (share !== undefined) request.client.on(() => share.release());
   try {
     const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
@@ -89,7 +88,8 @@ function parsedOf(
     body: { kind: 'kept', bytes },
     release: () => {
       share?.release();
-      // Free the body: a response may take an hour, and megabytes of prompt would stay in memory with it.
+      // Frees the body when it is no longer needed. A response may take an hour, and would otherwise keep megabytes of
+      // prompt in memory.
       parsed.body = { kind: 'kept', bytes: NOTHING };
     },
   };
@@ -103,7 +103,9 @@ function opaqueRequest(
   reading: Reading,
 ): ParsedRequest {
   if (model === '' || model.length > MODEL_MAX_CHARS) {
-    throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
+    throw new ApiError('invalid_request', `x-otela-model must name a model in at most ${MODEL_MAX_CHARS} characters.`, {
+      param: 'x-otela-model',
+    });
   }
   const sealed = readSealed(request.header.bind(request), model, reading.clock.now() / 1000);
   const known = opaqueFields(endpoint, model, request.header('x-otela-stream'));
@@ -136,15 +138,15 @@ function requireType(contentType: string, endpoint: Endpoint): void {
   }
 }
 
-/** `declared`: content-length of the request; NaN if there is none. */
+/** `declared`: value of the request's content-length; NaN if there is none. */
 interface Size {
   declared: number;
   limit: number;
 }
 
 /**
- * The buffer grows with the received bytes, not with the declared length. `share` pays for bytes above 1 MiB. The first
- * MiB of a body is reserved until the body is complete.
+ * Reads a body into memory. The buffer grows with the received bytes, not with the declared length. The first MiB of a
+ * body counts in the memory of incomplete bodies, until the body is complete. The bytes above it count in `share`.
  */
 async function readBounded(
   request: ProxyRequest,
@@ -158,7 +160,7 @@ async function readBounded(
   request.client.on(() => upload.end());
   let stalled = false;
   try {
-    // Reserved in one step: bodies that each hold a part and wait for the rest would deadlock.
+    // The memory is reserved in one step, because bodies that each hold a part and wait for the rest would deadlock.
     const most = Number.isNaN(size.declared) ? size.limit : size.declared;
     await waitForRoom(upload, Math.min(most, RETRY_BODY_MIN_BYTES), clock);
     const pace = new BodyPace(bodies.stallMs, clock);
@@ -168,7 +170,8 @@ async function readBounded(
     throw error;
   } finally {
     upload.end();
-    // `discardBody` reads the rest of a refused body. A stalled body will send no rest.
+    // The rest of a refused body is read by `discardBody`. A client that stalled sends no rest, so its body is
+    // cancelled.
     if (stalled) reader.cancel().catch(() => {});
     else reader.release();
   }
@@ -207,8 +210,8 @@ async function readPieces(
 }
 
 /**
- * Waits until `bytes` may be held. Meanwhile the connection's flow control slows the client down.
- * @throws ApiError 408, 503
+ * Waits until the body may hold `bytes`. Meanwhile the connection's flow control slows the client down. @throws
+ * ApiError 408, 503
  */
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: HostClock): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
@@ -225,7 +228,7 @@ async function nextPiece(reader: BodyReader, { upload, pace }: Progress): Promis
   const look = () => {
     if (upload.givenUp) throw tooSlow();
   };
-  // In workerd one request cannot wake another, so each body checks itself whether it was dropped.
+  // In workerd one request cannot wake another request. So each body checks periodically whether it was dropped.
   const piece = await pace.next(reader.read(), POLL_MS, look);
   look();
   return piece;

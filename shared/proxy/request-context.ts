@@ -18,7 +18,7 @@ export interface RequestContext<C> extends DispatchContext {
   /** Maximum wait for a node in milliseconds; 0: the request does not wait. */
   readonly waitMs: number;
   readonly reservation: HeldReservation | undefined;
-  /** Number of attempts that may have reached an engine. Each is reported and settled. */
+  /** Number of attempts that may have reached an engine. The usage of each is reported and settled. */
   readonly engineAttempts: { count: number };
   readonly priority: Priority;
   /** True if the stream continues on another node when it breaks. */

@@ -22,7 +22,10 @@ import type { NodeMemory } from './proxy-host.ts';
 import type { RequestContext } from './request-context.ts';
 import { sealStaleError, withContentKey } from './sealed-requests.ts';
 
-/** One try at the current nodes of a request's route. `dispatch` calls `choose` and `attempt` until a node answers. */
+/**
+ * One try at the nodes that are available now on a request's route. `dispatch` calls `choose` and `attempt` until a
+ * node answers.
+ */
 export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream> {
   readonly #context: RequestContext<C>;
   /** True if the attempt tests a node with an open breaker. */
@@ -67,7 +70,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     const kept = parsed.body.kind === 'kept';
     return host.open({
       choice,
-      // A streamed body is not kept, so it cannot be sent to another node.
+      // A streamed body is not buffered, so it cannot be sent to another node.
       plan: kept ? plan : { ...plan, movable: false },
       dispatch: withContentKey(contextForModel(this.#context, choice), choice),
       caller,
@@ -130,7 +133,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
   }
 }
 
-/** Nodes to avoid while others are available. */
+/** Returns a predicate for the nodes that are avoided while others are available. */
 function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['isAvoided'] {
   const { refused } = memory;
   const isFailing = memory.breakers.avoided(now, mayProbe);
@@ -139,7 +142,7 @@ function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQ
   return (node) => refused.has(node.session, now) || isAvoided?.(node) === true || isFailing?.(node) === true;
 }
 
-/** The context for the chosen model: the same, or one with the route of the chosen fallback. */
+/** The context for the chosen model: the given context, or a copy with the route of the chosen fallback. */
 export function contextForModel<C>(
   context: RequestContext<C>,
   { model, request }: Pick<NodeChoice, 'model' | 'request'>,

@@ -1,6 +1,6 @@
 /**
- * `GET /v1/otela/seal?model=M`: nodes that open sealed requests for a model, in the order in which a request would try
- * them now.
+ * `GET /v1/otela/seal?model=M`: the nodes that open sealed requests for a model, in the order in which a request would
+ * now be sent to them.
  */
 
 import { opaqueFields, type ParsedRequest } from '../attempts/parsed-request.ts';
@@ -12,23 +12,29 @@ import { ENVELOPES_MAX } from '../seal/request-binding.ts';
 import type { SealCandidate, SealCandidates } from '../seal/seal-candidates.ts';
 import { filter, routingQuery } from './filter-nodes.ts';
 import type { Host, HostClock, Route } from './proxy-host.ts';
+import { MODEL_MAX_CHARS } from './read-body.ts';
 
-/** Seconds for which clients may use the answer. */
+/** Number of seconds for which a client may use the answer. */
 export const SEAL_MAX_AGE_S = 30;
 
 /** A request that names only the model. @throws ApiError 400 */
 export function sealCandidatesRequest(model: string | null | undefined): ParsedRequest {
   const chat = endpointById(1);
-  if (!model || model.length > 256 || chat === undefined)
-    throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
+  if (!model || model.length > MODEL_MAX_CHARS || chat === undefined)
+    throw new ApiError('invalid_request', `model must name a model in at most ${MODEL_MAX_CHARS} characters.`, {
+      param: 'model',
+    });
   const body = { kind: 'kept', bytes: new Uint8Array(0) } as const;
-  // This request is not sent to a node. The client writes the model's canonical name into its request before sealing
-  // it.
+  // This request is not sent to a node, so the position of the model's name is not used. The client writes the model's
+  // canonical name into its request before it seals the request.
   const named = { unseen: false, modelAt: { start: 0, end: 0 } };
   return { ...opaqueFields(chat, model, undefined), ...named, body, release: () => {} };
 }
 
-/** @param providers those that the client trusts; empty: all @throws ApiError as for an unsealed request */
+/**
+ * @param providers the providers that the client trusts; empty: all
+ * @throws ApiError as for an unsealed request
+ */
 export function sealCandidates(
   asked: Route,
   host: Pick<Host<never>, 'clock' | 'refusal'>,

@@ -1,4 +1,4 @@
-/** Sealed requests, which this host cannot read: to which nodes they may go, and what each node receives. */
+/** Sealed requests, which this host cannot read: decides to which nodes they may go, and what each node receives. */
 
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 import type { SealRecipients } from '../attempts/parsed-request.ts';
@@ -12,7 +12,10 @@ import type { ProxyRequest } from './proxy-http-types.ts';
 
 type Header = ProxyRequest['header'];
 
-/** Undefined for an unsealed request. @param now seconds since 1970. @throws ApiError 400, 413 */
+/**
+ * Reads the headers of a sealed request. Undefined if the request is not sealed. @param now seconds since 1970. @throws
+ * ApiError 400, 413
+ */
 export function readSealed(header: Header, model: string | undefined, now: number): SealRecipients | undefined {
   const stamp = header(SEAL_HEADER) ?? undefined;
   const to = header(SEAL_TO_HEADER) ?? undefined;
@@ -22,12 +25,14 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     throw badSeal(
       'A sealed request must have the content-type application/otela-sealed and the headers x-otela-model, x-otela-seal and x-otela-seal-to.',
     );
-  // Otherwise every node would accept the request, give up and report an overload, and SDKs would retry the request.
+  // A larger body is refused here. Otherwise every node would accept the request, give up and report an overload, and
+  // SDKs would retry the request.
   if (Number(header('content-length') ?? 0) > SEALED_BODY_MAX_BYTES)
     throw new ApiError('request_too_large', `A sealed request may have at most ${SEALED_BODY_MAX_BYTES} bytes.`);
   const resume = header(RESUME_HEADER) ?? undefined;
   try {
-    // Otherwise every node would refuse the request without a reason. The client should learn that its clock is wrong.
+    // An untimely request is refused here. Otherwise every node would refuse it without a reason, and the client would
+    // not learn that its clock is wrong.
     const untimely = timingProblem(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The sealed request is not valid at this time: ${untimely}.`);
     const envelopes = readEnvelopes(to);
@@ -59,7 +64,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealReci
   const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
   const nodes = route.nodes.model(model);
   const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
-  // If no node serves the model now, the later steps report the reason.
+  // If no node serves the model now, later steps refuse the request with the reason.
   if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStaleError();
   return {
     ...route,

@@ -1,4 +1,4 @@
-/** Sends the engine's response to the client. After the first byte, errors are in-band. */
+/** Sends the engine's response to the client. After the first byte, errors are sent inside the response. */
 
 import { AttemptError, apiErrorFor } from '../attempts/attempt-error.ts';
 import { UpstreamResponse } from '../attempts/dispatch.ts';
@@ -23,15 +23,15 @@ import type { RequestResult } from './proxy-host.ts';
 import type { ProxyResponse, ResponseSink } from './proxy-http-types.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** Maximum bytes of an engine's error that is quoted in-band. */
+/** Maximum number of bytes of an engine's error that are quoted in an in-band error. */
 const QUOTED_ERROR_MAX_BYTES = 4096;
-/** Maximum wait of a comment for the queue position, which takes one round trip. */
+/** Maximum time that a comment waits for the queue position, which takes one round trip. */
 const POSITION_MS = 1_000;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Result of a request that an engine refused. Its usage is not known yet, and a later usage report still counts. */
+/** Result of a request that an engine refused. A usage report that arrives later still counts. */
 const REFUSED: RequestResult = { attempts: 0, isComplete: false };
 
 type NodeResponse = ReadableResponse<NodeChoice, ResponseStream>;
@@ -85,8 +85,8 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
 }
 
 /**
- * Writes the chunks that were read, then the rest as it arrives. From here on a break is an in-band error without the
- * terminal event.
+ * Writes the chunks that were read, then the rest as it arrives. If the response breaks from here on, the client gets
+ * an in-band error, and no terminal event.
  */
 async function pump<C>(response: NodeResponse, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
   const { record, reservation, inBand } = context;
@@ -163,7 +163,7 @@ export function respondWhenReady<C>(pending: Promise<NodeResponse>, context: Req
     ...STREAM_HEADERS,
     'x-request-id': info.clientRequestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.clientRequestId }),
-    // If the route has fallbacks, it is not known yet which model will answer.
+    // The header is set only if the route has no fallbacks. Otherwise it is not known yet which model will answer.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': encodeHeaderValue(route.request.model) }),
     ...route.headers,
     ...reservation?.headers,
@@ -206,7 +206,7 @@ async function pumpLate<C>(
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
-  // The client reads the status inside the seal.
+  // A sealed response carries its status inside the seal, so it is sent unchanged.
   if (isSealedType(contentTypeOf(response))) return pump(response, sink, context);
   const error = await quotedError(response);
   record.responseBroke('engine_status', error.code);
@@ -254,7 +254,10 @@ async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<
   return (await timesOut(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
 }
 
-/** A comment with the information that the response's headers would have carried. */
+/**
+ * A comment with the information that the headers would have carried if the response had not begun before the node was
+ * known.
+ */
 function lateHead<C>({ choice, attempts }: NodeResponse, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
   return encoder.encode(headersComment(choice.node, attempts, choice.model === told ? undefined : choice.model));

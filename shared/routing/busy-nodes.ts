@@ -2,18 +2,19 @@
 const BUSY_MS = 250;
 /**
  * How long a node is avoided, while others are available, after its engine answered 429, 502 or 503, or accepted no
- * connection. Such a node has no open requests, so without this pause it would be chosen first for every request.
+ * connection. Such a node has no open requests. Without this pause the policies would consider it free and choose it
+ * first for every request.
  */
 export const REFUSED_MS = 1_000;
 const BUSY_MAX = 4_096;
 
 /**
- * Nodes that refused a request a moment ago. Skipping them saves the next requests a round trip, and saves retries,
- * which are limited.
+ * Nodes that have just refused a request. The next requests skip them, which saves a round trip and a retry, and the
+ * number of retries is limited.
  */
 export class BusyNodes {
   readonly #ms: number;
-  /** When the mark of each session ends, oldest mark first. */
+  /** The time at which each session's mark ends, oldest mark first. */
   readonly #until = new Map<string, number>();
 
   constructor(ms = BUSY_MS) {
@@ -45,7 +46,10 @@ export class BusyNodes {
     return this.#isBusy(this.#until.get(session) ?? 0, now);
   }
 
-  /** A mark that ends later than `#ms` from now was made before the clock was set back, so it does not count. */
+  /**
+   * True if the mark has not ended. A mark that ends later than `#ms` from now was made before the clock was set back,
+   * so it does not count.
+   */
   #isBusy(until: number, now: number): boolean {
     return until > now && until - now <= this.#ms;
   }

@@ -20,7 +20,10 @@ export interface Candidate {
   readonly load?: NodeLoad | undefined;
   /** Number of open requests to this node from this isolate or agent only. */
   readonly inFlight: number;
-  /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
+  /**
+   * `inFlight` at the time of the load report. Requests that `inFlight` counts above this number are not included in
+   * the load.
+   */
   readonly inFlightThen?: number | undefined;
   /** End of the node's job, in milliseconds since 1970. */
   jobEndsAt?: number | undefined;
@@ -78,9 +81,9 @@ class Serving implements Candidate {
 /** A request's requirements for nodes, in addition to trust. */
 export interface NodeRequirements {
   require: readonly Requirement[];
-  /** Preferences exclude no candidate. The candidates that meet the most preferences form a separate list. */
+  /** Preferences, which exclude no candidate. The candidates that meet the most of them form a separate list. */
   prefer: readonly Requirement[];
-  /** The requirements and preferences as text. Equal texts share one list. */
+  /** The requirements and preferences as text. Requests with equal texts share one pool. */
   words: string;
 }
 
@@ -88,11 +91,11 @@ export const NO_REQUIREMENTS: NodeRequirements = { require: [], prefer: [], word
 
 /** Candidates of one model for one set of trusted providers and one set of requirements. */
 export interface CandidatePool {
-  /** Candidates that can take a request now. */
+  /** Candidates to which a request can be sent now. */
   readonly ready: readonly Candidate[];
   /** The part of `ready` that meets the most preferences. The same array if there are no preferences. */
   readonly preferred: readonly Candidate[];
-  /** Candidates with a lost path. A request may wait for them if no other node is available. */
+  /** Candidates to which the path was lost. A request may be sent to them if no other candidate is available. */
   readonly suspected: readonly Candidate[];
 }
 
@@ -114,11 +117,11 @@ const TRUSTS_MAX = 32;
 /** Maximum number of remembered requirements per trust set. */
 const DEMANDS_MAX = 16;
 
-/** Pools by trust. Requests that trust all admitted nodes share one entry, keyed by their own issuer. */
+/** Pools by trust. All requests that trust every admitted node share one entry, with our issuer's name as its key. */
 const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
 
 /**
- * The sessions that serve a model now, may see the request, and meet its requirements. Each node is checked once per
+ * The candidates that serve a model now, may see the request, and meet its requirements. Each node is checked once per
  * change of the model's nodes, not once per request.
  */
 export function candidatePool(

@@ -23,17 +23,20 @@ export interface RoutingQuery {
   demand: NodeRequirements;
   policyFor(model: string): Policy;
   /**
-   * True for the candidates that may be chosen, in addition to trust and requirements. If absent, all may be chosen.
+   * Returns true for the candidates that may be chosen. It restricts the choice further than trust and requirements. If
+   * absent, all may be chosen.
    */
   only?: ((candidate: Candidate) => boolean) | undefined;
   /** True for nodes that are avoided while others are available. If absent, no node is avoided. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /**
-   * Returns the candidates that may be asked now. If it returns none, the request waits. If absent, all may be asked.
+   * Returns those of the candidates that may get the request now. If it returns none, the request waits. If absent, all
+   * may get it.
    */
   among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
   /**
-   * For this long after the path to a node was lost, the node is still a last resort, because the path may come back.
+   * Milliseconds after the loss of the path to a node during which the node is still chosen as a last resort, because
+   * the path may come back.
    */
   lostLatelyMs: number;
   /** The current time, in milliseconds since 1970. */
@@ -49,7 +52,7 @@ export interface NodeChoice {
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
-  /** True if another node could be asked instead. */
+  /** True if another node could get the request instead. */
   others: boolean;
 }
 
@@ -136,8 +139,8 @@ function isServed(index: NodeIndex, { trust, demand, now }: RoutingQuery, model:
 }
 
 /**
- * Explains why no node can take the request: for each model, what the trusted nodes that serve it offer instead.
- * Undefined if one of them meets the requirements, or if no trusted node serves a model.
+ * Explains why no node can take the request. For each model the text says what the trusted nodes that serve it offer
+ * instead. Undefined if one of these nodes meets the requirements, or if no trusted node serves any of the models.
  */
 export function unmetRequirements(index: NodeIndex, question: RoutingQuery): string | undefined {
   const { request, fallbacks, trust, demand, now } = question;

@@ -14,9 +14,9 @@ const RATIO = 0.5;
 const REQUESTS_MIN = 10;
 
 /**
- * A node is an outlier if it fails this many times as often as the others. If all nodes fail equally often (because
- * every engine refuses the request, or because they share a file system that fails), opening breakers would only burden
- * the remaining ones.
+ * The breaker opens only if the node fails at least this many times as often as the other nodes. If all nodes fail
+ * equally often (because every engine refuses the request, or because they share a file system that fails), opening
+ * breakers would only burden the remaining nodes.
  */
 const OUTLIER_FACTOR = 2;
 /** Minimum number of requests at the other nodes before OUTLIER_FACTOR is applied. */
@@ -26,18 +26,18 @@ const OTHERS_MIN = 5;
 const OPEN_MS = 5_000;
 const OPEN_MAX_MS = 60_000;
 
-/** A probe that takes longer than this no longer blocks the next one. */
+/** If a probe takes longer than this, the next probe may start. */
 const PROBE_MS = 30_000;
 
-/** Maximum time until all isolates know what one isolate reported to the registry. */
+/** Maximum time after a report to the registry until all isolates know of it. */
 const REPORT_DELAY_MAX_MS = 1_000;
 
-/** Maximum number of remembered nodes that failed recently. */
+/** Maximum number of nodes with recent failures that are remembered; the oldest is forgotten. */
 const SUSPECTS_MAX = 1_000;
 
 /**
- * True if the breaker is open. A breaker that would stay open longer than `OPEN_MAX_MS` opened before the clock was set
- * back, so it does not count as open.
+ * True if the breaker is open. If it would stay open longer than `OPEN_MAX_MS` from now, it opened before the clock was
+ * set back, so it counts as half-open.
  */
 function isOpen({ until }: BreakerState, now: number): boolean {
   return now < until && until - now <= OPEN_MAX_MS;
@@ -51,10 +51,10 @@ interface Suspect {
 
 /**
  * One circuit breaker per node, kept by one isolate or by one agent's ingress: closed → open → half-open → closed or
- * open again (Nygard, Release It!, ch. 5). The result is written to `live`, which also receives the findings of other
- * isolates.
+ * open again (Nygard, Release It!, ch. 5). Breaker states are written to `live`, which also receives the states that
+ * other isolates report.
  *
- * A node that never fails costs two additions per request.
+ * A request to a node that never fails costs two additions.
  */
 export class CircuitBreakers {
   readonly #live: LiveNodes;
@@ -69,8 +69,8 @@ export class CircuitBreakers {
   }
 
   /**
-   * Returns a predicate for nodes to avoid while others are available, or undefined if there are none.
-   * @param mayProbe true if the request can be sent again after a failed probe
+   * Returns a predicate for the nodes that are avoided while others are available. Undefined if no node is avoided.
+   * @param mayProbe true if the request can be sent again, so that it may serve as a probe
    */
   avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
     const { tripped } = this.#live;
@@ -103,8 +103,8 @@ export class CircuitBreakers {
     if (ending === 'failed') this.#failures.add(now);
     const breaker = this.#live.tripped.get(session);
     if (breaker?.hangs === true) {
-      // Closes the breaker in this process only. The node's tunnel object decides for all, but a registry object that
-      // is being moved may have missed its report.
+      // Closes the breaker in this process only. For all other processes the node's tunnel object decides. Its report
+      // may have been lost if the registry's object was being moved.
       if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
       return undefined;
     }
@@ -117,11 +117,11 @@ export class CircuitBreakers {
   }
 
   /**
-   * Call this if the node reports that its engine hangs or is being probed. The node is avoided for
-   * REPORT_DELAY_MAX_MS. Until then the registry's state for it arrives.
+   * Call if the node reports that its engine hangs or is being probed. The node is avoided for REPORT_DELAY_MAX_MS,
+   * within which the registry's state of the node arrives.
    */
   hangs(session: string, now: number): void {
-    // Backdated, so that the registry's newer state replaces it.
+    // `since` is in the past, so that the registry's state counts as newer and replaces this one.
     this.#live.setBreaker(session, {
       state: 'open',
       since: now - REPORT_DELAY_MAX_MS,

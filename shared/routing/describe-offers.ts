@@ -15,9 +15,9 @@ const PUBLISHED_BY: Partial<Record<RequirementKey, string>> = {
 };
 
 /**
- * The values of the required facts that nodes offer, if no node meets the requirements: `with gpu=A100 context=32768 by
- * 3 nodes`, the most frequent first. If a node does not publish a fact, the text says that it is unknown and how a
- * provider publishes it.
+ * Describes what nodes offer instead, if none meets the requirements: for each required fact the nodes' values, such as
+ * `with gpu=A100 context=32768 by 3 nodes`, the most frequent first. If a node does not publish a fact, the text says
+ * that it is unknown, and how a provider publishes it.
  */
 export function describeOffers(
   entries: readonly RegistryEntry[],

@@ -2,8 +2,8 @@
 export const RATE_WINDOW_MS = 10_000;
 
 /**
- * Counts the events of the last 10 s with two counters: the events of the current window and those of the previous one.
- * The previous counter is weighted by the part of its window that is less than 10 s old.
+ * Counts the events of the last 10 s with two counters, one for the current window and one for the previous window. The
+ * previous counter is weighted by the part of its window that is less than 10 s old.
  */
 export class EventRate {
   #startedAt = Number.NEGATIVE_INFINITY;

@@ -3,7 +3,7 @@ import { FairTags } from './fair-tags.ts';
 /** What a queue must know about a waiting request. */
 export interface QueueItem {
   name: string;
-  /** Unit of weighted sharing: a project, or a key without a project. */
+  /** Id that shares turns by weight: of the project, or of a key without a project. */
   project: string;
   /** Keys of one project share equally. */
   key: string;
@@ -22,18 +22,15 @@ export type Priority = 'interactive' | 'batch';
  */
 export const BATCH_TURN_EVERY = 8;
 
-/**
- * Result of entering the queue. `evicted`: the queue was full, and a caller with more than its fair share lost a
- * place.
- */
+/** Result of entering the queue. `evicted`: the request that was removed because the queue was full. */
 export type EnqueueResult<P extends QueueItem> = { kind: 'in'; evicted: P | undefined } | { kind: 'full' };
 
 /**
  * Decides which waiting request is next. Interactive requests go before batch lines. Within a priority, projects share
  * turns by weight, the keys of a project share its turns equally, and the requests of a key go in order of arrival.
  *
- * Bounded: if the queue is full, a request from a caller with less than its fair share replaces the newest request of
- * the caller with the largest share.
+ * Bounded: if the queue is full, an interactive request replaces a batch line. If there is none, a request replaces the
+ * newest one of the caller with the largest share of its priority, unless its own caller's share would be as large.
  */
 export class FairQueue<P extends QueueItem> {
   readonly #max: number;
@@ -74,8 +71,8 @@ export class FairQueue<P extends QueueItem> {
   }
 
   /**
-   * Estimates how many requests for the same nodes go before this one if no more arrive. Uses the callers' shares, and
-   * ignores past turns. Undefined if the request does not wait.
+   * Estimates how many requests for the same nodes go before this request if no more arrive. Assumes that callers get
+   * turns by their shares, and ignores past turns. Undefined if the request does not wait.
    */
   ahead(name: string): number | undefined {
     const item = this.#items.get(name);
@@ -99,8 +96,8 @@ export class FairQueue<P extends QueueItem> {
   }
 
   /**
-   * Puts a request back when its turn found no free node: it becomes the first of its key again, even if the queue is
-   * full.
+   * Puts a request back because its turn found no free node. It becomes the first of its key again, even if the queue
+   * is full.
    */
   requeue(item: P): void {
     const own = this.#classes[item.priority];
@@ -215,7 +212,7 @@ class PriorityClass<P extends QueueItem> {
       const tag = this.#tags.of(id);
       if (best !== undefined && tag > best.tag) continue;
       const head = headOf(project, eligible);
-      // If tags are equal, the earlier entry wins: maps keep insertion order.
+      // If two projects have equal tags, the project that came to the queue first is served; maps keep insertion order.
       if (head === undefined || (best !== undefined && tag === best.tag)) continue;
       best = { ...head, project, tag };
     }
@@ -234,7 +231,8 @@ class PriorityClass<P extends QueueItem> {
 
   /**
    * The newest request of the caller with the largest weighted share.
-   * @param than a request that wants the place. If its caller would have as large a share, returns undefined.
+   * @param than a request that wants its place; returns undefined if the share of this request's caller would be as
+   * large
    */
   newestOfLargest(than?: P): P | undefined {
     const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);

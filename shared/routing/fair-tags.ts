@@ -1,7 +1,7 @@
 /**
  * Start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996). Each flow has a tag that grows by cost / weight whenever
- * the flow is served, and the flow with the smallest tag is served next. A flow that returns starts at the tag that is
- * served now, so an absent flow does not save up turns.
+ * the flow is served, and the flow with the smallest tag is served next. When a flow returns, its tag is at least that
+ * of the flow served last, so an absent flow does not save up turns.
  */
 export class FairTags {
   #now = 0;
@@ -11,14 +11,16 @@ export class FairTags {
     return Math.max(this.#now, this.#tags.get(flow) ?? 0);
   }
 
-  /** Charges `flow` for a turn. @param cost cost of the turn, already divided by the flow's weight */
+  /**
+   * Adds the cost of a turn to the tag of `flow`. @param cost cost of the turn, already divided by the flow's weight
+   */
   serve(flow: string, cost: number): void {
     this.#now = this.of(flow);
     this.#tags.set(flow, this.#now + cost);
     this.#sweep();
   }
 
-  /** Takes the charge back, because the turn found no free node. */
+  /** Subtracts the cost again, because the turn found no free node. */
   refund(flow: string, cost: number): void {
     const tag = this.#tags.get(flow);
     if (tag !== undefined) this.#tags.set(flow, tag - cost);

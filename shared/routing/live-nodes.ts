@@ -1,7 +1,7 @@
 import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from './node-load.ts';
 
 /**
- * What one isolate knows about a session right now. Candidates refer to this object, so a new load needs no new list of
+ * What one isolate knows about a session now. Candidates refer to this object, so a new load needs no new list of
  * candidates.
  */
 export interface LiveNode {
@@ -10,7 +10,10 @@ export interface LiveNode {
   breaker: BreakerState | undefined;
   /** Number of open requests to this node from this isolate or agent. */
   inFlight: number;
-  /** `inFlight` at the time of the load report. Requests above this number are not included in the load. */
+  /**
+   * `inFlight` at the time of the load report. Requests that `inFlight` counts above this number are not included in
+   * the load.
+   */
   inFlightThen: number;
 }
 
@@ -46,7 +49,7 @@ export class LiveNodes {
     return this.#nodes.get(session)?.load;
   }
 
-  /** Takes a session's report. A report older than the known one changes nothing. */
+  /** Stores a session's load report. A report that is older than the known one changes nothing. */
   setLoad(session: string, load: NodeLoad): void {
     const node = this.of(session);
     if (node.load !== undefined && isNewer(node.load.at, load.at)) return;
@@ -56,7 +59,7 @@ export class LiveNodes {
     this.#loaded.set(session, node);
   }
 
-  /** Takes the live part of the registry's snapshot. */
+  /** Stores the live part of the registry's snapshot. */
   apply(states: Readonly<Record<string, LiveState>>): void {
     for (const [session, { load, breaker }] of Object.entries(states)) {
       if (load !== undefined) this.setLoad(session, load);
@@ -64,7 +67,10 @@ export class LiveNodes {
     }
   }
 
-  /** Keeps the newest state, because a snapshot may be older than what this isolate found out. */
+  /**
+   * Stores a breaker's state unless a newer one is known, because a snapshot may be older than what this isolate found
+   * out.
+   */
   setBreaker(session: string, breaker: BreakerState): void {
     const node = this.of(session);
     if (node.breaker !== undefined && isNewer(node.breaker.since, breaker.since)) return;
@@ -90,7 +96,7 @@ export class LiveNodes {
     this.tripped.delete(session);
   }
 
-  /** Forgets all other sessions. Call after the index was refilled. */
+  /** Forgets all sessions that `isKnown` does not accept. Call after the index was refilled. */
   retain(isKnown: (session: string) => boolean): void {
     for (const session of this.#nodes.keys()) if (!isKnown(session)) this.forget(session);
   }

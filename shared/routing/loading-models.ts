@@ -8,17 +8,17 @@ export interface ModelStart {
   nodes: number;
   /** Milliseconds since the first of these nodes began to load it. */
   runningMs: number;
-  /** The longest start known from the last 24 hours, in ms. Undefined if none is known. */
+  /** The longest start in the list of known sessions, in ms. Undefined if no start is known. */
   usualMs: number | undefined;
 }
 
 /**
- * A shorter start does not count, because a session that follows another session of the same agent serves without
- * loading.
+ * A shorter start does not count, because a session that replaces another session of the same agent serves without
+ * loading the model again.
  */
 const START_MIN_MS = 1_000;
 
-/** Undefined if a node that the request may use serves the model, or if no such node loads it. */
+/** How far the start of a model has come. Undefined if a trusted node already serves the model, or if none loads it. */
 export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: number): ModelStart | undefined {
   if (nodes === undefined) return undefined;
   const { id } = nodes;
@@ -35,7 +35,10 @@ export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: num
   };
 }
 
-/** Undefined if the usual time is unknown, or if this start has already taken longer. */
+/**
+ * Expected milliseconds until the model serves. Undefined if the usual time is unknown, or if this start has already
+ * taken longer.
+ */
 export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
   return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
 }

@@ -1,10 +1,10 @@
-/** Current load of each model's engines, summed up for people and dashboards, not for routing. */
+/** Current load of each model's engines, summed up for people and dashboards. Routing does not use it. */
 import { LOAD_KNOWN_MS } from './node-load.ts';
 import type { ViewedNodes } from './registry-view.ts';
 
 interface ModelLoad {
   id: string;
-  /** Number of serving nodes that reported within 5 s. Idle nodes do not report. */
+  /** Number of serving nodes with a load report of the last 5 s. Idle nodes do not report. */
   known: number;
   /** Requests in the nodes' batches and queues, from all senders. */
   running: number;
@@ -29,8 +29,8 @@ export function modelLoadsText(index: ViewedNodes, now: number): string {
 }
 
 /**
- * Known models, sorted by name. An engine that serves several models counts for each. Takes time proportional to the
- * number of serving nodes.
+ * The loads of all known models, sorted by name. An engine that serves several models counts for each of them. Takes
+ * time proportional to the number of serving nodes.
  */
 export function modelLoads(index: ViewedNodes, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];

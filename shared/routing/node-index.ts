@@ -1,7 +1,10 @@
 import type { RegistryEntry } from '../lattice/node-record.ts';
 import { LiveNodes } from './live-nodes.ts';
 
-/** Items by key, as an array that supports random choice and updates in constant time. Its order has no meaning. */
+/**
+ * A collection of items by key. It gives them as an array, supports random choice, and updates in constant time. The
+ * order of the array has no meaning.
+ */
 class Bag {
   readonly list: RegistryEntry[] = [];
   readonly #at = new Map<string, number>();
@@ -32,7 +35,7 @@ export interface ModelNodes {
   readonly id: string;
   /** Sessions that can take a request now: SERVING, not suspected, reachable from here, model ready. */
   readonly ready: readonly RegistryEntry[];
-  /** Sessions like those in `ready`, except that the path to the session was lost. */
+  /** Sessions that could take a request, except that the path to them was lost. */
   readonly suspected: readonly RegistryEntry[];
   /** Every session that serves or served the model, LEFT sessions included. */
   readonly all: readonly RegistryEntry[];
@@ -50,8 +53,8 @@ interface Bags extends ModelNodes {
 }
 
 /**
- * An index of sessions by model. An update costs as much as the change, not as much as the number of nodes. A gateway's
- * snapshot or an agent's replica feeds it.
+ * An index of sessions by model. An update takes time proportional to the change, not to the number of nodes. The data
+ * comes from a gateway's snapshot or an agent's replica.
  */
 export class NodeIndex {
   readonly live = new LiveNodes();
@@ -70,7 +73,7 @@ export class NodeIndex {
     return this.#entries.values();
   }
 
-  /** Undefined if no known session ever served the model. */
+  /** The nodes of a model. Undefined if no known session ever served it. */
   model(id: string): ModelNodes | undefined {
     return this.#models.get(id);
   }

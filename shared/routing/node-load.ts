@@ -8,7 +8,7 @@ export interface EngineLoad {
   waiting: number;
   /** Share of the KV cache in use, from 0 to 1. Absent if the engine does not report it. */
   kvUse?: number;
-  /** Generated tokens per second. Absent if the engine does not report it, and until its second report. */
+  /** Generated tokens per second. Absent if the engine does not report them, or has reported only once. */
   tokensPerSecond?: number;
 }
 
@@ -16,7 +16,7 @@ export interface EngineLoad {
 export interface NodeLoad extends EngineLoad {
   /** Time of arrival by the receiver's clock, in milliseconds since 1970. */
   at: number;
-  /** Number of requests that the gateway had open at the node at that time. */
+  /** Number of requests that the gateway had open at the node when the report arrived. */
   open?: number;
 }
 

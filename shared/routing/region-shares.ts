@@ -11,7 +11,7 @@ export interface ModelShares {
 }
 
 export interface RegionPlan {
-  /** Names the planner that owns the plan. Plans of another planner are refused until it expires. */
+  /** Name of the planner that owns the plan. Until the plan expires, plans of other planners are refused. */
   readonly planner: string;
   /** Increases with each plan of the same planner. */
   readonly sequence: number;
@@ -20,9 +20,12 @@ export interface RegionPlan {
   readonly models: Readonly<Record<string, ModelShares>>;
 }
 
-/** Longest validity of a plan. Bounds the effect of a planner that died, or of a gateway whose clock was set back. */
+/**
+ * Longest validity of a plan. It limits how long a plan applies after its planner died, or after the gateway's clock
+ * was set back.
+ */
 export const PLAN_HOLDS_MAX_MS = 30 * 60_000;
-/** Bounds the snapshot, which carries the plan to every isolate. */
+/** Maximum number of models in a plan. It bounds the snapshot, which brings the plan to every isolate. */
 export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
 
@@ -36,9 +39,9 @@ export function modelShares(plan: RegionPlan | undefined, model: string, now: nu
 }
 
 /**
- * Weights of the regions in `present`, in the same order. The share of a region without nodes goes to the regions that
- * the plan's `spill` names for it, or otherwise to all others in proportion. All weights are 0 if the plan mentions
- * none of these regions.
+ * Weights of the regions in `present`, in the same order. `present` are the regions with candidates. The share of any
+ * other region goes to the regions that the plan's `spill` names for it; if it names none of `present`, to all of them
+ * in proportion to their shares. All weights are 0 if the plan mentions none of these regions.
  */
 export function availableWeights({ shares, spill = {} }: ModelShares, present: readonly string[]): Float64Array {
   const here = new Set(present);
@@ -49,7 +52,7 @@ export function availableWeights({ shares, spill = {} }: ModelShares, present: r
     if (here.has(lost) || share === 0) continue;
     const given = Object.hasOwn(spill, lost) ? (spill[lost] ?? {}) : {};
     const largest = Math.max(...present.map((region) => positiveShare(given, region)));
-    // Each weight is relative to the largest one, because a sum of large numbers could overflow.
+    // Each share is divided by the largest one, because the sum of large numbers could overflow.
     const parts = present.map((region) => (largest > 0 ? positiveShare(given, region) / largest : 0));
     const total = parts.reduce((sum, one) => sum + one, 0);
     present.forEach((region, at) => {

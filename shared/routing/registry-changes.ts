@@ -20,7 +20,7 @@ const PING_MS = 15_000;
 const TIMED_MS = 1_000;
 
 interface RegistryNow {
-  /** Changes whenever any of the fields below changes. */
+  /** Tag of the registry's state. It changes whenever one of the fields below changes. */
   tag: string;
   nodes: ViewedNodes;
 }
@@ -36,7 +36,7 @@ export class RegistryChanges {
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
-  /** When loads were last read. They are read at most once per interval, whether or not they changed. */
+  /** When loads were last read. They are read at most once per interval, even if they have not changed. */
   #loadsLookedAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 

@@ -14,8 +14,8 @@ interface EntryReading {
   /** When this replica last saw the entry change, in milliseconds since the epoch. */
   updatedAt: number;
   /**
-   * The previous view of the session. A session that is LEFT has no payload, so the models that it served are taken
-   * from the previous view.
+   * What this function returned for the session before. The models of a LEFT session are taken from it, because the
+   * session has no payload any more.
    */
   before: RegistryEntry | undefined;
 }
@@ -29,8 +29,8 @@ const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'ag
 };
 
 /**
- * Converts a replica's entry to the form that routing and the registry's views read. Undefined: a live entry that this
- * version cannot read.
+ * Converts a replica's entry to the form that routing and the registry's views read. Undefined if the session is alive
+ * and this version cannot decode its payload.
  */
 export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntry | undefined {
   const { issuer, own, connected, suspected, updatedAt, before } = reading;
@@ -68,8 +68,8 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
 }
 
 /**
- * When the session began to serve. Undefined if it was already serving when first seen, because it may have begun long
- * before.
+ * When the session began to serve. Undefined if this replica did not see it in the state JOIN before, because it may
+ * have begun long before.
  */
 function servingSince(
   state: Entry['state'],
@@ -80,7 +80,7 @@ function servingSince(
   return state === 'SERVING' && before?.state === 'JOIN' ? { serving_since: now } : {};
 }
 
-/** Removes repeated models: a node that lists a model twice is one replica of it. */
+/** Removes repeated models, because a node that lists a model twice is still one replica of it. */
 function eachOnce(models: NodePayload['models']): NodePayload['models'] {
   const names = new Set(models.map(({ id }) => id));
   return names.size === models.length

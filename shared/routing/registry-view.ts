@@ -17,7 +17,10 @@ interface ListOf<T> {
   data: T[];
 }
 
-/** The filters of a query. A set matches if the entry has one of its values; an undefined filter matches everything. */
+/**
+ * The filters of a query. An entry matches a set if the entry has one of the set's values. An undefined filter matches
+ * every entry.
+ */
 export interface RegistryFilter {
   model?: ReadonlySet<string>;
   provider?: ReadonlySet<string>;
@@ -30,9 +33,9 @@ const NAMES = ['model', 'provider', 'cluster', 'state'] as const;
 const VALUES_MAX = 64;
 
 /**
- * Parses a query string such as `provider=eth,lab&gpu=GH200&vram>=80`. In the last part the query's parameter name is
- * `vram>`, so `>=` needs no encoding. Names are those of RegistryFilter or of requirements.
- * @throws RequirementError
+ * Parses a query string such as `provider=eth,lab&gpu=GH200&vram>=80`. A URL parser reads `vram>=80` as a parameter
+ * named `vram>`, so `>=` needs no encoding. Allowed names are those of RegistryFilter and of requirements. @throws
+ * RequirementError
  */
 export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
   const named: Partial<Record<(typeof NAMES)[number], ReadonlySet<string>>> = {};

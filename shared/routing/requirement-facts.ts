@@ -33,7 +33,9 @@ export function modelFacts(model: ServedModel): Facts {
   };
 }
 
-/** Drivers reserve this share of the memory: an "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`. */
+/**
+ * Share of the memory that drivers reserve at most. An "80 GB" H100 reports 79.6 GiB and must still satisfy `vram>=80`.
+ */
 const RESERVED = 0.06;
 
 function nominalGib(gpu: Gpu): number {
@@ -43,8 +45,8 @@ function nominalGib(gpu: Gpu): number {
 }
 
 /**
- * Milliseconds until the node's end. A stable node outside a job has no end. Undefined for a volatile node without a
- * known end.
+ * Milliseconds until the end of the node's job. A stable node without a job has no end, so the result is infinite.
+ * Undefined for a volatile node if the end is unknown.
  */
 function timeLeftMs({ job, tier }: RegistryEntry, now: number): number | undefined {
   // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
@@ -69,7 +71,7 @@ export function quantizationBits(name: string): number | undefined {
   return bits === undefined ? undefined : Number(bits);
 }
 
-/** Bits of the formats with a name that contains no number, or with a first number that is not the number of bits. */
+/** Bits of the formats for which `quantizationBits` cannot read them from a number in the name. */
 const FORMATS: ReadonlyArray<[RegExp, number]> = [
   [/(^|_)(awq|gptq|marlin|nf4|bitsandbytes_4bit)(_|$)/, 4],
   [/^(half|none_16)$/, 16],

@@ -88,8 +88,9 @@ export function buildRequirement(key: string, operator: Operator, text: string):
 }
 
 /**
- * True if the node satisfies all requirements with `model`, or, without `model`, with any of its models. A requirement
- * on a fact that the node does not publish is not satisfied. `now` in milliseconds since the epoch, for `time_left`.
+ * True if the node satisfies all requirements with `model`; without `model`, if one of its models satisfies them. A
+ * requirement on a fact that the node does not publish is not satisfied. `now`, in milliseconds since the epoch, is
+ * needed for `time_left`.
  */
 export function satisfies(
   entry: RegistryEntry,
@@ -121,9 +122,7 @@ export function countSatisfied(
 
 const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
 
-/**
- * True if the node publishes at least one value of the fact and every value (one per device) satisfies the requirement.
- */
+/** True if the node publishes the fact, and all of its values (one per device) satisfy the requirement. */
 function holds({ operator, values }: Requirement, facts: readonly (string | number)[] | undefined): boolean {
   if (facts === undefined || facts.length === 0) return false;
   const least = values[0];

@@ -1,8 +1,8 @@
 import { EventRate, RATE_WINDOW_MS } from './event-rate.ts';
 
 /**
- * Number of retries that the budget allows per first attempt. If every attempt fails, retrying all of them would only
- * add load to failing nodes.
+ * Number of retries per first attempt that the budget allows. If every attempt fails, more retries would only add load
+ * to failing nodes.
  */
 export const RETRY_SHARE = 0.2;
 

@@ -4,9 +4,9 @@
 export const RETRIES_MAX = 3;
 
 /**
- * Failures of one node or of the path to it, so another node may succeed. Timeouts are not in this set, because a
- * request that is slow at one engine would make a second engine slow. An engine's 4xx answers are not in it, because
- * another engine would give the same answer.
+ * Failures of one node or of the path to it. Another node may succeed after them. Timeouts are not in this set, because
+ * a request that is slow at one engine would make a second engine slow, too. An engine's 4xx answers are not in it,
+ * because another engine would give the same answer.
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',
@@ -24,7 +24,7 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'seal_refused',
 ]);
 
-/** Failures of the path to a node. After one of them the node is suspected until it publishes its record again. */
+/** Failures of the path to a node. After such a failure the node is suspected until it publishes its record again. */
 const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost', 'gone']);
 
 /** Failures that happen before an engine receives the request, so no tokens are used and no usage report exists. */
@@ -46,8 +46,8 @@ const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_tim
 const NOT_NOW: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /**
- * Maximum number of nodes per request that may refuse it before their engine is asked. Such a refusal does not count as
- * an attempt.
+ * Maximum number of nodes that may refuse one request before their engine is asked. Such a refusal does not count as an
+ * attempt.
  */
 export const SKIPS_MAX = 12;
 const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
@@ -92,13 +92,13 @@ export function repeatsWork(failure: string): boolean {
   return !isFreeSkip(failure) && failure !== 'hung';
 }
 
-/** True if the failure means that no engine was asked, so there is no usage record. */
+/** True if no engine got the request before this failure, so that there is no usage record. */
 export function endsBeforeEngine(failure: string): boolean {
   return REACHES_NO_ENGINE.has(failure);
 }
 
 /**
- * True if a retry by the client would repeat much work, so the error asks SDKs (which retry twice by default) not to
+ * True if a retry by the client would repeat much work. SDKs retry twice by default, so the error then asks them not to
  * retry. `worked`: number of engines that worked on the request in vain.
  */
 export function wouldRepeatWork(failure: string, worked: number): boolean {

@@ -24,9 +24,9 @@ export interface RoutedRequest {
 }
 
 /**
- * Chooses among candidates. `pick` is synchronous. It is pure except for `random`, in [0, 1), and for what the policy
- * remembers of earlier requests, which the policy must bound. It receives the same array until something about the
- * nodes changes, so a policy can cache results per array.
+ * Chooses among candidates. `pick` is synchronous. Its result depends only on its arguments (`random` returns a number
+ * in [0, 1)) and on what the policy remembers of earlier requests, which the policy must bound. `pick` receives the
+ * same array until something about the nodes changes, so a policy can cache results per array.
  */
 export interface Policy {
   readonly name: string;

@@ -11,7 +11,7 @@ import { ApiError } from '../openai/api-errors.ts';
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';
 export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
 
-/** Maximum number of ids in one list of a request or a key, above the number of any institution's partners. */
+/** Maximum number of ids in one list of a request or a key. No institution has as many partners. */
 export const PROVIDER_LIST_MAX = 64;
 
 /** The name of our own issuer at gateways and agents. No peer may have it. */
@@ -38,9 +38,12 @@ export interface TrustInput {
   own: string;
   /** The lists of the key, its project and the request. Undefined: no restriction. Empty: no provider is trusted. */
   lists: readonly (readonly string[] | undefined)[];
-  /** Trusted providers if no list is given. `admitted`: all providers that our own issuer admits. */
+  /**
+   * Trusted providers if neither the key nor the project nor the request has a list. `admitted`: all providers that our
+   * own issuer admits.
+   */
   defaults: 'admitted' | readonly string[];
-  /** Deleted providers, whose ids match no list although their nodes may still run. */
+  /** Ids of deleted providers. They match no list, although nodes of these providers may still run. */
   deleted: ReadonlySet<string>;
   policies: readonly (DataPolicy | undefined)[];
 }
@@ -69,8 +72,8 @@ export function decideTrust({ own, lists, defaults, deleted, policies }: TrustIn
 }
 
 /**
- * True if the lists leave no trusted provider. The client gets 403, because waiting or other nodes cannot help. Trusted
- * providers without a node lead to 503 instead.
+ * True if the lists, regions and tiers leave no trusted provider. The client gets 403, because neither waiting nor
+ * other nodes can help. If there are trusted providers but none of them has a node, the client gets 503 instead.
  */
 export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
   return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;

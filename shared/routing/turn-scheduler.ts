@@ -9,19 +9,19 @@ export interface QueueTurn<P> {
 }
 
 /**
- * A scope in which all tries fail gets one try per this interval, which finds new nodes and requests that ended without
- * a report.
+ * Interval between tries in a scope in which all tries fail. These tries find new nodes, and nodes at which requests
+ * ended without a report.
  */
 export const TURN_PROBE_MS = 250;
 /**
- * A failed try is reported within this time, which is enough for round trips to three nodes. It grows if earlier tries
- * took longer.
+ * Minimum time in which a failed try must be reported, enough for round trips to three nodes. The time grows if earlier
+ * reports took longer.
  */
 export const TURN_LEASE_MS = 600;
 const LEASE_MAX_MS = 10_000;
 /**
- * Maximum number of remembered tries that counted as successful and may still be reported as failed; the oldest are
- * forgotten first.
+ * Maximum number of remembered tries that counted as successful but may still be reported as failed; the oldest is
+ * forgotten.
  */
 const LATE_MAX = 64;
 const WINDOW_MAX = 32;
@@ -31,13 +31,13 @@ const WINDOW_MAX = 32;
  */
 const SESSIONS_MAX = 16;
 /**
- * Maximum number of ended requests that a report may count. It limits the futile tries that a node causes if it
- * exaggerates.
+ * Maximum number of ended requests that are counted from one report. If a node exaggerates, it causes at most this many
+ * tries in vain.
  */
 const FREED_MAX = 64;
 /**
- * Number of scopes with their own window; all others share one. Without the limit a client that invents scopes would
- * get a try for each.
+ * Maximum number of scopes with their own window; all further scopes share one. Without the limit, a client that
+ * invents scopes would get a try for each of them.
  */
 const SCOPES_MAX = 16;
 const SHARED = '…';
@@ -50,8 +50,8 @@ interface Scope {
   /** Earliest time of the next probe, in milliseconds. */
   probeAt: number;
   /**
-   * Running tries by request name. After `until` a try without a report counts as successful. `targeted` is true if the
-   * turn named a node; such a try says nothing about other nodes.
+   * Running tries by request name. If a try is not reported as failed before `until`, it counts as successful.
+   * `targeted` is true if the turn named a node; the result of such a try shows nothing about other nodes.
    */
   trying: Map<string, { since: number; until: number; targeted: boolean }>;
   /**
@@ -73,12 +73,15 @@ interface Scope {
  */
 export class TurnScheduler<P extends QueueItem> {
   readonly #queue: FairQueue<P>;
-  /** Start times, by request name, of tries that were not reported within their lease. */
+  /**
+   * Start times, by request name, of tries that were not reported within their lease. A late report still adapts the
+   * lease.
+   */
   readonly #late = new Map<string, number>();
   readonly #lease = new AdaptiveTimeout({ leastMs: TURN_LEASE_MS, mostMs: LEASE_MAX_MS });
   /** Scopes that have a waiting or trying request; at most SCOPES_MAX plus the shared one. */
   readonly #scopes = new Map<string, Scope>();
-  /** Ended requests by node for which no turn was granted yet. */
+  /** Number of requests that ended at each node and for which no turn was granted yet. */
   readonly #free = new Map<string, number>();
 
   constructor(max: number) {
@@ -98,7 +101,7 @@ export class TurnScheduler<P extends QueueItem> {
     return this.#queue;
   }
 
-  /** Adds a waiting request. `busy`: the nodes that refused it for lack of a place. */
+  /** Adds a waiting request. `busy`: the nodes that refused it because they were full. */
   enqueue(request: P, busy: readonly string[], now: number): EnqueueResult<P> {
     const item = this.#toItem(request);
     const result = this.#queue.enqueue(item);
@@ -108,7 +111,7 @@ export class TurnScheduler<P extends QueueItem> {
     return result;
   }
 
-  /** Reports that the try found no free node. The request waits again. */
+  /** Reports that the request's try found no free node, so that the request waits again. */
   requeue(request: P, busy: readonly string[], now: number): void {
     const attempt = this.#tryOf(request.name);
     const item = this.#toItem(request);
@@ -219,7 +222,7 @@ export class TurnScheduler<P extends QueueItem> {
   }
 
   #grant(item: P, session: string | undefined, now: number): QueueTurn<P> {
-    // The request may wait again before its previous try has ended.
+    // The request may still have an earlier try that was not reported.
     this.#endTry(item.scope, item.name);
     const scope = this.#scopes.get(item.scope);
     scope?.trying.set(item.name, { since: now, until: now + this.#lease.ms, targeted: session !== undefined });
@@ -241,7 +244,7 @@ export class TurnScheduler<P extends QueueItem> {
     }
   }
 
-  /** When `due` must be called next; undefined if it need not be called. */
+  /** When `due` must be called next; undefined if nothing waits for a time. */
   get wakeAt(): number | undefined {
     let at: number | undefined;
     const sooner = (time: number) => {

@@ -1,17 +1,20 @@
 /**
- * Records what one node's requests show about its engine: how long they wait for a first byte, and for how long no byte
- * has come.
+ * Records what one node's requests show about its engine: how long requests wait for a first byte, and for how long the
+ * engine has sent no byte although requests wait.
  */
 import { type FirstByteCounts, FirstByteTimes, type RequestShape } from './first-byte-times.ts';
 import type { NodeEvidence, PeerEvidence, UnansweredRequest } from './hang-detector.ts';
 
 /**
- * Maximum number of unanswered requests that are kept after their clients disconnected, while one silence lasts. A
- * retrying client adds one every few seconds.
+ * Maximum number of unanswered requests that are remembered after their clients disconnected, while one silence lasts.
+ * A client that retries adds one every few seconds.
  */
 const LEFT_MAX = 64;
 
-/** A suspended process does not listen, so at most this much of a pause counts as the engine's silence. */
+/**
+ * Maximum time between two ticks that counts as the engine's silence, because a process that was suspended in between
+ * could not receive the engine's bytes.
+ */
 const TICK_MAX_MS = 1_000;
 
 interface Waiting {
@@ -35,7 +38,7 @@ export class FirstByteLog<K> {
   }
 
   /**
-   * The engine has received the whole request.
+   * Call when the engine has received the whole request.
    * @param moved true if an engine at another node hung on the request before
    */
   waits(key: K, shape: RequestShape, moved: boolean, now: number): void {
@@ -48,7 +51,7 @@ export class FirstByteLog<K> {
     return waiting && now - waiting.since;
   }
 
-  /** The first byte of the response came `ms` after the request was sent to the engine. */
+  /** Call when the first byte of the response has come, `ms` after the request was sent to the engine. */
   answered(key: K, shape: RequestShape, ms: number, now: number): void {
     this.#waiting.delete(key);
     this.#times.add(shape, ms);
@@ -56,13 +59,13 @@ export class FirstByteLog<K> {
     this.works();
   }
 
-  /** The engine sent a byte of some response. */
+  /** Call when the engine has sent a byte of any response. */
   works(): void {
     this.#abandoned = [];
     this.#silentMs = 0;
   }
 
-  /** The client disconnected. */
+  /** Call when the client has disconnected. */
   left(key: K, now: number): void {
     const waiting = this.#waiting.get(key);
     if (waiting === undefined) return;
@@ -71,12 +74,15 @@ export class FirstByteLog<K> {
     if (this.#abandoned.length > LEFT_MAX) this.#abandoned.shift();
   }
 
-  /** The request ended in another way, which shows nothing about the engine's speed. */
+  /** Call when the request has ended in another way, which shows nothing about the engine's speed. */
   over(key: K): void {
     this.#waiting.delete(key);
   }
 
-  /** Call this periodically. @param connected true if a response could have arrived */
+  /**
+   * Call periodically.
+   * @param connected true if a response could have arrived
+   */
   tick(now: number, connected: boolean): void {
     const passed = this.#tickedAt === undefined ? 0 : now - this.#tickedAt;
     this.#tickedAt = now;

@@ -6,7 +6,7 @@ export interface RequestShape {
   endpoint: number;
   /** A non-streaming response begins when it is complete, a streamed one with its first token. */
   streaming: boolean;
-  /** Length of the body. Prefill time grows with the prompt. */
+  /** Length of the body in bytes. A longer body is a longer prompt, and takes longer to prefill. */
   bytes: number;
 }
 
@@ -31,7 +31,7 @@ const CLASSES = 6;
  */
 const COUNTED_MAX = 512;
 
-/** Minimum number of samples. Fewer show too little about the tail. */
+/** Minimum number of samples of a class. With fewer, its high quantiles are unknown. */
 const KNOWN_MIN = 5;
 
 export class FirstByteTimes {
@@ -54,9 +54,9 @@ export class FirstByteTimes {
 }
 
 /**
- * The `q` quantile of the time to first byte at the slowest of `nodes`, in ms, for requests of this shape. If no node
- * has seen this size, uses the next smaller known size plus `perByteMs` for each additional byte. Undefined if no
- * smaller size is known either.
+ * The `q` quantile of the time to first byte, in ms, for requests of this shape, at the slowest of `nodes`. If no node
+ * has enough samples of this size, uses the next smaller size that is known, plus `perByteMs` for each additional byte.
+ * Undefined if no smaller size is known either.
  */
 export function quantileMs(
   nodes: readonly FirstByteCounts[],

@@ -21,7 +21,10 @@ import { type FirstByteCounts, quantileMs, type RequestShape } from './first-byt
  * few seconds.
  */
 const SILENCE_MS = 20_000;
-/** Minimum silence if no peer was asked during it. The request is then tried at a peer. */
+/**
+ * Minimum silence if no peer has answered since the silence began, but a healthy one exists. The request is then tried
+ * at that peer.
+ */
 const SILENCE_UNCOMPARED_MS = 25_000;
 
 /**
@@ -42,11 +45,11 @@ const WAITED_MIN_MS = 2_000;
  */
 const PER_BYTE_MS = 1000 / 2048;
 /**
- * Upper bound of the prefill time that PER_BYTE_MS gives, because an image makes a body large without a long prefill.
+ * Upper bound of the time that PER_BYTE_MS gives. An image makes a body large, but does not make its prefill as long.
  */
 const UNKNOWN_MAX_MS = 300_000;
 
-/** Accepted probability that a healthy node seems to hang by chance. */
+/** Accepted probability that a healthy node appears to hang by chance. */
 const CHANCE = 0.01;
 
 /** A request that the node has not answered. */
@@ -56,14 +59,14 @@ export interface UnansweredRequest {
   waitedMs: number;
   /** True if the client still waits. */
   waiting: boolean;
-  /** True if an engine at another node hung on the request before. */
+  /** True if the request was moved here because an engine at another node hung on it. */
   moved: boolean;
 }
 
 export interface NodeEvidence {
   /**
-   * For this many milliseconds requests have waited and no byte came for any of them; idle time does not count. 0 if no
-   * request waits or the engine answers.
+   * Milliseconds during which requests waited and no byte came for any of them. Idle time does not count. 0 if no
+   * request waits, or if the engine has just answered.
    */
   silentMs: number;
   /** The requests that were not answered during `silentMs`. */
@@ -75,7 +78,7 @@ export interface PeerEvidence {
   silentMs: number;
   /** Milliseconds since the engine last began a response; undefined: never. */
   answeredAgoMs: number | undefined;
-  /** True if this peer is suspected of hanging too. */
+  /** True if this peer is itself suspected of hanging. */
   suspected: boolean;
   times: FirstByteCounts;
 }
@@ -108,7 +111,8 @@ function mayPrefill(unanswered: readonly UnansweredRequest[], known: readonly Fi
     undefined,
   );
   if (oldest === undefined) return false;
-  // Uses times of streaming responses: others wait for this request's prefill, but not for all tokens of its response.
+  // Uses the times of streaming responses, because the other requests wait only for this request's prefill, not for all
+  // tokens of its response.
   const prompt = { ...oldest.shape, streaming: true };
   return oldest.waitedMs < allowedMs(prompt, known, 1 - CHANCE);
 }
@@ -124,7 +128,7 @@ function kinds(unanswered: readonly UnansweredRequest[]): UnansweredRequest[][] 
   return [...byKind.values()];
 }
 
-/** True if so many of the requests are late that chance does not explain it. */
+/** True if more of the requests are late than chance explains. */
 function isOverdue(alike: readonly UnansweredRequest[], known: readonly FirstByteCounts[]): boolean {
   for (let count = 1; count <= alike.length; count *= 2) {
     const share = 1 - CHANCE ** (1 / count);

@@ -1,19 +1,19 @@
 import type { BreakerState } from '../node-load.ts';
 
 /**
- * A node with an engine that is suspected of hanging: when it is avoided, and when one request may probe it
- * (half-open). Plain data.
+ * A suspicion that a node's engine hangs: until when the node is avoided, and from when on one request at a time may
+ * probe it (half-open). Plain data.
  */
 export interface HangSuspicion {
-  /** When the suspicion began. In milliseconds since 1970, like `until`. */
+  /** When the suspicion began, in milliseconds since 1970. */
   since: number;
-  /** From this time on, one request at a time probes the node. */
+  /** Time in milliseconds since 1970 from which on one request at a time probes the node. */
   until: number;
   /** The pause after the next failed probe, in milliseconds. */
   pauseMs: number;
 }
 
-/** First pause. An engine that only paused, for a garbage collection or a slow disk, is back soon. */
+/** First pause. An engine that only paused, for a garbage collection or a slow disk, answers again soon. */
 const PAUSE_MS = 5_000;
 /** Maximum pause, so that a recovered node is probed within a minute. */
 const PAUSE_MAX_MS = 60_000;
@@ -22,14 +22,14 @@ export function newSuspicion(now: number): HangSuspicion {
   return { since: now, until: now + PAUSE_MS, pauseMs: 2 * PAUSE_MS };
 }
 
-/** The suspicion after one more probe that received no byte. */
+/** The suspicion after a probe that received no byte. */
 export function afterFailedProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
   return { since, until: now + pauseMs, pauseMs: Math.min(PAUSE_MAX_MS, 2 * pauseMs) };
 }
 
 /**
- * The breaker state to publish: open for `pauseMs`, or closed if that is undefined. `since` is `now`, so that this
- * state replaces older ones.
+ * The breaker state to publish: open for `pauseMs`, or closed if `pauseMs` is undefined. Its `since` is `now`, so that
+ * it replaces older states.
  */
 export function breakerStateFor(pauseMs: number | undefined, now: number): BreakerState {
   if (pauseMs === undefined) return { state: 'closed', since: now, until: now };

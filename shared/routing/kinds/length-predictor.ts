@@ -6,12 +6,12 @@ const CLASSES_PER_DECADE = 3;
 const SEEN_MIN = 8;
 /** Maximum number of classes, each of about 100 bytes. Coarse classes are created first. */
 const CLASSES_MAX = 50_000;
-/** Newer responses count more: each moves the estimate by at least this share. */
+/** Share by which each response moves the estimate, at least. So newer responses count more. */
 const FORGET = 0.02;
 
 /**
- * Predicts the length of a response from responses to similar requests: with the same sender, endpoint and prompt size,
- * or, if there were too few, with fewer of these in common. Keeps the mean of log tokens, because lengths are
+ * Predicts the length of a response from responses to similar requests. Similar requests have the same sender, endpoint
+ * and prompt size; if too few are known, fewer of these are compared. Keeps the mean of log tokens, because lengths are
  * log-normal (ServeGen §3), so a prediction is a median.
  */
 export class LengthPredictor {
@@ -55,7 +55,7 @@ export class LengthPredictor {
 /** Assumed number of tokens if nothing is known. The planner assumes the same number for a model without records. */
 const UNKNOWN_TOKENS = 256;
 
-/** This many of the first keys that `keysOf` returns contain the sender. */
+/** Number of keys that contain the sender; `keysOf` returns them first. */
 const OF_SENDER = 2;
 
 /** Keys from the finest class to the coarsest. */

@@ -1,4 +1,4 @@
-/** A kind of requests. Requests of one kind cost about the same on a replica. */
+/** A kind groups similar requests of a model. Requests of one kind cost about the same on a replica. */
 
 export interface RequestKind {
   /** Unique within its model, for example `long prompt, short answer`. */
@@ -20,7 +20,10 @@ interface TokenCounts {
   output: number;
 }
 
-/** The kind of a finished request: the one with the nearest lengths, in logarithms. Undefined if there are no kinds. */
+/**
+ * The kind of a finished request: the kind with the nearest prompt and response lengths, in logarithms. Undefined if
+ * there are no kinds.
+ */
 export function nearestKind<K extends TokenCounts>(kinds: readonly K[], lengths: TokenCounts): K | undefined {
   return leastOf(kinds, (kind) => apart(kind.input, lengths.input) ** 2 + apart(kind.output, lengths.output) ** 2);
 }
@@ -31,7 +34,7 @@ export interface ArrivingRequest {
   input: number;
   /** The request's endpoint, such as `/v1/chat/completions`. */
   endpoint?: string | undefined;
-  /** Key, service or client. The history is kept per sender. */
+  /** Id of the key, service or client that sent the request. Response lengths are learned per sender. */
   sender?: string | number | undefined;
   /** `max_tokens`, if the client set it. */
   maxTokens?: number | undefined;
@@ -43,15 +46,18 @@ export interface AnswerPrediction {
   seen: number;
 }
 
-/** Minimum number of responses for a history. With fewer, the published lengths of the kinds decide. */
+/** Minimum number of similar responses. With fewer, the published lengths of the kinds decide. */
 const HISTORY_MIN = 8;
-/** Typical spread of lengths within one kind, in logarithms. It weighs a kind's share against its distance. */
+/**
+ * Typical spread of lengths within one kind, in logarithms. It determines how much a kind's share counts compared with
+ * its distance.
+ */
 const SPREAD = 0.7;
 
 /**
- * The kind of an arriving request. If there is a history of similar requests, it is the kind nearest to this request's
- * prompt and to their responses. Otherwise it is the kind nearest to the prompt, weighted by the kind's share. If
- * `max_tokens` would cut a kind's responses, that kind counts as further away.
+ * The kind of an arriving request. If enough similar requests are known, it is the kind nearest to this request's
+ * prompt and to their responses. Otherwise it is the kind nearest to the prompt, and kinds with a larger share count as
+ * nearer. If `max_tokens` would cut a kind's responses, that kind counts as further away.
  */
 export function classifyRequest<K extends RequestKind>(
   kinds: readonly K[],
@@ -68,7 +74,7 @@ export function classifyRequest<K extends RequestKind>(
 
 const apart = (a: number, b: number): number => Math.log(Math.max(1, a)) - Math.log(Math.max(1, b));
 
-/** If distances are equal, the first wins. */
+/** If two distances are equal, the first element is returned. */
 function leastOf<K>(all: readonly K[], distance: (one: K) => number): K | undefined {
   let [found, least]: [K | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
   for (const one of all) {

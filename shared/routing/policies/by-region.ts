@@ -4,21 +4,25 @@ import type { Policy, RoutedRequest } from '../routing-policy.ts';
 
 /** Maximum number of models with a remembered sequence. */
 const MODELS_MAX = 1_024;
-/** The golden ratio. As in `weighted.ts`, each region gets its share of any n consecutive turns, give or take a few. */
+/**
+ * The golden ratio. As in `weighted.ts`, of any n consecutive turns each region gets its share, plus or minus a few
+ * turns.
+ */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
 /** Candidates by region. */
 interface Group {
   names: readonly string[];
   members: readonly (readonly Candidate[])[];
-  /** Running sums of the regions' weights. */
+  /** Running sums of the regions' weights, by the shares of a plan. */
   sums: WeakMap<ModelShares, Float64Array>;
 }
 
 /**
- * A plan's shares choose the region, and another policy chooses the node within it. Only regions of the candidates are
- * chosen, and trust, requirements and residency have already excluded other nodes. A conversation keeps its region
- * while the shares allow it: the hash of its name is its position on the line of shares.
+ * The shares of a plan choose the region, and another policy chooses the node within the region. Only regions with
+ * candidates are chosen, and trust, requirements and residency have already excluded other nodes. A conversation keeps
+ * its region while the shares allow it: the shares divide the range from 0 to 1 among the regions, and the hash of the
+ * conversation's name is its position in this range.
  */
 export class RegionShares {
   readonly #groups = new WeakMap<readonly Candidate[], Group>();
@@ -26,8 +30,8 @@ export class RegionShares {
   readonly #wrapped = new WeakMap<ModelShares, Map<Policy, Policy>>();
 
   /**
-   * Wraps `inner` so that it chooses within regions by `shares`. The wrapper is cached per shares, because policies
-   * cache per object.
+   * Wraps `inner` so that it chooses within the region that `shares` gives. The wrapper is created once per policy and
+   * shares, because policies cache by object.
    */
   wrap(inner: Policy, shares: ModelShares): Policy {
     let known = this.#wrapped.get(shares);

@@ -1,4 +1,4 @@
-/** Which share of a model's requests each node gets, from rules or from its GPUs. */
+/** Calculates the share of a model's requests that each node gets, from rules or from the node's GPUs. */
 import type { Candidate } from '../candidates.ts';
 import type { RoutedRequest } from '../routing-policy.ts';
 
@@ -10,8 +10,8 @@ type RequestClass = (typeof REQUEST_CLASSES)[number];
 const LONG_INPUT_TOKENS = 2_048;
 
 /**
- * Sets the weight of each node that matches all given fields. A node that no rule matches gets nothing while another
- * node has a weight.
+ * Sets the weight of each node that matches all fields that are set. A node that no rule matches has the weight 0, so
+ * it gets requests only if no node has a weight.
  */
 export interface WeightRule {
   session?: string | undefined;
@@ -25,9 +25,9 @@ export interface WeightRule {
   weight: number;
 }
 
-/** Compiled rules, one object per list of rules. */
+/** Rules that were prepared for fast lookup, one object per list of rules. */
 export interface NodeWeightTable {
-  /** True if a request's class or kind can make a difference. */
+  /** True if a request's class or kind can change the weights. */
   readonly classed: boolean;
   of(candidate: Candidate, request: RoutedRequest): number;
 }
@@ -134,7 +134,7 @@ const BANDWIDTH: Readonly<Record<string, number>> = {
   MAX1550: 3.2,
 };
 
-/** Used if there are no rules: weight by GPU class and number. */
+/** Used if there are no rules: a node's weight is its GPUs' memory bandwidth times their number. */
 export const GPU_WEIGHTS: NodeWeightTable = {
   classed: false,
   of: ({ gpu, gpus = 1 }) => (gpu === undefined ? 1 : (BANDWIDTH[gpu] ?? 1) * gpus),

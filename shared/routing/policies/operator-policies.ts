@@ -11,12 +11,13 @@ const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 const OPERATOR_POLICIES_MAX = 16;
 
 /**
- * Maximum processor time of a choice. A normal choice takes microseconds, and every stream of the process waits for it.
+ * Maximum processor time of one choice. A normal choice takes microseconds. A slow one delays every stream of the
+ * process.
  */
 const SLOW_MS = 10;
 /**
- * Maximum elapsed time of a choice that waits, for example for a disk. Longer than the pauses of a process that may use
- * only a fraction of a processor.
+ * Maximum elapsed time of one choice, for a policy that waits, for example for a disk. It is longer than the pauses of
+ * a process that may use only a fraction of a processor.
  */
 const CHOICE_MAX_MS = 1_000;
 /** After this many consecutive slow choices or failures the policy is not asked for `POLICY_PAUSE_MS`. */
@@ -83,9 +84,9 @@ interface GuardOptions {
 }
 
 /**
- * Wraps a policy that may be faulty. If it returns `undefined`, the default policy chooses. If it throws, names an
- * unknown candidate, or is slow (`SLOW_MS`, `CHOICE_MAX_MS`) three times in a row, it is not asked for a minute. It
- * runs in the process's own thread: a policy that never returns blocks everything.
+ * Wraps a policy that may be faulty. If it returns `undefined`, the fallback policy chooses. If it throws, names an
+ * unknown candidate, or is slow (`SLOW_MS`, `CHOICE_MAX_MS`) three times in a row, it is not called for a minute. It
+ * runs in the process's own thread, so a policy that never returns blocks everything.
  */
 export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: GuardOptions): Policy {
   let strikes = 0;

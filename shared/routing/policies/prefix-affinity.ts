@@ -3,12 +3,13 @@ import type { Policy, RoutedRequest } from '../routing-policy.ts';
 import { betterOfTwo } from './least-load.ts';
 import { openRequests } from './open-requests.ts';
 
-/** No node gets more than this many times the mean number of requests. */
+/** A node with more than this many times the mean number of requests gets no new ones. */
 const BOUND = 1.25;
 
 /**
- * A conversation stays at its node even if the node has this many requests more than BOUND allows. They hardly slow the
- * engine's batch down, and without this margin random arrivals would move conversations between nodes.
+ * Number of requests by which a conversation's node may exceed BOUND and still get the conversation's next request.
+ * They hardly slow the engine's batch down. Without this margin, random arrivals would move conversations between
+ * nodes.
  */
 const SLACK = 4;
 
@@ -18,7 +19,7 @@ const REMEMBERED_MAX = 10_000;
 interface Conversation {
   /** Session of the conversation's node. */
   home: string;
-  /** Index of the conversation's node in the list of candidates in which it was last found. */
+  /** Index of that session in the list of candidates in which it was last found. */
   at: number;
   /**
    * Number of the conversation's open requests. A conversation with several open requests is treated as several
@@ -91,7 +92,7 @@ function keyOf(request: RoutedRequest): number | undefined {
 
 interface Measure {
   pressures: Float64Array;
-  /** Nodes with more requests than this get no new ones now. */
+  /** A node with more requests than this gets no new ones now. */
   most: number;
   /** Index of a node with the fewest requests. */
   least: number;
@@ -112,7 +113,7 @@ function measure(candidates: readonly Candidate[], slack: number): Measure {
     total += one;
     if (one < (pressures[least] ?? 0)) least = at;
   }
-  // `total + 1` includes the request to be placed. A node without requests may always take it.
+  // `total + 1` includes the request that is being placed. A node without requests may always take it.
   return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
 }
 

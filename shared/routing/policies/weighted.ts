@@ -8,8 +8,8 @@ import { statelessPolicy } from './stateless.ts';
 const MODELS_MAX = 1_024;
 
 /**
- * The golden ratio. Its multiples are spread most evenly over [0, 1), so of any n consecutive turns each node gets its
- * share, give or take a few turns.
+ * The golden ratio. Its multiples (mod 1) are spread most evenly over [0, 1), so of any n consecutive turns each node
+ * gets its share, plus or minus a few turns.
  */
 const GOLDEN = (Math.sqrt(5) - 1) / 2;
 
