@@ -62,7 +62,7 @@ export const apiKeys = sqliteTable(
     provider: text('provider'),
     userId: text('user_id'),
     projectId: text('project_id'),
-    /** NULL: all scopes that its role allows. */
+    /** NULL: all scopes that the key's role allows. */
     scopes: text('scopes', { mode: 'json' }).$type<AccountScope[]>(),
     ...restrictions(),
     /** Id of the key that this key replaced. */
@@ -125,7 +125,7 @@ export const projects = sqliteTable(
     ...restrictions(),
     /** True if the project's requests are in the trace export. */
     trace: integer('trace', { mode: 'boolean' }).notNull().default(false),
-    /** True if the trace export also shows which prompts have the same beginning. */
+    /** True if the project's lines in the trace export also show which prompts have the same beginning. */
     tracePrefixes: integer('trace_prefixes', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
     disabledAt: integer('disabled_at'),
@@ -133,7 +133,7 @@ export const projects = sqliteTable(
   (table) => [index('projects_created').on(table.createdAt, table.id)],
 );
 
-/** Users that work in a project, in addition to the users whose home project it is (`users.project_id`). */
+/** Additional members of projects. A user also works in the home project (`users.project_id`), without a row here. */
 export const projectMembers = sqliteTable(
   'project_members',
   {
@@ -204,8 +204,8 @@ export const providers = sqliteTable(
     /** Maximum concurrent nodes; NULL: the default. */
     maxNodes: integer('max_nodes'),
     /**
-     * Names of models that its nodes may publish; a name that ends in `*` matches all models with that prefix. NULL:
-     * any.
+     * Names of models that the provider's nodes may publish; a name that ends in `*` matches all models with that
+     * prefix. NULL: any.
      */
     models: text('models', { mode: 'json' }).$type<string[]>(),
     createdAt: integer('created_at').notNull(),

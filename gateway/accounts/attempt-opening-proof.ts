@@ -1,7 +1,7 @@
 /**
  * The proof that this gateway opened an attempt. The gateway sends it to the node, in front of the receipt. The node
- * returns it with a report if the gateway may have forgotten the attempt. Without it a node could charge a key for
- * requests that were never made.
+ * returns it with a report if the gateway may have forgotten the attempt. Without the proof, a node could charge a key
+ * for requests that were never made.
  *
  *     1.EXPIRES.ENDPOINT.STREAMED.PROMPT.COMPLETION.MAC \n RECEIPT        numbers in base 36
  *
@@ -41,9 +41,7 @@ export function signOpeningProof(secret: string, opening: AttemptOpening, now: n
   return `${statement}.${macOf(secret, statement, opening)}`;
 }
 
-/**
- * Returns the opening that a report of this session proves; undefined if it proves none, or if the proof has expired.
- */
+/** Returns the opening that a report of this session proves. Undefined if its proof is missing, forged or expired. */
 export function verifyOpeningProof(
   secret: string,
   session: string,
@@ -104,8 +102,8 @@ const OUTER_PAD = 0x5c;
 let pads: Pads | undefined;
 
 /**
- * Returns the pads of a secret. The key is a digest in hex, exactly one block of SHA-256. Each request needs this MAC
- * once, and two one-shot hashes take a quarter of the time of node:crypto's Hmac.
+ * Returns the pads of a secret. The key is a digest in hex, exactly one block of SHA-256. The MAC is computed by two
+ * one-shot hashes, because each request needs one MAC, and node:crypto's Hmac takes four times as long.
  */
 function padsOf(secret: string): Pads {
   if (pads?.secret === secret) return pads;

@@ -22,8 +22,8 @@ const CACHED_MAX = 10_000;
  */
 const REFUSED_MS = 30_000;
 /**
- * How long a follower remembers a refused key. The time is shorter, because the primary copies a new key to it within
- * about a second.
+ * How long a follower remembers a refused key. The time is shorter than at the primary, because the follower receives a
+ * new key within about a second after its creation.
  */
 const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
@@ -36,8 +36,8 @@ interface Expiring<T> {
 }
 
 /**
- * False if the entry has expired. Also false if it would be valid for longer than `ms`, because then the clock was set
- * back after the entry was written.
+ * False if the entry has expired, or if it expires more than `ms` from now: then the clock was set back after the entry
+ * was written.
  */
 function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean {
   return until > now && until - now <= ms;

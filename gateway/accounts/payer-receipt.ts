@@ -35,7 +35,7 @@ export interface Receipt extends ReceiptIdentity {
   untracked: boolean;
 }
 
-/** Flags of the operator key in the environment, and of receipts that cannot be decrypted. */
+/** For the operator key in the environment, and for receipts that cannot be decrypted: no limit counts the request. */
 const NOTHING_COUNTED = { user: false, model: false, gpu: false };
 const UNSEALED: ReceiptIdentity = {
   keyId: '',

@@ -46,8 +46,9 @@ function allowedTokens(limits: Account['limits']): number[] {
 }
 
 /**
- * Requires a node that applies the bound or does not reason. Without this requirement a key's limit would be ignored
- * silently. `writable`: the bound can be written into the body; otherwise only nodes that do not reason are allowed.
+ * Adds the requirement that the node applies the bound, or that its models do not reason. Other nodes would silently
+ * exceed a key's limit. `writable`: the gateway can write the bound into the body. If false, only nodes that do not
+ * reason are allowed.
  */
 export function budgetDemand(demand: NodeRequirements, writable: boolean): NodeRequirements {
   const values = writable ? [BUDGET_KEY, NO_REASONING] : [NO_REASONING];

@@ -23,7 +23,7 @@ const factorySchema = z.object({
   token_id: z.string(),
   provider: z.string(),
   reported_at: z.iso.datetime(),
-  /** True if no report arrived for 90 s. Requests then do not wait for its cold models. */
+  /** True if no report arrived for 90 s. Requests then do not wait for models that only this autoscaler could start. */
   silent: z.boolean(),
   config_revision: z.string(),
   models: z.array(modelReport),

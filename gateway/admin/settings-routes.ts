@@ -33,9 +33,9 @@ const patchSchema = z.strictObject({
   files: fileLimitsSchema.nullable().optional(),
   /** The policy and the timeouts. Settings of a model override them. */
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
-  /** Maximum attempts after the first. The settings of a model override it. */
+  /** Maximum attempts after the first. A model's own settings override this number. */
   max_retries: maxRetriesSchema.nullable().optional(),
-  /** Maximum retries as a share of all requests. Above it, a failure is returned immediately. */
+  /** Maximum retries as a share of all requests. While the share is used up, failures are returned without a retry. */
   retry_share: retryShareSchema.nullable().optional(),
   /**
    * How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown; absent fields get the

@@ -45,7 +45,10 @@ export type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 export class BatchRecord {
   readonly #rows: BatchRows;
   readonly #progress = new Progress();
-  /** Maximum bytes of all results together, and of each file made of them. Lines beyond it get an error. */
+  /**
+   * Maximum bytes of all results together, and of each output file. Lines whose results exceed this maximum get an
+   * error.
+   */
   readonly maxBytes: number;
   readonly billing: BatchUsageOutbox;
   #ledger: LeaseLedger | undefined;

@@ -99,9 +99,9 @@ export function batchUsageRow({ spec, result, ref, provider, at, model, inputByt
 }
 
 /**
- * Returns the stream number of one line, always the same: 52 bits of a hash above 2^52, because tunnels use only lower
- * numbers. If one node answers a million lines in one hour, two of them have the same number with a probability of 1 in
- * 9,000; the record of the later one is then missing.
+ * Returns the stream number of one line, which is always the same: 2^52 plus 52 bits of a hash. Tunnels use only
+ * numbers below 2^52. If one node answers a million lines in one hour, two of them have the same number with a
+ * probability of 1 in 9,000; the record of the later one is then missing.
  */
 export function lineStreamNumber(batch: string, chunk: number, line: number): number {
   const name = `${batch}/${chunk}/${line}`;

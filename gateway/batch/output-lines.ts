@@ -32,7 +32,9 @@ interface OutputOptions {
   successes: boolean;
   /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** True if lines get no `custom_id` when the input cannot be read any more. */
+  /**
+   * True: if the input cannot be read any more, lines are written without their `custom_id`. False: writing then fails.
+   */
   mayLackInput: boolean;
   /** Explanation for lines that get the error code `unexecuted`. */
   why?: string;

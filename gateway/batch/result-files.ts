@@ -33,9 +33,14 @@ interface FinishOptions {
   spec: BatchSpec;
   /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /** True if lines get no `custom_id` when the input cannot be read any more. */
+  /**
+   * True: if the input cannot be read any more, lines are written without their `custom_id`. False: writing then fails.
+   */
   mayLackInput: boolean;
-  /** True if the batch waits for free quota when its results do not fit into the owner's quota. */
+  /**
+   * True: if the results do not fit into the owner's quota, the batch waits. False: results that do not fit are left
+   * out.
+   */
   mayWait: boolean;
   nowMs: number;
 }

@@ -13,7 +13,10 @@ const PAUSE_MS = 5_000;
  * occupy the gateway's thread for long.
  */
 const FAULTS_MAX = 3;
-/** A message is shown for longer than a pause, so that it does not flicker between two tries. */
+/**
+ * How long the owner sees a message: longer than a pause, so that the message does not vanish and return between two
+ * tries.
+ */
 const SHOWN_MS = 3 * PAUSE_MS;
 
 /** The results do not fit into the owner's file quota. The message is shown to the owner. */

@@ -81,8 +81,8 @@ interface End {
 }
 
 /**
- * One circuit: a caller, a callee, and the bytes between them, which are encrypted by TLS from end to end. It exists as
- * long as its two sockets.
+ * One circuit: the sockets of a caller and a callee. The bytes between them are encrypted from end to end by TLS. The
+ * circuit ends when one of the sockets closes.
  */
 export class CircuitObject extends GatewayObject {
   #callee = '';

@@ -41,8 +41,8 @@ async function find(wrangler: Wrangler, name: string): Promise<string | undefine
 
 /**
  * Finds the installation's R2 bucket by its name, or creates it; it stores uploaded files and the results of batches.
- * Returns true if it was created. If the data has a jurisdiction, the bucket gets it too, because lists of other
- * jurisdictions do not contain it.
+ * Returns true if it was created. A bucket with a jurisdiction is only in the list of that jurisdiction, so both
+ * commands name it.
  */
 async function findOrMakeBucket(wrangler: Wrangler, name: string, jurisdiction: string | undefined): Promise<boolean> {
   const where = jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction];

@@ -24,7 +24,7 @@ export type Wrangler = (args: readonly string[]) => Promise<string>;
 /** Returns a function that runs the wrangler version of package.json, in the directory of the clone. */
 export function wranglerIn(root: string, env: NodeJS.ProcessEnv): Wrangler {
   const main = mainOf();
-  // CI disables prompts. The banner would precede the JSON.
+  // `CI` disables prompts. The banner is hidden, because it would be printed before the JSON output.
   const quiet = {
     ...env,
     CI: 'true',

@@ -3,7 +3,10 @@ import { isRecent } from '../../shared/timing/is-recent.ts';
 
 /** A signal is valid for this time; its sender repeats it every REPORT_MS. */
 const SIGN_MS = 12_000;
-/** A request that did not wait is remembered for a day. The autoscaler decides how long it keeps the model for it. */
+/**
+ * A request that did not wait is remembered for a day. The autoscaler decides for how long after such a request it
+ * keeps the model running.
+ */
 const REQUEST_MEMORY_MS = 86_400_000;
 /** Maximum models with signals: as many as the reports of all autoscalers may contain. */
 const MODELS_MAX = 6_400;

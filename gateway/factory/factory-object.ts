@@ -18,8 +18,8 @@ import { BusyTimes, replicasOf, servingNodes } from './serving-nodes.ts';
 import { type StartableModel, startableModels } from './startable-models.ts';
 
 /**
- * Interval at which the demand for a waiting autoscaler is checked. A request for a cold model is reported without this
- * delay.
+ * Interval at which the demand for a waiting autoscaler is checked. A request for a model that is not running is
+ * reported without this delay.
  */
 const POLL_MS = 1_000;
 /** A model that was requested less than this ago is reported to its autoscaler immediately. */

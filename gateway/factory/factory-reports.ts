@@ -113,7 +113,7 @@ export class FactoryReports {
 }
 
 export function isFactorySilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
-  // If the clock was set back, the difference is far below 0; the age is then unknown and the autoscaler counts as
-  // silent.
+  // If the clock was set back since the report, `now - at` may be far below 0. The age is then unknown, and the
+  // autoscaler counts as silent.
   return Math.abs(now - at) >= FACTORY_SILENT_AFTER_MS;
 }

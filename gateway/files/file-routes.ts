@@ -55,8 +55,8 @@ fileRoutes.post('/', async (c) => {
     c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
-    // The store may already have the file, for example if the form ended early after it. Without a row it would not
-    // count against any quota.
+    // The store may already have the whole file, for example if the form ended early after the file. Without a row, the
+    // file would count against no quota, so it is deleted.
     await store.delete(id).catch(() => {});
     throw error;
   }

@@ -1,4 +1,4 @@
-/** Schemas that mean the same to the parser and in /openapi.json: neither allows what the other refuses. */
+/** Schemas of single fields. Each allows exactly the same values in the parser and in /openapi.json. */
 import * as z from 'zod';
 
 /** Schema of a record with at most `max` members. */

@@ -42,8 +42,8 @@ export interface GatewayKey {
  */
 const CERTIFICATE_LIFE_S = 400 * 86_400;
 /**
- * A certificate is valid from this long before it was signed, so that a clock that is set back a little does not
- * invalidate it.
+ * A certificate's validity begins this long before its signature, so that it is also valid for a machine with a slow
+ * clock.
  */
 const CERTIFICATE_SLACK_S = 86_400;
 /** Lifetime of a ticket if the agent reports no end of its job. */
@@ -71,7 +71,10 @@ export interface IssuerEnvironment {
    */
   OTELA_GATEWAY_KEY?: string;
   OTELA_GATEWAY_CERT?: string;
-  /** Former keys as `key:certificate`, comma-separated. Their watermarks still drop the sessions that they admitted. */
+  /**
+   * Former keys as `key:certificate`, comma-separated. They only sign evictions and watermarks of the sessions that
+   * they admitted.
+   */
   OTELA_RETIRED_KEYS?: string;
   /** Revocations signed by the root, base64url, comma-separated. */
   OTELA_REVOCATIONS?: string;

@@ -97,7 +97,7 @@ class GatewayRecord extends RequestLog {
     this.#recordRefusal(cause);
   }
 
-  /** If the client disconnected, the queue or the node writes the record. */
+  /** If the client disconnected, the queue object writes the record, or the node's report creates it. */
   #recordRefusal(error: unknown): void {
     const { env, ctx } = this.#context;
     if (!this.#request.client.left) recordRefusal(this.seen, error, this.queuedMs, env, ctx);

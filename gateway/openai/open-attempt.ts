@@ -61,8 +61,8 @@ function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body
 function proven(open: AttemptRequest, session: string, { env, ctx }: AttemptScope): AttemptRequest {
   const secret = knownInstallationSecret();
   if (secret === undefined || open.bound === undefined) {
-    // The first read of a key from D1 also reads the secret. A request with the operator's key from the environment may
-    // come earlier. It does not wait for D1, so its attempt has no proof.
+    // An isolate that has not read a key from D1 yet does not know the secret. Its request then uses the operator's key
+    // from the environment: it does not wait for D1, and its attempt has no proof.
     ctx.waitUntil(installationSecret(env).then(ignore, ignore));
     return open;
   }

@@ -189,8 +189,8 @@ function generates({ method, url }: HttpRequest): boolean {
 }
 
 /**
- * Checks the nodes for an opaque body, which the gateway does not parse and which could name another model of its node.
- * So the node must not serve a model that has an access list or its own limits.
+ * For a body that the gateway does not parse. Refuses the request if a node of the model also serves a model that the
+ * account may not use, or for which the account has separate limits: the body could name such a model.
  * @throws ApiError 403 model_not_allowed
  */
 function requireOpenNodes({ nodes, settings }: RegistrySnapshot, account: Account, model: string): void {

@@ -13,7 +13,9 @@ class LocalWaiters {
   readonly #counts = new Map<string, number>();
   #bytes = 0;
 
-  /** True if a request for the same nodes waits already. `scope` is only called if any request waits. */
+  /**
+   * True if a request for the same nodes waits already. `scope` is only called if this isolate has a waiting request.
+   */
   has(model: string, scope: () => string): boolean {
     return this.#counts.size > 0 && this.#counts.has(nameOf(model, scope()));
   }

@@ -39,9 +39,12 @@ function compile(rules: readonly WeightRule[] | undefined): NodeWeightTable {
   return weights;
 }
 
-/** The policies of one isolate. Each isolate remembers earlier requests separately. */
+/**
+ * The policies of one isolate. Policies that depend on earlier requests, such as round-robin, remember only those of
+ * this isolate.
+ */
 export class PolicySelector {
-  /** The newest settings with which a request came. */
+  /** The newest settings that `for` was called with; `#weighted` reads them. */
   #settings: GatewaySettings | undefined;
   readonly #affinity = prefixAffinity();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
@@ -77,7 +80,7 @@ export class PolicySelector {
   ): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
-    // If a model has weights, they count as its policy.
+    // A model with weights has the policy `weighted` unless its settings name another.
     const ofModel = policy ?? (weights === undefined ? undefined : 'weighted');
     const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
     const own = loadedPolicies();

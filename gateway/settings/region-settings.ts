@@ -65,7 +65,7 @@ const priceSchema = z.strictObject({
 export const pricesBodySchema = z.strictObject({
   /** When these prices were published. */
   as_of: z.iso.datetime(),
-  /** The table is ignored if `as_of` is longer ago than this. A table that is valid for a year sets it to a year. */
+  /** If `as_of` is longer ago than this, the prices count as stale. For a table that is valid for a year: a year. */
   stale_after_s: z
     .int()
     .min(60)

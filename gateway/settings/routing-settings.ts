@@ -74,7 +74,7 @@ export const weightRuleSchema = z.strictObject({
   kind: kindName.optional(),
   weight: z.number().min(0).max(1_000_000),
 });
-/** Weight rules of one model. The maximum bounds the snapshot, which contains the rules of all models. */
+/** Weight rules of one model. Their number is limited because the snapshot contains the rules of all models. */
 export const weightsSchema = z.array(weightRuleSchema).min(1).max(500);
 
 /** An operator's settings for one model, without unset fields. */

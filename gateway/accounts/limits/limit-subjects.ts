@@ -1,7 +1,7 @@
 /** Decides which meters count a request, and which limits apply to each meter. */
 import { EVERY_OTHER_MODEL, type Limits, limitsOfModel } from '../../settings/limits-schema.ts';
 
-/** The owner and model of a request. A member is absent if no limit counts it. */
+/** The key, user and model of a request. The user or the model is absent if no limit counts usage by it. */
 export interface LimitSubject {
   keyId: string;
   userId?: string | undefined;

@@ -1,6 +1,6 @@
 /**
- * Counts requests against limits: those of one project with its users and keys, or of one user's keys, or of one key.
- * Pure: the caller passes in times and stored counts, so a test uses virtual time. `reserve` counts a request with an
+ * Counts requests against the limits of one project with its users and keys, of one user's keys, or of one key. Pure:
+ * the caller passes in times and stored counts, so a test uses virtual time. `reserve` counts a request with an
  * estimate. `correct` replaces the estimate by an attempt's usage as soon as it is known, `settle` adds the usage to
  * the month's sum, and `release` ends the request's place among the concurrent requests.
  */
@@ -96,8 +96,8 @@ const LEASE_MS = 60 * 60_000;
  */
 const REPORTS_MS = 5 * 60_000;
 /**
- * A request no longer counts as concurrent this long after its response was complete, even if it was not released
- * because its isolate died.
+ * Maximum time from a complete response to the release of its request. After it, the request no longer counts as
+ * concurrent: the isolate that should release it has died.
  */
 const RELEASE_MS = 60_000;
 const RUNNING_MAX = 100_000;

@@ -8,7 +8,10 @@ import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Re
 import { LimiterStorage } from './limiter-storage.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
-/** The usage of one attempt, as the tunnel object of its node, or the object of its batch, settles it. */
+/**
+ * The final usage of one attempt. The tunnel object of its node reports it; for a line of a batch, the batch object
+ * does.
+ */
 export interface AttemptSettlement extends AttemptUse, LimitSubject {
   /** GPU time of the attempt in milliseconds; absent: unknown. */
   gpuMs?: number | undefined;

@@ -159,8 +159,8 @@ function requireOrder({ model, deprecatedAt, sunsetAt, successor }: Row): void {
 }
 
 /**
- * Adds a new key to the access lists that contain `old`, the key that it replaces. Removes the key that `old` replaced,
- * so that lists do not grow.
+ * Adds `next`, the successor of the key `old`, to each access list that contains `old`. Removes the predecessor of
+ * `old` there, so that lists do not grow with each rotation.
  */
 export function extendAccessLists(
   env: AdminCall['env'],

@@ -29,7 +29,7 @@ export const nodeSchema = z.looseObject({
   cluster: z.string(),
   /** Weights that are on the node's disk or being copied to it; absent: none. */
   weights: z.array(z.object({ name: z.string(), percent: z.number() })).optional(),
-  /** Requests of this gateway that run on the node; null: no report within 5 s, as from idle nodes. */
+  /** Requests of this gateway that run on the node; null: no report within the last 5 s. Idle nodes send no reports. */
   in_flight: count.nullable(),
   /** The engine's load as last reported; null: the report is older than 5 s. */
   load: z
@@ -45,7 +45,7 @@ export const nodeSchema = z.looseObject({
   breaker: z.object({
     state: z.enum(['closed', 'open', 'half-open']),
     since: z.iso.datetime().nullable(),
-    /** True if the engine accepted requests and answered none of them. */
+    /** True if the circuit breaker excluded the node because its engine accepted requests and answered none. */
     hangs: z.boolean(),
   }),
 });

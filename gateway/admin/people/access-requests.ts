@@ -133,8 +133,8 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
 }
 
 /**
- * Checks the number of requests, but not whether the project or model exists, because the error would reveal it. The
- * users that decide about the request see what it asks for.
+ * Checks the number of requests. Does not check whether the requested project or model exists, because the error would
+ * reveal its existence to a user without access. The users that decide about the request see what it asks for.
  * @throws ApiError 429
  */
 async function requireRoom({ env, now }: AdminCall<unknown>, userId: string): Promise<void> {

@@ -85,8 +85,8 @@ async function approve(call: AdminCall<z.infer<typeof bodySchema>>): Promise<Res
     throw new ApiError('rate_limit_exceeded', message);
   };
   await requireRoom();
-  // The statement itself counts approvals. If it finds the maximum, because of concurrent approvals, it writes NULL as
-  // the user and fails.
+  // The insertion itself counts approvals, because another approval may have been inserted since the check. At the
+  // maximum, its user is NULL, which the table refuses.
   const taken = sql`(SELECT count(*) FROM ${deviceLogins} WHERE ${open})`;
   const row = {
     hash,

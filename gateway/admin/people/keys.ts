@@ -309,8 +309,8 @@ async function revokeKey(call: AdminCall): Promise<object> {
 }
 
 /**
- * Revokes the keys of machines whose logins this key approved, because it may have leaked. A repeated call completes a
- * call that failed halfway.
+ * Ends the keys of machines whose logins this key approved: a thief of this key may have approved some of these logins.
+ * A repeated call completes a call that failed halfway.
  */
 async function endGranted(
   call: AdminCall<unknown>,

@@ -251,7 +251,8 @@ async function deleteMember(call: AdminCall): Promise<object> {
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));
-  // Users with this home project continue to work in it: only operators or their identity provider change that.
+  // If this is the user's home project, the user still works in it after the end of the membership. Only operators or
+  // the identity provider change home projects.
   const [person] = await queryOrUnavailable(
     db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
   );

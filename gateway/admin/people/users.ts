@@ -157,7 +157,7 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
     ...(provider !== undefined && { provider }),
     ...(project_id !== undefined && { projectId: project_id }),
     ...(limits !== undefined && { limits }),
-    // Claims that were made before this change must not undo it.
+    // Claims that the identity provider made before this change must not undo the change.
     ...(changesRights && { claimsAt: now }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };

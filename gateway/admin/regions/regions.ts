@@ -130,8 +130,8 @@ async function regionFacts(call: AdminCall): Promise<Region[]> {
 }
 
 /**
- * Returns, for each price, the name of its region: as written in the table, otherwise in the spelling of most nodes. A
- * region that has lost all its nodes is included while it has a price.
+ * Returns the names of the regions with a price. If no node spells a region as the table does, the name is the spelling
+ * that most nodes use. A region without nodes is included as long as it has a price.
  */
 function pricedRegions(
   table: PriceTable | undefined,

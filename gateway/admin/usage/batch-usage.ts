@@ -114,7 +114,10 @@ function shown({ id, owner, createdBy, createdAt, summary }: typeof batches.$inf
   };
 }
 
-/** Selects the batches that the caller may see: their own, whichever project they belong to. */
+/**
+ * Selects the batches that the caller may see. Callers that are not operators see the batches that they created, in any
+ * project.
+ */
 function own({ account: { role, userId, keyId }, env }: AdminCall): SQL | undefined {
   if (role === 'operator') return undefined;
   return userId === undefined ? eq(batches.createdBy, keyId) : ofUser(env, userId);

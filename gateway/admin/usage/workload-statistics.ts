@@ -38,7 +38,10 @@ const byModel = z.object({
   model: z.string(),
   requests: z.number(),
   requests_per_second: z.number(),
-  /** Requests that were refused because no node accepted them: demand that the present placement does not serve. */
+  /**
+   * Requests that were refused because no node accepted them. They are demand that the current deployment does not
+   * serve.
+   */
   unserved: z.number(),
   input: lengths,
   output: lengths,

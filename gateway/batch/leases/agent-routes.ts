@@ -214,7 +214,7 @@ interface Node {
 }
 
 /**
- * Refuses a request whose stamp is old or was used before.
+ * Refuses a replayed request: its signature is too old, or its nonce was used before.
  * @throws ApiError 403 with this gateway's clock, 409, 429, 503
  */
 async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promise<void> {
