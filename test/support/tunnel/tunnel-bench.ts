@@ -101,23 +101,35 @@ export function nodeRecord(models: string[] = [MODEL], facts: Partial<ServedMode
   };
 }
 
-/** wrangler.toml with an additional entry point for crashes. */
-async function configuration(vars: Record<string, string>) {
+/** wrangler.toml with another entry point, a file of test/gateway/support. */
+async function configuration(vars: Record<string, string>, main: string) {
   const config = unstable_readConfig({ config: join(ROOT, 'wrangler.toml') });
-  const { name, compatibility_date = '', compatibility_flags, durable_objects, migrations, d1_databases } = config;
+  const {
+    name,
+    compatibility_date = '',
+    compatibility_flags,
+    durable_objects,
+    migrations,
+    d1_databases,
+    r2_buckets,
+  } = config;
   return {
     name: name ?? 'gateway',
-    main: join(ROOT, 'test/gateway/support/crashable-worker.ts'),
+    main: join(ROOT, 'test/gateway/support', main),
     compatibility_date,
     compatibility_flags,
     durable_objects,
     migrations,
+    r2_buckets,
     d1_databases: d1_databases.map((database: object) => ({ ...database, migrations_dir: join(ROOT, 'migrations') })),
     vars,
   };
 }
 
-export async function openTunnelBench(vars: Record<string, string> = {}): Promise<TunnelBench> {
+export async function openTunnelBench(
+  vars: Record<string, string> = {},
+  main = 'crashable-worker.ts',
+): Promise<TunnelBench> {
   process.env.CLOUDFLARE_CF_FETCH_ENABLED = 'false';
   process.env.WRANGLER_SEND_METRICS = 'false';
   process.env.WRANGLER_SEND_ERROR_REPORTS = 'false';
@@ -127,7 +139,7 @@ export async function openTunnelBench(vars: Record<string, string> = {}): Promis
   const issuer = new TestIssuer();
   const server = createTestHarness({
     root: ROOT,
-    workers: [{ config: await configuration({ ADMIN_KEY_SHA256: hash, ...issuer.vars, ...vars }) }],
+    workers: [{ config: await configuration({ ADMIN_KEY_SHA256: hash, ...issuer.vars, ...vars }, main) }],
   });
   const { url } = await server.listen();
   atEnd(() => server.close());
