@@ -16,12 +16,17 @@ import { promptPrefixHash } from './prompt-prefix.ts';
 export const LINES_MAX = 50_000;
 const EMBEDDING_INPUTS_MAX = 50_000;
 export const INPUT_MAX_BYTES = 200_000_000;
-/** Maximum length of a line. A line becomes one request; larger inputs belong in files to which the line refers. */
+/**
+ * Maximum length of a line in bytes. Each line becomes one request. Larger inputs should be in files to which the line
+ * refers.
+ */
 export const LINE_MAX_BYTES = 4 * 1024 * 1024;
 /** Maximum number of errors in a failed batch's list. OpenAI also limits it. */
 export const ERRORS_MAX = 1_000;
 
-/** Maximum size of one chunk; the first limit that is reached counts. */
+/**
+ * Maximum number of lines of one chunk. A chunk ends at this limit or at the limit of its bytes, whichever comes first.
+ */
 export const CHUNK_LINES = 100;
 export const CHUNK_BYTES = 256 * 1024;
 
@@ -38,7 +43,7 @@ export interface ChunkRange {
   lines: number;
   /** Hash of the first line's prompt prefix. */
   prefix: number;
-  /** Index of the requirements that all lines of the chunk share. */
+  /** Index of the requirements that the lines of the chunk share. */
   demands: number;
 }
 
@@ -52,14 +57,14 @@ export interface LineRequirements {
 }
 
 /**
- * Maximum number of different requirements per file. With more, each line might have its own, and leases could not be
- * ordered.
+ * Maximum number of different requirements per file. Without a limit each line might have its own requirements, and
+ * leases could not be ordered.
  */
 export const LINE_REQUIREMENTS_MAX = 64;
 
 export interface CheckedInput {
   lines: number;
-  /** The file's only model. Undefined if lines name several models and that is allowed. */
+  /** The file's only model. Undefined if the lines name several models and this is allowed. */
   model?: string;
   chunks: ChunkRange[];
   demands: LineRequirements[];
@@ -69,7 +74,7 @@ export interface CheckedInput {
 
 interface CheckOptions {
   endpoint: BatchEndpoint;
-  /** True if the batch's owner may use this model. Called once per model. Absent: all models are allowed. */
+  /** True if the batch's owner may use this model. Called once per model. If absent, all models are allowed. */
   allowsModel?(model: string): boolean;
 }
 
@@ -164,7 +169,8 @@ export class InputCheck {
     if (known === true) return;
     if (known === undefined) {
       const allowed = this.#options.allowsModel?.(model) ?? true;
-      // The map is bounded: the batch has already failed, and a file may have a model per line.
+      // The map is bounded, because a file may name a different model in each line. Without an entry here the batch has
+      // already failed.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
       if (allowed && this.#models.size === 1) return;
       // A file may name only one model, as OpenAI requires.

@@ -28,7 +28,7 @@ const CUSTOM_ID_MAX = 256;
 const RESTRICTION_MAX = 4_096;
 
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
-/** What each endpoint's body needs in addition to the model. */
+/** What the body of each endpoint needs in addition to the model, as a clause. */
 const CONTENT: Record<BatchEndpoint, string> = {
   '/v1/chat/completions': 'messages',
   '/v1/completions': 'prompt',
@@ -65,7 +65,7 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
     add('invalid_request', "'body' must be an object.", 'body');
     return errors;
   }
-  // Refuses `"true"` and `1`, too, because engines take them for true.
+  // Also refuses `"true"` and `1`, because engines accept them as true.
   if (body.stream !== undefined && body.stream !== null && body.stream !== false)
     add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
   for (const name of misread(body))
@@ -85,8 +85,8 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
 }
 
 /**
- * Members that engines may read differently. Go's encoding/json accepts `Model` as `model`, which could replace the
- * checked value. An unreadable list of providers must not be ignored.
+ * Members of a line that engines may read differently than the gateway. Go's encoding/json reads `Model` as `model`,
+ * which could replace the checked value. A list of providers that cannot be parsed must not be ignored.
  */
 function misread(body: Json): string[] {
   const models = Object.keys(body).filter((key) => key !== 'model' && key.toLowerCase() === 'model');

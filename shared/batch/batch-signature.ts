@@ -4,13 +4,13 @@ import { type Crypto, SIGNATURE_BYTES } from '../lattice/crypto-interface.ts';
 /** Header of a batch request with time, nonce and signature, separated by dots. */
 export const BATCH_SIGNATURE_HEADER = 'x-otela-signature';
 /**
- * Header with the gateway's clock in milliseconds since 1970. It is sent with a refusal that a correct time in the
- * signature would have avoided.
+ * Header with the gateway's clock in milliseconds since 1970. It is sent if a request was refused only because of its
+ * signature's time.
  */
 export const CLOCK_HEADER = 'x-otela-clock';
 /**
  * Maximum difference between the signature's time and the gateway's clock. It allows for a slow proxy and for
- * inaccurate clocks. Nonces are remembered for this long.
+ * inaccurate clocks. Nonces are remembered for as long.
  */
 export const BATCH_SKEW_MS = 60_000;
 /** 12 random bytes in base64url. */
@@ -23,8 +23,8 @@ export interface BatchStamp {
 }
 
 /**
- * The message that a session signs to request batch work: a request with this body, at this path, to this gateway, once
- * and at about this time. `audience` keeps another gateway from forwarding the request as its own. Time and nonce keep
+ * The message that a session signs to request batch work. It names the body's hash, the path, the gateway and the time.
+ * `audience` names the gateway, so that another gateway cannot forward the request as its own. Time and nonce prevent
  * an eavesdropper from sending it again.
  */
 export function batchRequestMessage(
@@ -44,7 +44,7 @@ export function writeBatchSignature({ at, nonce }: BatchStamp, signature: Uint8A
   return `${at}.${nonce}.${toBase64url(signature)}`;
 }
 
-/** Undefined if the header is malformed, and `former` if an older agent signed neither time nor nonce. */
+/** Undefined if the header is malformed. `former` if an older agent signed neither time nor nonce. */
 export function readBatchSignature(text: string): (BatchStamp & { signature: Uint8Array }) | 'former' | undefined {
   const [at = '', nonce = '', rest = ''] = text.split('.');
   if (!text.includes('.'))

@@ -35,7 +35,7 @@ export interface BatchTimes {
   cancelled_at: number | null;
 }
 
-/** The field with the time of each state. `validating` starts at `created_at`. */
+/** The field that holds the time of each state. The time of `validating` is `created_at`. */
 const TIME_OF: Record<Exclude<BatchStatus, 'validating'>, Exclude<keyof BatchTimes, 'created_at' | 'expires_at'>> = {
   in_progress: 'in_progress_at',
   finalizing: 'finalizing_at',
@@ -50,14 +50,17 @@ export function isTerminal(status: BatchStatus): boolean {
   return NEXT[status].length === 0;
 }
 
-/** True if results are accepted. While the batch is being cancelled, results of running lines are still accepted. */
+/**
+ * True if results are accepted in this state. While the batch is being cancelled, results of running lines are still
+ * accepted.
+ */
 export function acceptsResults(status: BatchStatus): boolean {
   return status === 'in_progress' || status === 'cancelling';
 }
 
 /**
- * @returns the state and times after the transition; undefined if it is not allowed. The caller must read and write the
- * state in one transaction.
+ * Changes a batch's state. The caller must read and write the state in one transaction.
+ * @returns the state and times after the transition; undefined if it is not allowed
  */
 export function transition(
   from: BatchStatus,

@@ -2,7 +2,7 @@
 
 /** This endpoint exists only in batches. */
 export const FUNCTIONS_ENDPOINT = '/v1/otela/functions';
-/** Maximum size of one Python file. The file loads weights and data itself. */
+/** Maximum size of one Python file. Weights and data are not part of the file; it loads them itself. */
 export const FUNCTION_MAX_BYTES = 512 * 1024;
 /** Maximum length of a function's failure message in a line's error. */
 export const WHY_MAX = 1_024;
@@ -23,8 +23,8 @@ export function readFunctionName(model: string): FunctionName | undefined {
 }
 
 /**
- * The message whose hash identifies a context. It includes the owner, so that two projects with the same file never
- * share a process.
+ * The message whose hash identifies a context. The message includes the owner, so that two projects with the same file
+ * never share a process.
  */
 export function contextMessage(owner: string, codeSha256: string, name: string | undefined): string {
   return `otela-function-1\n${owner}\n${codeSha256}\n${name ?? ''}\n`;

@@ -15,7 +15,8 @@ export const grantedLease = z.object({
   prefix: count,
   leaseMs: z.int().positive(),
   /**
-   * Maximum number of reasoning tokens per answer. Written into each line if the node's engine accepts such a limit.
+   * Maximum number of reasoning tokens per answer. If the node's engine accepts such a limit, the node writes it into
+   * each line's request.
    */
   reasoningTokens: z.int().positive().exactOptional(),
   /** For a batch of a function: what must be loaded to run its lines, and the function's owner. */
@@ -33,18 +34,18 @@ export type GrantedLease = z.infer<typeof grantedLease>;
 
 /** State of a lease after a renewal or a commit. */
 export const leaseState = z.object({
-  /** False if the lease has ended. Running lines may finish, and no further lines start. */
+  /** False if the lease has ended. Then running lines may finish, and the node starts no further lines. */
   leased: z.boolean(),
   /**
-   * True if no line of the lease is needed any more: the batch was cancelled, or other nodes have answered all of them.
-   * Absent: false.
+   * True if no line of the lease is needed any more, because the batch was cancelled, or other nodes have answered all
+   * of them. Absent: false.
    */
   stop: z.boolean().exactOptional(),
 });
 export type LeaseState = z.infer<typeof leaseState>;
 
 export const commitCountsSchema = leaseState.extend({
-  /** Lines that failed and must be retried on this node. */
+  /** Indices of failed lines that this node must retry. */
   again: z.array(count).max(LINES_MAX),
   /** Number of failed lines that another node retries. */
   elsewhere: count.exactOptional(),

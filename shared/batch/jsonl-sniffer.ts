@@ -5,7 +5,7 @@ import { LineSplitter } from './line-splitter.ts';
 /** Number of lines that are tried before a file counts as not JSONL. */
 const TRIED_MAX = 1_000;
 
-/** Checks that at least one line is JSON. OpenAI refuses a batch file without any when it is uploaded. */
+/** Checks that at least one line of a file is JSON. OpenAI refuses the upload of a batch file without such a line. */
 export class JsonlSniffer {
   readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
   readonly #splitter = new LineSplitter(
@@ -23,8 +23,8 @@ export class JsonlSniffer {
   }
 
   /**
-   * Call when the file is complete. True if it is JSONL. An empty file counts as JSONL, because its batch fails with
-   * `empty_file` later.
+   * Call when the file is complete. True if it is JSONL. An empty file counts as JSONL, because its batch later fails
+   * with the clearer `empty_file`.
    */
   end(): boolean {
     if (!this.#found && this.#tried < TRIED_MAX) this.#splitter.end();

@@ -10,7 +10,7 @@ interface Lease {
   expiresMs: number;
   /** The value of `expiresMs` that was last stored. */
   storedMs?: number;
-  /** When the lease last brought a result; absent: never. */
+  /** When results of the lease last arrived; absent: never. */
   progressMs?: number;
 }
 
@@ -23,11 +23,11 @@ export interface ChunkState extends ChunkRange {
   failures: Record<number, number>;
   /** The epoch of the newest lease; 0 before the first lease. */
   epoch: number;
-  /** Current leases. At most LEASES_MAX; the second one is speculative. */
+  /** Current leases. At most LEASES_MAX; a second one exists only while the first node is late. */
   leases: Lease[];
-  /** The node at which lines failed last. Until `untilMs` other nodes get the chunk first. */
+  /** The node at which lines failed last. It does not get the chunk before `untilMs`. */
   avoid?: { node: string; untilMs: number };
-  /** The newest HOLDERS_MAX leases, including ended ones. Only their nodes may commit. */
+  /** The newest HOLDERS_MAX leases, including ended ones. Only the nodes of these leases may commit results. */
   holders: { epoch: number; node: string }[];
 }
 
@@ -47,21 +47,21 @@ export interface Grant {
 }
 
 /**
- * Maximum number of leases of one chunk. A second node may run a chunk whose first node is late; a third would waste
- * more than it saves.
+ * Maximum number of leases of one chunk at a time. If the first node is late, a second node may also run the chunk; a
+ * third would waste more than it saves.
  */
 const LEASES_MAX = 2;
 /** Number of engine failures after which a line gets an error as its result. Evictions do not count. */
 export const ENGINE_FAILURES_MAX = 3;
-/** A chunk counts as late after this many median durations. */
+/** A chunk is late if it has been leased for this many times the median duration. */
 const LATE_FACTOR = 2;
-/** The nodes of this many most recent leases of a chunk may still commit. */
+/** Number of the most recent leases of a chunk for which results are still accepted. */
 const HOLDERS_MAX = 8;
-/** How long a chunk with a failed line is kept from the node where it failed. */
+/** How long a chunk is not granted to the node at which one of its lines failed. */
 const AVOID_MS = 10_000;
 /**
- * Leases are checked every 5 s. A gap of this length between two checks shows that this process was stopped, and has
- * not read the renewals that nodes sent.
+ * Leases are checked every 5 s. If two checks are this far apart, this process was stopped and has not read the
+ * renewals that nodes sent.
  */
 const STALL_GAP_MS = 15_000;
 /** Additional time to renew a lease that expired while this process was stopped. Nodes renew every 10 s. */
@@ -69,18 +69,18 @@ const EXCUSED_MS = 15_000;
 /** Minimum number of finished chunks for a median. */
 const MEDIAN_OF = 5;
 /**
- * A lease without results for this long ends even if it is renewed. This time is twice the time limit of one line at an
- * engine without counters.
+ * A lease that has brought no result for this long ends, even if it is renewed. This is twice the time limit of one
+ * line at an engine without counters.
  */
 const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
 /** Maximum number of durations from which the median is computed. */
 const DURATIONS_MAX = 64;
 
 /**
- * Leases and results of one batch. Each line runs at least once, and its first result counts: a lease says which lines
- * are open, and a commit sets bits. A commit of an ended lease is accepted for lines that are still open, because its
- * results are as valid as any. Pure: times are arguments. Changed chunks stay in `changed` until the caller has stored
- * them.
+ * Leases and results of one batch. Each line runs at least once, and its first result counts. A lease names the lines
+ * that have no result, and a commit marks lines as done. Results of an ended lease are accepted for lines that have no
+ * result yet, because they are as valid as any. Pure: times are arguments. A changed chunk stays in `changed` until the
+ * caller has stored it.
  */
 export class LeaseLedger {
   readonly #chunks: ChunkState[];
@@ -134,9 +134,9 @@ export class LeaseLedger {
   }
 
   /**
-   * The next chunk for a node. Chunks with the prefix on which the node last worked come first, then all others in the
-   * order of the file, and last the chunk that is most overdue at another node.
-   * @param allowed tells which requirements the node meets
+   * The next chunk for a node. First come chunks with the prefix on which the node last worked, then all others in the
+   * order of the file. If there is none, the node gets the chunk that is most overdue at another node.
+   * @param allowed returns true if the node meets the requirements with this index
    */
   grant(
     node: string,
@@ -166,7 +166,7 @@ export class LeaseLedger {
   }
 
   /**
-   * Renews a lease. The renewal is stored if it extends the stored end by half of a lease's life, so that after a
+   * Renews a lease. The new end is stored only if it is later than the stored end by half of a lease's life. So after a
    * restart the lease of a working node is still valid.
    * @returns false if the lease has ended: the node must not start its remaining lines
    */
@@ -187,9 +187,9 @@ export class LeaseLedger {
   }
 
   /**
-   * Accepts results.
-   * @returns the lines that now have these results. Other results are dropped and not billed, because the line already
-   * had one, or because the node never held this lease.
+   * Accepts results for lines that have none.
+   * @returns the lines whose results must be stored. The caller drops all other results and does not bill them: these
+   * lines already had a result, or the node never held this lease.
    */
   commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
     const chunk = this.#chunks[id];
@@ -213,8 +213,9 @@ export class LeaseLedger {
 
   /**
    * Counts an engine failure of a line of this lease.
-   * @returns 'again' to retry; 'exhausted' if the caller must commit an error as its result; 'known' if the line has a
-   * result or the lease has ended, because an old lease must not use up a line's retries
+   * @returns 'again' if the line must be retried; 'exhausted' if the caller must commit an error as its result; 'known'
+   * if the line has a result or the lease has ended. Ended leases do not count, so that they cannot use up a line's
+   * retries.
    */
   engineFailed(ref: LeaseRef, line: number): 'again' | 'exhausted' | 'known' {
     const chunk = this.#chunks[ref.chunk];
@@ -226,7 +227,7 @@ export class LeaseLedger {
     return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
   }
 
-  /** Call if the node of this lease failed lines that another node must retry. */
+  /** Call if lines failed at the node of this lease and another node must retry them. */
   avoid({ node, chunk: id }: LeaseRef, nowMs: number): void {
     const chunk = this.#chunks[id];
     if (chunk === undefined) return;
@@ -248,7 +249,7 @@ export class LeaseLedger {
     for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
   }
 
-  /** Ends expired leases. @returns when the next lease ends, or undefined */
+  /** Ends expired leases. @returns when the next lease expires; undefined if there is none */
   expire(nowMs: number): number | undefined {
     const checkedMs = this.#checkedMs ?? nowMs;
     this.#checkedMs = nowMs;

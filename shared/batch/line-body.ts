@@ -10,7 +10,10 @@ import { scanJson, scanObject } from '../openai/scan-json-body.ts';
 
 /** The member's name in vLLM and SGLang. */
 const PRIORITY_KEY = 'priority';
-/** A longer key cannot be one of the searched keys, even if it contains escapes. */
+/**
+ * Maximum length of a key that is decoded. A longer key cannot be one of the searched keys, even if it is written with
+ * escapes.
+ */
 const KEY_MAX_BYTES = 128;
 const OPEN_OBJECT = 0x7b;
 
@@ -19,8 +22,8 @@ const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'b
 /**
  * The bytes of the line's `body`; undefined if it has none.
  * @param line UTF-8
- * @param look called with `pos` at the body, which it must consume; absent: the body is skipped
- * @throws ApiError 400 if the line is not a JSON object, is nested too deeply, or has one of its keys twice
+ * @param look called with `pos` at the body, which it must read to the end; if absent, the body is skipped
+ * @throws ApiError 400 if the line is not a JSON object, is nested too deeply, or has one of a line's own keys twice
  */
 export function lineBody(line: Uint8Array, look?: (reader: JsonReader) => void): Uint8Array | undefined {
   const seen = new Set<string>();
@@ -63,7 +66,7 @@ export function lineFault(line: Uint8Array): ApiError | undefined {
 /** Fields that the node sets in the request to its engine, even if the line sets them differently. */
 interface EngineOverrides {
   priority?: number | undefined;
-  /** An upper bound: a lower limit in the line is kept. */
+  /** Maximum number of reasoning tokens. If the line sets a lower limit, the lower one applies. */
   thinkingTokens?: number | undefined;
 }
 
@@ -81,7 +84,7 @@ export function engineRequest(body: Uint8Array, { priority, thinkingTokens }: En
   return decodeUtf8(concat([...edits.push(body), ...edits.end()]));
 }
 
-/** If a line has the key twice, both values are replaced. */
+/** If the line has the key twice, both values are replaced. */
 function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit[] {
   const edits: Edit[] = [];
   const reader = new JsonReader(body);
@@ -93,7 +96,7 @@ function priorityEdits(body: Uint8Array, topEnd: number, priority: number): Edit
   return edits.length > 0 ? edits : [{ at: topEnd, remove: 0, insert: encodeUtf8(`,"${PRIORITY_KEY}":${priority}`) }];
 }
 
-/** The JSON text of an object's member. Of equal keys the last one counts, as everywhere. @throws ApiError 400 */
+/** The JSON text of an object's member. If a key occurs twice, its last value counts. @throws ApiError 400 */
 export function memberText(object: string, name: string): string | undefined {
   const bytes = encodeUtf8(object);
   let text: string | undefined;

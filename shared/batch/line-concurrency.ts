@@ -22,28 +22,32 @@ interface WindowLimits {
   slots(): number;
   /** Share of the slots that batches leave to interactive requests. */
   reserve: number;
-  /** The number of lines shrinks if an interactive request waits longer than this for its first token. */
+  /** If an interactive request waits longer than this for its first token, the number of lines is reduced. */
   firstTokenLimitMs: number;
 }
 
 /** Above this share of the KV cache an engine will soon preempt sequences. */
 const KV_HIGH = 0.85;
-/** If growth brings less than this share of additional lines per second, the engine is full. */
+/** If more lines raise the throughput by less than this share, the engine is full. */
 const GAIN = 0.02;
 const SHRINK = 0.5;
-/** Number of readings until failed growth is tried again. A single reading is unreliable on a busy machine. */
+/**
+ * Number of readings after growth failed before it is tried again, because a single reading is unreliable on a busy
+ * machine.
+ */
 const HOLD = 5;
 
 /**
- * How many lines an engine runs concurrently: additive increase while the engine gets faster, multiplicative decrease
- * when it is overloaded. It does not wait for a refusal, because engines queue without limit and refuse nothing.
+ * Controls how many lines an engine runs concurrently: additive increase while the throughput rises, multiplicative
+ * decrease when the engine is overloaded. Refusals alone would not be enough to notice this, because engines queue
+ * without limit.
  */
 export class LineConcurrency {
   readonly #limits: WindowLimits;
   #size = 1;
   /**
-   * Slow start as in TCP: the number of lines doubles until doubling no longer helps. Growing by one per second, an
-   * engine with 16 slots would take a quarter of a minute.
+   * True during the slow start, as in TCP: the number of lines doubles until doubling no longer helps. If it grew by
+   * one per second, an engine with 16 slots would take a quarter of a minute to fill.
    */
   #starting = true;
   /** The last growth, until the next reading shows its effect. */
@@ -55,13 +59,13 @@ export class LineConcurrency {
     this.#limits = limits;
   }
 
-  /** Number of lines that may run if there are no interactive requests. */
+  /** Number of lines that may run if no interactive request does. */
   get size(): number {
     return this.#size;
   }
 
   /**
-   * Number of lines that may run next to this many interactive requests, which take their slots immediately. At least
+   * Number of lines that may run besides this many interactive requests, which take their slots immediately. At least
    * one, so that no batch starves.
    */
   beside(interactive: number): number {
@@ -89,14 +93,15 @@ export class LineConcurrency {
   }
 
   /**
-   * Judges growth by the next reading. A second in which no line finished shows nothing, because lines may take longer.
+   * Decides from the next reading whether the last growth helped. If no line finished in that second, nothing is
+   * decided, because lines may take longer.
    */
   #judge(linesPerS: number): void {
     const trial = this.#trial;
     this.#trial = undefined;
     this.#hold = Math.max(0, this.#hold - 1);
     if (trial === undefined || linesPerS === 0) return;
-    // For a small step, half of the possible gain is enough.
+    // If the number of lines grew only by a small share, half of that share as gain is enough.
     const gain = Math.min(GAIN, (this.#size / trial.before - 1) / 2);
     if (linesPerS > trial.linesPerS * (1 + gain)) return;
     this.#size = Math.min(this.#size, trial.before);

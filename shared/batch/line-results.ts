@@ -44,8 +44,8 @@ interface LineResponse {
 }
 
 /**
- * True if the response goes to the output file, which has responses below 400. All others go to the error file. A 4xx
- * of the model is a response, not an `error`.
+ * True if the response goes to the output file: it has a status below 400. All others go to the error file. A 4xx of
+ * the model also goes there, but it is a response, not an `error`.
  */
 export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_code'>): boolean {
   return status >= 200 && status < 400;
@@ -63,8 +63,8 @@ export function answeredLine(
 }
 
 /**
- * JSON text on one line, otherwise unchanged: parsing and serializing would lose digits of integers above 2^53. In
- * JSON, line ends occur only between tokens.
+ * The JSON text without line ends, otherwise unchanged, because parsing and serializing would lose digits of integers
+ * above 2^53. In JSON, line ends occur only between tokens.
  */
 function jsonText(text: string): string {
   return tryParseJson(text) === undefined ? JSON.stringify(text) : text.replace(/[\r\n]+/g, ' ').trim();

@@ -2,7 +2,7 @@ import { concatOrSame } from '../collections/concat.ts';
 
 /** A line of a JSONL file, without its line end. */
 export interface SplitLine {
-  /** Valid until the callback returns: most lines are views of the piece in which they arrived. */
+  /** Valid only until the callback returns, because most lines are views of the piece in which they arrived. */
   bytes: Uint8Array;
   /** Offset of the line's start in the file, in bytes. */
   offset: number;
@@ -15,8 +15,8 @@ const CR = 13;
 
 /**
  * Splits a file that arrives in pieces into lines. Keeps at most `maxBytes` of an unfinished line. A longer line is
- * reported once by `tooLong`, and its rest is dropped. Skips blank lines, and a UTF-8 byte order mark at the start of
- * the file.
+ * reported once through `tooLong`, and its rest is dropped. Blank lines are skipped, and so is a UTF-8 byte order mark
+ * at the start of the file.
  */
 export class LineSplitter {
   readonly #maxBytes: number;

@@ -12,19 +12,22 @@ export interface QueuedBatch {
   leased: number;
   /** Finished lines per second over the last minute; 0 if none. */
   linesPerS: number;
-  /** For a batch of a function: the context that must be loaded to run it. */
+  /** For a batch of a function: the context that a node must load to run its lines. */
   context?: string;
   /** True if a chunk is late at its node, so that another node may run it. */
   late?: boolean;
 }
 
-/** A batch goes first if its expected end is later than its deadline divided by this margin. */
+/**
+ * A batch is in danger if the expected remaining time, multiplied by this margin, is longer than the time to its
+ * deadline.
+ */
 const MARGIN = 1.25;
 
 /**
- * Chooses the batch for the next lease. First come batches in danger of missing their deadline, earliest first; then
- * the project with the fewest lines at nodes, and in it the earliest deadline. Equal batches are ordered by id, so that
- * every caller decides the same.
+ * Chooses the batch for the next lease. First come batches in danger of missing their deadline, earliest deadline
+ * first. Then comes the project with the fewest lines at nodes, and in it the batch with the earliest deadline. Equal
+ * batches are ordered by id, so that every caller chooses the same.
  */
 export function nextBatch(batches: readonly QueuedBatch[], nowMs: number): QueuedBatch | undefined {
   const leasedBy = new Map<string, number>();
@@ -46,15 +49,15 @@ function inDanger({ expiresMs, waiting, leased, linesPerS }: QueuedBatch, nowMs:
 }
 
 /**
- * A function's batch that no node has run for this long goes before batches with warm contexts. Otherwise a node would
- * never change its function.
+ * If no node has run a function's batch for this long, the batch goes before batches with warm contexts. Otherwise a
+ * node would never change its function.
  */
 export const STARVED_AFTER_MS = 60_000;
 
 /**
- * The next batch for a node that runs functions: one that is starved or in danger of missing its deadline, otherwise
- * the one with the warmest context.
- * @param servedMs when a node last took lines of this batch, or when it first asked for one
+ * The next batch for a node that runs functions: a batch that is starved or in danger of missing its deadline,
+ * otherwise the batch with the warmest context.
+ * @param servedMs returns when a node last took lines of this batch, or when a node first could have
  */
 export function nextFunctionBatch(
   batches: readonly QueuedBatch[],

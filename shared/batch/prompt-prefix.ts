@@ -1,14 +1,14 @@
 import type { Json } from './batch-line.ts';
 
 /**
- * Length of the compared beginning. Engines cache prompts by blocks from the start; later differences do not matter for
- * the order.
+ * Length of the beginning that is compared. Engines cache prompts in blocks from the start, so differences after this
+ * length do not matter for the order.
  */
 const PREFIX_CHARS = 1_024;
 
 /**
- * A number that lines with equal beginnings of their prompts share. An engine with a prefix cache computes such a
- * beginning once if these lines run one after another. FNV-1a, 32 bits; a collision affects only the order.
+ * A hash of the prompt's beginning. Lines with equal beginnings have equal hashes. If such lines run one after another,
+ * an engine with a prefix cache computes the beginning only once. FNV-1a, 32 bits; a collision only affects the order.
  */
 export function promptPrefixHash(body: Json): number {
   let hash = 0x811c9dc5;
@@ -26,7 +26,10 @@ function beginning(body: Json): string {
   return (typeof first === 'string' ? first : (JSON.stringify(first) ?? '')).slice(0, PREFIX_CHARS);
 }
 
-/** Sorts the positions of lines so that equal prefixes are adjacent, by the first occurrence of each prefix. */
+/**
+ * Sorts the positions of lines so that lines with equal prefixes are adjacent. Prefixes are in the order of their first
+ * occurrence.
+ */
 export function orderByPrefix(prefixes: readonly number[]): number[] {
   const rank = new Map<number, number>();
   for (const prefix of prefixes) if (!rank.has(prefix)) rank.set(prefix, rank.size);

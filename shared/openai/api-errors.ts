@@ -13,7 +13,7 @@ interface Kind {
 
 const NO_RETRY = { 'x-should-retry': 'false' };
 
-/** One row per code. Without a header the SDKs retry 408, 409, 429 and ≥ 500 twice, after 0.5 s to 8 s. */
+/** One row per code. If a row sets no header, the SDKs retry 408, 409, 429 and ≥ 500 twice, after 0.5 s to 8 s. */
 export const ERROR_KINDS = {
   invalid_request: { status: 400, type: 'invalid_request_error' },
   invalid_value: { status: 400, type: 'invalid_request_error' },
@@ -32,10 +32,11 @@ export const ERROR_KINDS = {
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_timeout: { status: 408, type: 'timeout' },
   session_over: { status: 410, type: 'invalid_request_error' },
-  /** OpenAI's SDKs retry 409, but a conflict with an object's state does not go away. */
+  /** OpenAI's SDKs retry 409. A conflict with an object's state would be the same after a retry. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   /**
-   * A sealing client fetches the nodes' keys again and repeats the request itself. Other SDKs repeat the request twice.
+   * A client that seals fetches the nodes' keys again and repeats the request itself. Other clients' SDKs repeat the
+   * request twice.
    */
   seal_stale: { status: 409, type: 'invalid_request_error' },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
@@ -65,9 +66,9 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
 interface ApiErrorOptions {
-  /** Name of the parameter at fault, in the client's spelling. */
+  /** Name of the parameter that caused the error, in the client's spelling. */
   param?: string;
-  /** Headers with lower-case names. They override the code's own headers. */
+  /** Headers with lower-case names. They replace headers of the same name in the code's row. */
   headers?: Record<string, string>;
   cause?: unknown;
 }
@@ -99,10 +100,7 @@ export class ApiError extends Error {
   }
 }
 
-/**
- * Maximum of `retry-after`. SDKs use the header only from 0 to 60 s; with a longer wait they would retry after half a
- * second.
- */
+/** Maximum of `retry-after`. SDKs use a value of at most 60 s; at a larger one they would retry after half a second. */
 const MAX_RETRY_AFTER_S = 60;
 
 /** `retry-after` for a wait in milliseconds, within the range that SDKs use. */
@@ -158,16 +156,19 @@ function anthropicEnvelope(error: ApiError) {
 }
 
 interface InBandErrors {
-  /** The form of an error after the head was sent. */
+  /** The form of an error that is sent after the response's head. */
   readonly inBandError: 'openai' | 'responses' | 'anthropic';
 }
 
-/** The body of an error response in the form of the endpoint's clients. Without an endpoint: in OpenAI's form. */
+/**
+ * The body of an error response in the form that the endpoint's clients expect. If there is no endpoint, the form is
+ * OpenAI's.
+ */
 export function errorBodyFor(endpoint: InBandErrors | undefined, error: ApiError): string {
   return endpoint?.inBandError === 'anthropic' ? JSON.stringify(anthropicEnvelope(error)) : errorBody(error);
 }
 
-/** An error after the head was sent. The stream must end after it, without a terminal event. */
+/** An error that is sent after the response's head. The stream must end after it, without a terminal event. */
 export function inBandError(endpoint: InBandErrors, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
     case 'responses': {
@@ -178,7 +179,7 @@ export function inBandError(endpoint: InBandErrors, error: ApiError): Uint8Array
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(event)}\n\n`);
     }
     case 'openai':
-      // Sent without an `event:` line: openai-python 3 raises no error for an event that has a name.
+      // Sent without an `event:` line, because openai-python 3 raises no error for an event that has a name.
       return encodeUtf8(`data: ${errorBody(error)}\n\n`);
     case 'anthropic': {
       return encodeUtf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);

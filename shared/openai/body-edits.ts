@@ -4,7 +4,8 @@ import type { Endpoint } from './endpoints.ts';
 import type { JsonScan } from './scan-json-body.ts';
 
 /**
- * At byte `at` of the original body, `insert` replaces `remove` bytes. Lists are sorted by `at`, and do not overlap.
+ * `insert` replaces `remove` bytes at byte `at` of the original body. Lists of edits are sorted by `at`, and the edits
+ * do not overlap.
  */
 export interface Edit {
   at: number;
@@ -25,9 +26,9 @@ const FIRST_KEY = encodeUtf8(`"stream_options":{${MEMBER}}`);
 const NEXT_KEY = encodeUtf8(`,"stream_options":{${MEMBER}}`);
 
 /**
- * Makes the engine report usage in the stream if the client did not ask for it. Returns no edits if the client asked
- * for it. If there are edits, the usage event that they cause must be dropped from the response (`usage-meter.ts`).
- * `stream_options` of a wrong type is kept, because the engine's 4xx explains it better.
+ * Makes the engine report usage in the stream. Returns no edits if the client asked for usage itself. If there are
+ * edits, the usage event that they cause must be removed from the response (`usage-meter.ts`). A `stream_options` of a
+ * wrong type is not edited, because the engine's 4xx explains the error better.
  */
 export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage'>): Edit[] {
   if (!endpoint.injectUsage || !scan.stream) return [];
@@ -45,8 +46,8 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
         asked === undefined
           ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
           : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
-      // `continuous_usage_stats` had no effect without `include_usage`. With it, all chunks would contain counts, and
-      // nothing would remove them.
+      // Without `include_usage`, the client's `continuous_usage_stats` has no effect. With the inserted
+      // `include_usage`, every chunk would contain counts, and nothing would remove them. So it is set to false.
       if (everywhere?.value === 'true' || everywhere?.value === 'other')
         edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
       return edits.sort((one, other) => one.at - other.at);
@@ -72,7 +73,7 @@ export function joinEdits(...lists: readonly Edit[][]): Edit[] {
   return edits;
 }
 
-/** @throws RangeError if a list is invalid, because a peer's edits are not trusted */
+/** Checks edits, because a peer's edits are not trusted. @throws RangeError if a list is not valid */
 function checkEdits(edits: readonly Edit[]): void {
   if (edits.length > MAX_EDITS) throw new RangeError(`more than ${MAX_EDITS} edits`);
   let free = 0;
@@ -110,7 +111,7 @@ export class EditedBody {
       this.#removing -= removed;
       from += removed;
       const edit = this.#edits[this.#next];
-      // An edit at the very end of a chunk waits for the next byte or the end, so that it is output in order.
+      // An edit at the end of a chunk waits for the next byte or the end of the body, so that the output is in order.
       if (edit === undefined || edit.at >= end) break;
       if (edit.at > from) out.push(chunk.subarray(from - base, edit.at - base));
       if (edit.insert.length > 0) out.push(edit.insert);

@@ -1,7 +1,7 @@
 /** Search and text functions on bytes that create no string per chunk. */
 
 const encoder = new TextEncoder();
-/** Keeps a leading U+FEFF. Otherwise `"\uFEFFname"` and `"name"` would be the same model. */
+/** The option keeps a leading U+FEFF. Otherwise `"\uFEFFname"` and `"name"` would be the same model. */
 const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
 /** U+FEFF in UTF-8, which is a byte order mark if it comes first. */
@@ -41,8 +41,8 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 /**
- * Searches for a byte string by Boyer-Moore-Horspool, with one table look-up per needle length. One native call per
- * candidate byte would take ten times as long in JSON, where every seventh byte is a quote.
+ * Searches for a byte string by Boyer-Moore-Horspool, with one table look-up per needle length. A search by native
+ * calls would take ten times as long in JSON, where every seventh byte is a quote and would need its own call.
  */
 export class ByteSearch {
   readonly bytes: Uint8Array;

@@ -1,5 +1,5 @@
 /**
- * The table of endpoints. Everything that differs between them is a field here, so no endpoint needs its own handler.
+ * The table of endpoints. Everything in which endpoints differ is a field here, so no endpoint needs its own handler.
  */
 import { ApiError } from './api-errors.ts';
 import { encodeUtf8 } from './byte-search.ts';
@@ -17,12 +17,12 @@ type Terminal =
 export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
 
 export interface Endpoint {
-  /** Used on the wire: never renumber, only append. */
+  /** The id is used on the wire, so never renumber, only append. */
   readonly id: number;
   readonly method: 'POST';
   /** The path that clients call. */
   readonly path: string;
-  /** The path at the engine: vLLM and SGLang serve some endpoints at their root. */
+  /** The path at the engine, because vLLM and SGLang serve some endpoints at their root. */
   readonly enginePath: string;
   /** SGLang's path, if it differs. */
   readonly sglangPath?: string;
@@ -30,21 +30,24 @@ export interface Endpoint {
   readonly body: 'json' | 'multipart' | 'none';
   /** True if the response can be SSE. */
   readonly streams: boolean;
-  /** The type of a non-streaming response. A `binary` one has no closing brace that shows that it is complete. */
+  /**
+   * The type of a non-streaming response. Unlike JSON, `binary` data has no closing brace that shows that it is
+   * complete.
+   */
   readonly answer: 'json' | 'binary';
   /** True if the request takes a place in the engine's batch. */
   readonly batched: boolean;
-  /** Sent at intervals while a client waits for the first data of an SSE response. */
+  /** Bytes that are sent at intervals while a client waits for the first data of an SSE response. */
   readonly ping: Uint8Array;
   /** The form of an error that is sent after the response's head. */
   readonly inBandError: 'openai' | 'responses' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
-  /** True if the response is generated token by token, with unknown length. */
+  /** True if the response is generated token by token, so that its length is not known in advance. */
   readonly generates: boolean;
   /** Keys of the body that limit the response's tokens. */
   readonly answerLimits: readonly LengthKey[];
-  /** A header, in addition to `x-request-id`, in which the endpoint's clients look for the request's id. */
+  /** A header in which the endpoint's clients look for the request's id, in addition to `x-request-id`. */
   readonly requestIdHeader?: 'request-id';
   /** True if the engine accepts `stream_options.include_usage` at this endpoint. */
   readonly injectUsage: boolean;
@@ -128,7 +131,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 
-/** Read-only paths. Their handler has matched GET before this table is used. */
+/** Paths that only allow GET. Their handler has handled GET before this table is used. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
@@ -145,8 +148,8 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
 }
 
 /**
- * The path that a client probably means. Clients often join a path to their base address wrongly, for example
- * `/v1//models`, `/v1/models/`, `/v1/v1/models` or `/models`. Undefined if there is no such path.
+ * The path that a client probably meant: clients often join a path to their base address wrongly, for example
+ * `/v1//models`, `/v1/models/`, `/v1/v1/models` or `/models`. Undefined if no such path exists.
  */
 function intendedPath(path: string): string | undefined {
   const meant = `/v1/${path

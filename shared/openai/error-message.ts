@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { tryParseJson } from '../text/parse-json.ts';
 
-/** `message` may be a number or a list at some engines. */
+/** Some engines write a number or a list into `message`. */
 const envelopeSchema = z.object({ error: z.object({ message: z.coerce.string() }) });
 
 /** The message of an error response. Undefined if it is not OpenAI's error object, for example a proxy's page. */
@@ -15,8 +15,8 @@ const gatewayErrorSchema = z.object({
 });
 
 /**
- * The code of a gateway's error. Undefined if the answer is not a gateway's error: a page of a proxy, a firewall or a
- * load balancer may have the same status.
+ * The code of a gateway's error. Undefined if the answer is not a gateway's error, because a proxy, a firewall or a
+ * load balancer may answer with the same status.
  */
 export function gatewayErrorCode(text: string): string | undefined {
   return gatewayErrorSchema.safeParse(tryParseJson(text)).data?.error.code;

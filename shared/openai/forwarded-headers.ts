@@ -10,8 +10,7 @@ const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-bet
  */
 const TO_CLIENT: ReadonlySet<string> = new Set([
   'content-type',
-  // Set by a proxy that compresses although it was asked not to. Without this header the client could not read the
-  // body.
+  // Present if a proxy compresses although it was asked not to. Without this header the client could not read the body.
   'content-encoding',
   'content-disposition',
   'retry-after',
@@ -20,15 +19,19 @@ const TO_CLIENT: ReadonlySet<string> = new Set([
   'openai-processing-ms',
 ]);
 
-/** Maximum length of a passed value. A longer one is dropped, because the tunnel would refuse the whole frame. */
+/** Maximum length of a header's value. A longer value is dropped, because the tunnel would refuse the whole frame. */
 const VALUE_MAX = 4096;
 
-/** Values that can be sent on. Other bytes arrive decoded, as characters that no engine's HTTP client could send. */
+/**
+ * Values that can be sent to an engine. Other bytes were decoded to characters on arrival, which no HTTP client could
+ * send.
+ */
 const PLAIN = /^[\t\x20-\x7e]*$/;
 
 /**
  * @param value returns a header by its lower-case name
- * @param requestId the client's own id, if it sent one; otherwise the agent sends the request's internal name
+ * @param requestId the client's own id if it sent one; otherwise undefined, and the agent sends the request's internal
+ * name
  */
 export function headersToEngine(
   value: (name: string) => string | null | undefined,
@@ -54,8 +57,7 @@ function isPlain(value: string): boolean {
 }
 
 /**
- * Allowed characters of a header's value (RFC 9110 §5.5). A value with others, from an engine or a hostile agent, is
- * not passed on.
+ * Allowed values of a header (RFC 9110 §5.5). An engine or a hostile agent may send others, which are not passed on.
  */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
@@ -81,7 +83,7 @@ export function encodeHeaderValue(text: string): string {
 }
 
 /**
- * For a stream that was opened before a node answered: an SSE comment with what the response's headers would contain.
+ * An SSE comment with what the response's headers would have contained, for a stream that began before a node answered.
  */
 export function headersComment(
   node: { session: string; provider: string },

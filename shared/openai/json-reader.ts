@@ -21,8 +21,8 @@ const ESCAPES = new Uint8Array(256);
 for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
 
 /**
- * Whether each open container is an object, outermost first. Shared by all readers, because a read never yields, so two
- * never overlap.
+ * Whether each open container is an object, outermost first. All readers share this array, because a read never yields,
+ * so no two reads overlap.
  */
 const isObjectAt = new Uint8Array(JSON_DEPTH_MAX);
 
@@ -111,7 +111,10 @@ export class JsonReader {
     }
   }
 
-  /** Skips any value. @param depth number of open containers that contain it */
+  /**
+   * Skips any value.
+   * @param depth number of open containers around the value
+   */
   value(depth: number): void {
     let level = depth;
     for (;;) {
@@ -128,7 +131,7 @@ export class JsonReader {
     }
   }
 
-  /** True if the container is not empty; then `pos` is at its first value. */
+  /** Opens a container. True if it is not empty; then `pos` is at its first value. */
   #open(byte: number, level: number): boolean {
     if (level >= JSON_DEPTH_MAX) this.fail(`nesting deeper than ${JSON_DEPTH_MAX}`);
     const isObject = byte === OPEN_OBJECT;
@@ -217,7 +220,7 @@ export class JsonReader {
     this.#words ??= new Int32Array(bytes.buffer, first, (bytes.byteOffset + bytes.length - first) >> 2);
     const words = this.#words;
     const count = words.length;
-    // The first word may begin before `from`. Then it is checked byte by byte again.
+    // The first 32-bit word may begin before `from`. If so, its bytes before `from` are checked again.
     let index = (bytes.byteOffset + from - first) >> 2;
     for (; index < count; index++) {
       const word = words[index] ?? 0;
@@ -268,7 +271,7 @@ export class JsonReader {
     this.pos = pos;
   }
 
-  /** The text of a skipped string. Lone surrogates are kept, and invalid UTF-8 becomes U+FFFD. */
+  /** The text of a string that was skipped. Lone surrogates are kept, and invalid UTF-8 becomes U+FFFD. */
   text(at: StringSpan): string {
     if (!at.escaped) return decodeUtf8(this.bytes.subarray(at.start + 1, at.end - 1));
     const text: unknown = JSON.parse(decodeUtf8(this.bytes.subarray(at.start, at.end)));

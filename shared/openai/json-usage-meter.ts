@@ -1,6 +1,6 @@
 /**
- * Reads usage, completeness and finish reason from a non-streaming JSON response, in bounded memory. The response may
- * be megabytes of embeddings.
+ * Reads usage, completeness and finish reason from a non-streaming JSON response. Uses bounded memory, because the
+ * response may be megabytes of embeddings.
  */
 import { decodeUtf8 } from './byte-search.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';

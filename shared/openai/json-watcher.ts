@@ -2,13 +2,13 @@
 import { ByteBuffer, encodeUtf8 } from './byte-search.ts';
 
 /**
- * Maximum length of a kept value, larger than any usage object. Of a longer value only the beginning is kept, which is
- * not valid JSON.
+ * Maximum length of a captured value; no usage object is as long. Of a longer value only the beginning is kept, which
+ * is not valid JSON.
  */
 const MAX_VALUE_BYTES = 16 * 1024;
-/** Maximum length of a kept key, longer than any watched key. */
+/** Maximum length of a captured key; all watched keys are shorter. */
 const MAX_KEY_BYTES = 32;
-/** Maximum nesting. A deeper response counts as invalid; no engine produces it. */
+/** Maximum nesting. No engine produces a response that is nested more deeply, so such a response counts as invalid. */
 const MAX_DEPTH = 512;
 
 const QUOTE = 0x22;
@@ -38,9 +38,9 @@ const STRUCTURE = new Uint8Array(256);
 for (const char of '"{}[],:') STRUCTURE[char.charCodeAt(0)] = 1;
 
 /**
- * Tracks only the structure: strings, brackets, keys. It does not validate the rest; the client does. Watches `usage`,
- * `status` and `stop_reason` at the top level, and `choices[].finish_reason`. Of two equal keys the last one counts, of
- * several finish reasons the first.
+ * Follows only the structure: strings, brackets, keys. Everything else is validated by the client. Watches `usage`,
+ * `status` and `stop_reason` at the top level, and `choices[].finish_reason`. If a key occurs twice, its last value
+ * counts. If there are several finish reasons, the first counts.
  */
 export class JsonWatcher {
   #state: 'before' | 'open' | 'closed' | 'garbage' = 'before';
@@ -50,7 +50,7 @@ export class JsonWatcher {
   /** True if the last byte was a backslash that escapes the next byte. */
   #escape = false;
   #inChoices = false;
-  /** The last string, which is a key if a colon follows. */
+  /** The last string. It was a key if a colon follows. */
   readonly #lastString = new ByteBuffer(MAX_KEY_BYTES);
   #capturing: WatchedKey | undefined;
   readonly #captured = new ByteBuffer(MAX_VALUE_BYTES);
@@ -109,7 +109,7 @@ export class JsonWatcher {
     return -1;
   }
 
-  /** True if the byte ends the captured value and is not part of it. */
+  /** True if the byte follows the captured value and is not part of it. */
   #endsValue(byte: number): boolean {
     const depth = this.#capturing === 'finish_reason' ? 3 : 1;
     return this.#isObject.length === depth && (byte === COMMA || byte === 0x7d);

@@ -38,7 +38,7 @@ export function isSamplingKey(name: KnownKey): name is SamplingKey {
   return samplingKeys.has(name);
 }
 
-/** Returns the listed key, even if it is written with escapes: every engine reads `"\u006dodel"` as `model`. */
+/** Returns the listed key, even if it is written with escapes, because every engine reads `"\u006dodel"` as `model`. */
 export function knownKeyOf(reader: JsonReader, key: StringSpan): KnownKey | undefined {
   if (key.escaped) return key.end - key.start > MAX_KEY_BYTES ? undefined : byText.get(reader.text(key));
   const first = key.start + 1;
@@ -51,7 +51,7 @@ export function knownKeyOf(reader: JsonReader, key: StringSpan): KnownKey | unde
 }
 
 /**
- * Returns the listed key that a parser without regard to case would read. Go's encoding/json takes `Model`, and even
+ * Returns the listed key that a case-insensitive parser would read. Go's encoding/json takes `Model`, and even
  * `to\u212Aens`, for the lower-case key. Such a second key could replace the value that was checked.
  */
 export function keyInOtherCase(reader: JsonReader, key: StringSpan): KnownKey | undefined {
@@ -59,7 +59,10 @@ export function keyInOtherCase(reader: JsonReader, key: StringSpan): KnownKey | 
   return byText.get(reader.text(key).toUpperCase().toLowerCase());
 }
 
-/** False for most keys: they are lower case, and need not be decoded. */
+/**
+ * True if the key may equal a listed key in another case. False for most keys, which are in lower case and then need
+ * not be decoded.
+ */
 function mayFold(bytes: Uint8Array, key: StringSpan): boolean {
   if (key.escaped) return true;
   for (let at = key.start + 1; at < key.end - 1; at++) {

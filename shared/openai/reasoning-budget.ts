@@ -5,7 +5,7 @@ import { encodeUtf8 } from './byte-search.ts';
 import { BUDGET_KEY } from './known-body-keys.ts';
 import type { BudgetPosition } from './scan-json-body.ts';
 
-/** Makes the body limit reasoning to at most `tokens`. A lower limit is kept. */
+/** Makes the body limit reasoning to at most `tokens`. If the body sets a lower limit, it stays. */
 export function reasoningBudgetEdits({ value, topEnd }: BudgetPosition, tokens: number): Edit[] {
   if (value === undefined) return [{ at: topEnd, remove: 0, insert: encodeUtf8(`,"${BUDGET_KEY}":${tokens}`) }];
   if (value.tokens !== undefined && value.tokens <= tokens) return [];

@@ -1,6 +1,6 @@
 /**
- * The `metadata` member of a request: strings only, and bounded. A member that restricts routing is never dropped
- * silently.
+ * The `metadata` member of a request. Only strings are read, and their number and length are bounded. A member that
+ * restricts routing is never dropped silently.
  */
 import { ApiError } from './api-errors.ts';
 import type { JsonReader } from './json-reader.ts';
@@ -17,10 +17,10 @@ const MAX_VALUE_BYTES = 4096;
 const OTELA_PREFIX = 'otela_';
 
 /**
- * Reads the value at `pos`. Members that are not strings, too long or too many are dropped. Of two equal keys the last
- * one counts, as everywhere.
- * @returns undefined if it is not an object
- * @throws ApiError 400 if a member with our prefix occurs twice or cannot be kept
+ * Reads the value at `pos`. Members that are not strings, that are too long, or that exceed the number are dropped. If
+ * a key occurs twice, the last value counts, as in all JSON that is read here.
+ * @returns undefined if the value is not an object
+ * @throws ApiError 400 if a member with our prefix occurs twice or cannot be read
  */
 export function readMetadata(reader: JsonReader): Record<string, string> | undefined {
   if (reader.bytes[reader.pos] !== 0x7b) {
@@ -36,7 +36,11 @@ export function readMetadata(reader: JsonReader): Record<string, string> | undef
     if (key !== undefined && isOurs) {
       if (ours.has(key)) throw new ApiError('duplicate_key', `'${param}' occurs more than once.`, { param });
       if (ours.size >= MAX_METADATA_ENTRIES)
-        throw new ApiError('invalid_request', `Too many '${OTELA_PREFIX}' keys.`, { param });
+        throw new ApiError(
+          'invalid_request',
+          `At most ${MAX_METADATA_ENTRIES} keys of 'metadata' may begin with '${OTELA_PREFIX}'.`,
+          { param },
+        );
       ours.add(key);
     }
     const start = reader.pos;

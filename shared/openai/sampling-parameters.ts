@@ -2,7 +2,7 @@
 import { ApiError } from './api-errors.ts';
 import type { JsonReader } from './json-reader.ts';
 
-/** The parameters that the workload trace keeps, in its order. */
+/** The parameters that the workload trace records, in the order in which it lists them. */
 export const SAMPLING_NAMES = [
   'temperature',
   'top_p',
@@ -34,9 +34,9 @@ const COUNTED: ReadonlySet<SamplingKey> = new Set([...LENGTH_KEYS, 'n']);
 const NUMBER_MAX_BYTES = 24;
 
 /**
- * Reads the value at `pos` if it is a number. The engine judges any other value.
- * @throws ApiError 400 if an engine might read it as a number of tokens or responses although it is not a number, for
- * example `"128"`
+ * Reads the value at `pos` if it is a number. The engine decides about any other value.
+ * @throws ApiError 400 if the value is not a number, but an engine might read it as a number of tokens or responses,
+ * for example `"128"`
  */
 export function readSampling(reader: JsonReader, key: SamplingKey, into: SamplingNumbers): void {
   const start = reader.pos;
@@ -75,8 +75,8 @@ function numberOf(bytes: Uint8Array, start: number, end: number): number | undef
 
 /**
  * Interprets the numbers for an endpoint. If a body sets several length keys, the largest number counts, because
- * engines differ in which one they use. The result has no `max_tokens` if none of the endpoint's keys is set, or if a
- * number is negative, which means "no limit". The user's limits reserve `max_tokens` tokens.
+ * engines differ in which key they use. The result has no `max_tokens` if none of the endpoint's keys is set, or if one
+ * of the numbers is negative, which means "no limit". The user's limits reserve `max_tokens` tokens.
  * @param keys the endpoint's own keys
  */
 export function samplingOf(numbers: SamplingNumbers, keys: readonly LengthKey[]): Sampling {

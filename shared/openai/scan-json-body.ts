@@ -15,7 +15,7 @@ import {
 import { readMetadata } from './request-metadata.ts';
 import { readSampling, type SamplingKey, type SamplingNumbers } from './sampling-parameters.ts';
 
-/** Half-open byte range of a value in the body. */
+/** Byte range of a value in the body: `end` is the offset after the last byte. */
 export interface ByteSpan {
   start: number;
   end: number;
@@ -26,8 +26,8 @@ interface Switch extends ByteSpan {
 }
 
 /**
- * Members of `stream_options`. The second is vLLM's and SGLang's, for counts in each chunk, and has no effect without
- * the first.
+ * Members of `stream_options`. `continuous_usage_stats` exists at vLLM and SGLang: it requests counts in each chunk,
+ * and has no effect without `include_usage`.
  */
 const SWITCHES = { include_usage: 'includeUsage', continuous_usage_stats: 'continuousUsage' } as const;
 
@@ -58,7 +58,7 @@ export interface JsonScan {
   streamOptions?: StreamOptions;
   /** Members that are strings; bounded, see request-metadata.ts. */
   metadata?: Record<string, string>;
-  /** Absent if longer than 512 characters: the gateway uses it only to keep a conversation at one node. */
+  /** Absent if longer than 512 characters, because the gateway uses it only to keep a conversation at one node. */
   user?: string;
   promptCacheKey?: string;
   /** Absent if the body sets no sampling parameter. */
@@ -176,8 +176,8 @@ class Scanner {
   }
 
   /**
-   * Only a boolean is accepted. Engines that convert `1` or `"yes"` would stream a response that was prepared as
-   * non-streaming.
+   * Reads `stream`. Only a boolean is accepted, because engines that convert `1` or `"yes"` would stream a response
+   * that was prepared as non-streaming.
    */
   #stream(): boolean {
     const { word } = this.#word(1);
@@ -265,14 +265,17 @@ export function scanJson(bytes: Uint8Array): JsonScan {
 }
 
 /**
- * Like `scanJson`, for an object inside other JSON that is known to be UTF-8. Starts at `pos`, and leaves it after the
- * object.
+ * Like `scanJson`, but for an object inside other JSON, which the caller has checked to be UTF-8. Starts at `pos`, and
+ * leaves it after the object.
  */
 export function scanObject(reader: JsonReader): JsonScan {
   return new Scanner(reader).run();
 }
 
-/** The last end of a character at or before `end`. A character has at most three bytes after its first one. */
+/**
+ * The last offset at or before `end` at which a character ends. A character has at most three bytes after its first
+ * one.
+ */
 function letterEnd(bytes: Uint8Array, end: number): number {
   if (end >= bytes.length) return bytes.length;
   for (let back = 0; back < 4; back++) {
@@ -281,12 +284,12 @@ function letterEnd(bytes: Uint8Array, end: number): number {
   return end; // The text is not UTF-8, which the decoder reports.
 }
 
-/** Decodes in pieces of this size: one text of the whole body would be another 33 MiB. */
+/** The body is decoded in pieces of this size, because one text of the whole body would use another 33 MiB. */
 const DECODED_BYTES = 64 * 1024;
 
 /**
- * Requires UTF-8 without a byte order mark (RFC 8259 §8.1). Engines differ here: some refuse such a request, others
- * read a different text than the checked one.
+ * Requires UTF-8 without a byte order mark (RFC 8259 §8.1). Otherwise some engines would refuse the request, and others
+ * would read a different text than the gateway checked.
  */
 function requireUtf8(bytes: Uint8Array): void {
   if (startsWith(bytes, BOM))

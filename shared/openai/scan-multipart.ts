@@ -1,6 +1,6 @@
 /**
- * Reads the `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC in points in
- * which parsers differ: the engine must read the same values, or an allow-list could be bypassed.
+ * Reads the `model` and `stream` parts of a multipart/form-data body (RFC 7578). It is stricter than the RFC where
+ * parsers differ. Otherwise the engine might read other values than the gateway, and an allow-list could be bypassed.
  */
 
 import { ApiError } from './api-errors.ts';
@@ -64,7 +64,7 @@ function boundaryOf(contentType: string): string {
 function partEnd(bytes: Uint8Array, dashBoundary: ByteSearch, from: number): number {
   for (let at = dashBoundary.indexIn(bytes, from); at >= 0; at = dashBoundary.indexIn(bytes, at + 1)) {
     const before = bytes[at - 1];
-    // Some parsers take such a delimiter for the end of the part, others do not. So the body is refused.
+    // Some parsers consider such a delimiter the end of the part, and others do not. So the body is refused.
     const isDoubtful = at < from + CRLF.length || !startsWith(bytes, CRLF, at - CRLF.length);
     if (!isDoubtful) return at - CRLF.length;
     if (before === LF || before === CR) throw invalid('a boundary is not preceded by CRLF');
@@ -113,7 +113,8 @@ function modelOf(value: Uint8Array): string {
 }
 
 /**
- * Reads the part headers, and the values of the two parts. The rest, a file, is only searched for the boundary.
+ * Reads the part headers, and the values of these two parts. Other parts, such as a file, are only searched for the
+ * boundary.
  * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
  */
 export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {

@@ -5,7 +5,7 @@
 import { concat } from '../collections/concat.ts';
 import { BOM, ByteBuffer, decodeUtf8, encodeUtf8, startsWith } from './byte-search.ts';
 
-/** Maximum length of a parsed event. Longer ones are passed on unparsed. */
+/** Maximum length of an event that is parsed. A longer event is passed on without being parsed. */
 const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
@@ -16,18 +16,18 @@ const ERROR = encodeUtf8('error');
 const NEWLINE = encodeUtf8('\n');
 
 export interface SseEvent {
-  /** The event as received, with its blank line. Only its beginning if it is too long. */
+  /** The event as received, with its blank line. If the event is too long, only its beginning. */
   bytes: Uint8Array;
   tooLong: boolean;
-  /** Offset in the chunk that completed the event, just after its blank line. */
+  /** Offset after the event's blank line, in the chunk that completed the event. */
   end: number;
   /** True for the first event, the only one that a byte order mark may precede. */
   first: boolean;
 }
 
 /**
- * Finds the ends of events. The events' bytes in order, and then `pending`, are the bytes pushed, except for the LF of
- * a CRLF that spans two chunks, because that event was already emitted; see `endedWithCr`.
+ * Finds the ends of events. The bytes of all events, followed by `pending`, are the bytes pushed. Exception: if a chunk
+ * ends with the CR of a CRLF that ends an event, the event is emitted without the LF; see `endedWithCr`.
  */
 export class SseSplitter {
   readonly #event: ByteBuffer;
@@ -53,14 +53,17 @@ export class SseSplitter {
     return this.#event.bytes();
   }
 
-  /** True if the last event ended with a CR at the very end of a chunk. An LF that comes next belongs to it. */
+  /**
+   * True if the last event ended with a CR at the end of a chunk. If the next chunk begins with an LF, this LF belongs
+   * to that event.
+   */
   get endedWithCr(): boolean {
     return this.#afterCr && this.#crEndedEvent;
   }
 
   /**
-   * @param visit called for each event that this chunk completes. They are not collected in an array: for a chunk of
-   * short lines it would take many times the chunk's size.
+   * @param visit called for each event that this chunk completes. Events are not collected in an array, because for a
+   * chunk of short lines the array would take many times the chunk's size.
    */
   push(chunk: Uint8Array, visit: (event: SseEvent) => void): void {
     if (chunk.length === 0) return;
@@ -95,7 +98,7 @@ export class SseSplitter {
     if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
   }
 
-  /** The event that the end of the stream cut off, if there is one; its `end` is 0. */
+  /** The event that was not complete when the stream ended, if any; its `end` is 0. */
   rest(): SseEvent | undefined {
     if (this.#event.offered === 0) return undefined;
     return { bytes: this.#event.bytes(), tooLong: this.#event.overflowed, end: 0, first: this.#first };
@@ -118,7 +121,7 @@ export interface SseFields {
   /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
   data?: Uint8Array;
   /**
-   * True if there is an `error` field, which is not in the standard: llama.cpp reports its failures in it, and clients
+   * True if there is an `error` field. It is not in the standard: llama.cpp reports its failures in it, and clients
    * skip it.
    */
   error?: true;
@@ -159,7 +162,7 @@ export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFiel
       if (name !== undefined) fields.event = decodeUtf8(bytes.subarray(name, end));
       else if (valueAt(bytes, line, end, ERROR) !== undefined) fields.error = true;
     }
-    // A CRLF counts as two line ends here. The empty line between them has no field.
+    // A CRLF counts as two line ends here. The empty line between CR and LF has no field, so it changes nothing.
     line = end + 1;
   }
   if (fields.data !== undefined && more.length > 0) fields.data = concat([fields.data, ...more]);

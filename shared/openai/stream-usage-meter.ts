@@ -15,7 +15,7 @@ import {
   type UsageReport,
 } from './token-usage.ts';
 
-/** Maximum length of the usage event, which does not depend on the response's length. */
+/** Maximum length of a usage event that is held back. Its length does not depend on the response's length. */
 const EVENT_BUFFER_MAX_BYTES = 64 * 1024;
 
 const LF = 0x0a;
@@ -28,7 +28,7 @@ const INDEX = new ByteSearch('"index"');
 const OPEN_OBJECT = 0x7b;
 const ONE = 0x31;
 const NINE = 0x39;
-/** Maximum number of choices of one response that are tracked. An early end of further choices is not noticed. */
+/** Maximum number of choices of one response that are tracked. If a further choice ends early, this is not noticed. */
 const CHOICES_MAX = 1024;
 const QUOTE = 0x22;
 
@@ -36,11 +36,13 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** Longer errors quote the request. They are recognized only by their first key. */
+/**
+ * Maximum length of an error that is parsed. A longer one quotes the request, and is recognized only by its first key.
+ */
 const ERROR_MAX_BYTES = 4096;
 
 /**
- * True for an engine's error: `error` is its first key, or it has no choices and `error` occurs later, as in older
+ * True for an engine's error: `error` is its first key, or it has no choices and `error` is a later key, as in older
  * versions of vLLM.
  */
 function isError(data: Uint8Array): boolean {
@@ -53,7 +55,10 @@ function isError(data: Uint8Array): boolean {
   return said?.object === 'error' || isObject(said?.error);
 }
 
-/** True if the key occurs anywhere with a value of this kind. A key that text merely quotes has escaped quotes. */
+/**
+ * True if the key occurs with a value of this kind, at any depth. If a text quotes the key, the key's quotes are
+ * escaped, so it does not match.
+ */
 function hasKey(data: Uint8Array, key: ByteSearch, from: number, to = from): boolean {
   for (let at = key.indexIn(data); at >= 0; at = key.indexIn(data, at + 1)) {
     let pos = at + key.bytes.length;
@@ -72,7 +77,7 @@ export class StreamMeter implements UsageMeter {
   readonly #options: UsageMeterOptions;
   readonly #splitter = new SseSplitter();
   #report: UsageReport = {};
-  /** Number of events with a piece of the response: about one per token. */
+  /** Number of events with a piece of the response, which is about the number of tokens. */
   #pieces = 0;
   #complete = false;
   #sawLast = false;
@@ -81,18 +86,19 @@ export class StreamMeter implements UsageMeter {
   #lastChoice = 0;
   /** Choices that reported their finish reason. */
   readonly #finished = new Set<number>();
-  /** True if the engine reported its own failure. Nothing else will come. */
+  /** True if the engine reported its own failure. No further data is expected. */
   #failed = false;
   /**
-   * True if the engine gave the response up. Its end is not passed on, so that it is reported like a broken connection.
+   * True if the engine gave the response up. The end of the response is not passed on, so that the client sees a broken
+   * connection.
    */
   #aborted = false;
   #swallowing = false;
-  /** True if usage events are removed: every one, because some engines send one after every chunk. */
+  /** True if usage events are removed. All of them are, because some engines send one after every chunk. */
   readonly #dropping: boolean;
-  /** True if the unfinished event became too long to be held back. */
+  /** True if the unfinished event is too long to be held back, so that its bytes are passed on. */
   #passing = false;
-  /** True if the removed event ended with a CR, so that its LF may follow. */
+  /** True if the last event was removed and ended with a CR. If an LF follows, it is removed, too. */
   #droppedLast = false;
 
   constructor(endpoint: Endpoint, options: UsageMeterOptions) {
@@ -106,8 +112,8 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * Holds back an event until it is complete: a client cannot use a part of it, and it may be one that must not be
-   * sent.
+   * Holds back an event until it is complete, because a client cannot use a part of it, and the event may have to be
+   * removed.
    */
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0 || this.#swallowing) return [];
@@ -135,7 +141,7 @@ export class StreamMeter implements UsageMeter {
     this.#splitter.push(chunk, (event) => {
       if (this.#swallowing) return;
       const isUsage = this.#readEvent(event);
-      // If the beginning of an event was passed on, the rest of it is too.
+      // If the beginning of an event was passed on, its rest is passed on, too.
       if (this.#aborted && (holds || at > 0 || !hasBegun)) {
         if (at > from) give(at);
         this.#swallowing = true;
@@ -156,7 +162,7 @@ export class StreamMeter implements UsageMeter {
     return out;
   }
 
-  /** @returns true if this is the event that `include_usage` causes */
+  /** @returns true if the event is the usage event that `include_usage` causes */
   #readEvent(event: SseEvent): boolean {
     const fields = sseFields(event);
     if (fields.error && fields.data === undefined) this.#aborted = true;
@@ -172,7 +178,7 @@ export class StreamMeter implements UsageMeter {
     }
   }
 
-  /** Reads a chunk of chat or completions: objects with `choices`, then `[DONE]`. */
+  /** Reads an event of a chat or a completion: an object with `choices`, or the final `[DONE]`. */
   #readChunk(data: Uint8Array, tooLong: boolean): boolean {
     if (sameBytes(data, DONE)) {
       this.#sawLast = true;
@@ -211,7 +217,9 @@ export class StreamMeter implements UsageMeter {
     }
   }
 
-  /** Reads an event of responses or messages. Every event has a type, as its name and in its data. */
+  /**
+   * Reads an event of /v1/responses or /v1/messages. Every event has a type, both in its `event` field and in its data.
+   */
   #readTypedEvent(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
     let object: Record<string, unknown> | undefined;
     let type = fields.event;
@@ -240,14 +248,15 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * `message_start` has the prompt's tokens, `message_delta` the completion's so far. The last value of each counts.
+   * `message_start` has the prompt's tokens, and `message_delta` the completion's tokens so far. The last value of each
+   * counts.
    */
   #readMessage(type: string, object: Record<string, unknown>): void {
     if (type === 'message_start') {
       const usage = isObject(object.message) ? readUsageJson('anthropic', object.message.usage) : undefined;
       if (usage === undefined) return;
-      // output_tokens of `message_start` is a placeholder. With it a stream that breaks later would be billed as one
-      // token.
+      // The `output_tokens` of `message_start` is a placeholder. If it were used, a stream that breaks later would be
+      // billed as one token.
       const { completion: _, ...known } = usage;
       this.#report = { ...this.#report, ...known };
     } else if (type === 'message_delta') {
@@ -270,16 +279,16 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * True if neither the terminal event nor a finish reason (of each choice, if there are several) arrived. Behind a
-   * proxy that speaks HTTP/1.0 to the engine (nginx's default), only this shows that an engine died. Transcriptions
-   * have no end that all engines agree on.
+   * True if neither the terminal event nor the finish reason of each choice has arrived. If a proxy speaks HTTP/1.0 to
+   * the engine (nginx's default), only this shows that an engine died. Always false for endpoints without token counts,
+   * such as transcriptions, because engines end them differently.
    */
   get #isCut(): boolean {
     if (this.#complete || this.#failed || this.#endpoint.usage === 'none') return false;
     return this.#finish === undefined || (this.#lastChoice > 0 && this.#finished.size <= this.#lastChoice);
   }
 
-  /** Reads an event without a blank line, because some engines omit the last blank line. */
+  /** Reads the last event if it has no blank line, because some engines omit the last blank line. */
   #readRest(): Uint8Array[] {
     const rest = this.#splitter.rest();
     if (rest === undefined || this.#swallowing) return [];

@@ -39,7 +39,7 @@ type Counts = { readonly [K in keyof UsageReport]: number | undefined };
 
 function report(counts: Counts): UsageReport | undefined {
   const { prompt, completion, cached, reasoning } = counts;
-  // The object has no token counts, for example `{"type":"duration","seconds":3}`.
+  // The object has no token counts, as in `{"type":"duration","seconds":3}`.
   if (prompt === undefined && completion === undefined) return undefined;
   return {
     ...(prompt !== undefined && { prompt }),
@@ -126,8 +126,8 @@ export function estimateTokens(bytes: number): number {
 }
 
 /**
- * Completes a report with estimates. Endpoints without tokens and failed responses cost nothing.
- * @param completion estimated tokens; undefined if this endpoint generates none
+ * Completes a report with estimates. If the endpoint has no tokens or the response failed, all counts are 0.
+ * @param completion estimated tokens of the response; undefined if this endpoint generates none
  */
 export function completeUsage(
   endpoint: Pick<Endpoint, 'usage'>,
@@ -146,7 +146,9 @@ export function completeUsage(
 }
 
 export interface UsageMeterOptions {
-  /** True if the response is SSE, by the engine's content type and not by what the client asked for. */
+  /**
+   * True if the response is SSE according to the engine's content type. The client may have asked for something else.
+   */
   streaming: boolean;
   /** True if the engine was made to report usage: `usageEdits` returned at least one edit. */
   dropUsageEvent: boolean;
@@ -155,8 +157,8 @@ export interface UsageMeterOptions {
   /** The engine's status. A response of 400 or more costs nothing. Default: 200. */
   status?: number;
   /**
-   * The engine's content type. A response that is neither SSE nor JSON is complete when it ends. Default: from the
-   * endpoint table.
+   * The engine's content type; default: from the endpoint table. If the response is neither SSE nor JSON, it counts as
+   * complete when it ends.
    */
   contentType?: string;
 }
@@ -172,7 +174,7 @@ export interface MeterResult {
    * of a stream.
    */
   cut?: boolean;
-  /** True if the engine gave the response up, and sent an end that looks like any other. */
+  /** True if the engine gave the response up, although its end looks like any other end. */
   aborted?: boolean;
   /** Why generation stopped, as the engine reports it: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;
@@ -181,7 +183,7 @@ export interface MeterResult {
 export interface UsageMeter {
   /** Returns the bytes that may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
-  /** True if the last event of the stream has arrived. An error of the connection after it does not matter. */
+  /** True if the last event of the stream has arrived. If the connection then breaks, this does not matter. */
   readonly saidLast: boolean;
   /** Call once, even if the client or the engine is gone. */
   end(): MeterResult;

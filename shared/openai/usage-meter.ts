@@ -1,6 +1,6 @@
 /**
- * Reads a response's token usage while it passes. Runs in the agent between the engine and the tunnel. Bytes are never
- * changed, but the events that our `include_usage` caused can be removed.
+ * Reads a response's token usage as the response passes. Runs in the agent between the engine and the tunnel. Bytes are
+ * never changed, but usage events can be removed if only the gateway's edit requested them.
  */
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-usage-meter.ts';

@@ -1,7 +1,7 @@
 /**
- * Why an open stream has no data yet, as an SSE comment. Clients ignore it; the dashboard, and people who read the
- * stream, see it: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`. An
- * unknown number is omitted.
+ * Why an open stream has no data yet, as an SSE comment. Clients ignore the comment. The dashboard shows it, and people
+ * see it in the raw stream: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`.
+ * A number is omitted if it is unknown.
  */
 export type WaitReason =
   /** The request waits for a free node; `position` 1 is next. */
@@ -39,7 +39,11 @@ function suffixOf(n: number): string {
 const COMMENT =
   /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting))$/;
 
-/** @param text a comment's line without its colon @returns undefined for any other comment */
+/**
+ * Parses a wait comment.
+ * @param text the comment's line without its colon
+ * @returns undefined for any other comment
+ */
 export function readWaitComment(text: string): WaitReason | undefined {
   const [, queued, position, where, loading, percent, starting] = COMMENT.exec(text.trim()) ?? [];
   if (where !== undefined) return { reason: 'queued', where };

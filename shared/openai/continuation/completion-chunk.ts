@@ -1,4 +1,4 @@
-/** One chunk of a chat's or a completion's stream: the parts that are needed to join two streams. */
+/** One chunk of the stream of a chat or a completion: the parts that are needed to join two streams. */
 import { isObject, readFinish } from '../token-usage.ts';
 import type { ContinuableKind } from './continuation-plan.ts';
 import { parseJsonObject } from './parse-json-object.ts';
@@ -56,7 +56,10 @@ function readCompletion(text: unknown): ChunkText | { why: string } {
   return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is not a string' };
 }
 
-/** Reads the text of a delta. Another engine cannot continue anything else (a tool call, reasoning, a refusal). */
+/**
+ * Reads the text of a delta. A delta with anything else (a tool call, reasoning, a refusal) cannot be continued by
+ * another engine.
+ */
 function readDelta(delta: unknown): ChunkText | { why: string } {
   if (isNothing(delta)) return { text: '', role: false };
   if (!isObject(delta)) return { why: 'the stream has a delta that is not an object' };
@@ -70,14 +73,14 @@ function readDelta(delta: unknown): ChunkText | { why: string } {
   return { text: typeof content === 'string' ? content : '', role: !isNothing(role) };
 }
 
-/** The ways in which engines write an absent value. */
+/** True for the values that engines write instead of omitting a member. */
 function isNothing(value: unknown): boolean {
   return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 }
 
 /**
- * A 4xx code is the client's fault; any other code, or none, is the engine's. vLLM writes the status as a number into
- * `code`.
+ * Reads an engine's error. If its code is a 4xx status, the request is at fault, otherwise the engine. vLLM writes the
+ * status as a number into `code`.
  */
 function readError(error: unknown): SaidError {
   const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;

@@ -1,6 +1,6 @@
 /**
- * The requests to the engine that continues a stream. The first asks how the engine tokenizes the text so far, and the
- * second asks it to continue after that text.
+ * The requests to the engine that continues a stream. The first requests ask how the engine tokenizes the text so far,
+ * and the last one asks it to continue after that text.
  */
 import { encodeUtf8 } from '../byte-search.ts';
 import type { ContinuationPlan } from './continuation-plan.ts';
@@ -13,8 +13,8 @@ const PARTIAL = { add_generation_prompt: false, continue_final_message: true } a
 
 /**
  * The body for the engine that continues.
- * @param text the part of the response that the client has, not empty
- * @param produced number of tokens in it
+ * @param text the part of the response that the client already has; not empty
+ * @param produced number of tokens of `text`
  */
 export function continuationBody({ kind, body, limit }: ContinuationPlan, text: string, produced: number): Uint8Array {
   const left = limit === undefined ? {} : lessTokens(kind, body, limit, produced);
@@ -22,7 +22,10 @@ export function continuationBody({ kind, body, limit }: ContinuationPlan, text: 
   return json({ ...body, ...left, ...PARTIAL, messages: withPartial(body.messages, text) });
 }
 
-/** Reduces the limit of tokens. Sets both names if both were given, because engines differ in which one they use. */
+/**
+ * The limit of tokens, less the produced ones. Sets both names if the client set both, because engines differ in which
+ * one they use.
+ */
 function lessTokens(
   kind: ContinuationPlan['kind'],
   body: ContinuationPlan['body'],
@@ -83,8 +86,8 @@ export function detokenizedText(answer: Uint8Array): string | undefined {
 }
 
 /**
- * True if the partial rendering is the first prompt followed by the text, token by token. Then the engine continues
- * exactly after the text.
+ * True if the tokens of the partial rendering are those of the prompt followed by those of the text. Then the engine
+ * continues exactly after the text.
  */
 export function isPromptAndText(
   partial: readonly number[],

@@ -1,7 +1,7 @@
 /**
- * Decides which streams another engine can continue in the middle of a sentence. Everything that a request asks for
- * must mean the same to an engine that sees the text so far as part of the prompt. So the allowed keys of a body are
- * listed, and any other key excludes the request.
+ * Decides which streams another engine can continue in the middle of a sentence. That engine sees the text so far as
+ * part of its prompt. So only keys of a body are allowed that mean the same to it, and any other key excludes the
+ * request.
  */
 import type { Endpoint } from '../endpoints.ts';
 import { isObject } from '../token-usage.ts';
@@ -14,13 +14,13 @@ export interface ContinuationPlan {
   kind: ContinuableKind;
   /** The request's body as it was sent. */
   body: Readonly<Record<string, unknown>>;
-  /** True if the client asked for usage at the end of the stream. */
+  /** True if the client asked for a usage event at the end of the stream. */
   wantsUsage: boolean;
   /** Maximum number of tokens of the whole response; undefined: as many as the model's context holds. */
   limit: number | undefined;
 }
 
-/** Why the stream cannot be continued, as a part of a sentence for the client. */
+/** Why the stream cannot be continued, as a clause for the client. */
 interface NoPlan {
   why: string;
 }
@@ -54,7 +54,7 @@ const USAGE_OPTIONS: ReadonlyMap<string, Rule> = new Map([
   ['continuous_usage_stats', only(false)],
 ]);
 
-/** Allowed keys, with the values that do not affect a continuation. `null` is the same as an absent key. */
+/** Allowed keys, with the values that do not affect a continuation. A key with the value `null` counts as absent. */
 const BOTH: readonly (readonly [string, Rule])[] = [
   ['model', anything],
   ['stream', only(true)],

@@ -8,10 +8,10 @@ import type { ContinuationPlan } from './continuation-plan.ts';
 const TOKENIZE = 9;
 const DETOKENIZE = 10;
 
-/** Sends one of the two requests. Undefined if the engine has no answer. Rejections pass through. */
+/** Sends a request to one of the two endpoints. Undefined if the engine has no answer. Rejects if the request fails. */
 export type TokenizerCall = (endpoint: number, body: Uint8Array) => Promise<Uint8Array | undefined>;
 
-/** The number of tokens of the text, or why the engine would not continue where it ends. */
+/** The number of tokens of the text, or the reason why the engine would not continue exactly where the text ends. */
 export async function countTokens(
   plan: ContinuationPlan,
   text: string,
@@ -34,7 +34,8 @@ export async function countTokens(
   if (count === undefined || prompt === undefined || partial === undefined)
     return { why: 'the next engine does not report how it tokenizes the text so far' };
   if (isPromptAndText(partial, prompt, count)) return count.length;
-  // Tokens may merge at the boundary of prompt and text, and some tokenizers put a space before every text.
+  // The tokens may differ although the texts are equal: tokens may merge at the boundary of prompt and text, and some
+  // tokenizers put a space before every text. So the texts are compared.
   const before = await textOf(prompt);
   if (before !== undefined && `${before}${text}` === (await textOf(partial))) return count.length;
   return { why: "the model's chat template changes the text so far" };

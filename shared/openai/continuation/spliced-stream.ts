@@ -1,7 +1,7 @@
 /**
- * One stream made of several engines' responses. The first one's events pass unchanged, but only complete ones: a
- * partial event was never sent, so the next engine's response can follow. Of later engines only text, finish reason and
- * usage are used: the client sees one id, one role and one `[DONE]`.
+ * One stream made of several engines' responses. The first engine's events pass unchanged, but only complete ones:
+ * because no part of an event was sent, the next engine's response can follow. Of later engines only text, finish
+ * reason and usage are used, so that the client sees one id, one role and one `[DONE]`.
  */
 import { encodeUtf8, sameBytes } from '../byte-search.ts';
 import { type SseEvent, SseSplitter, sseFields } from '../sse-splitter.ts';
@@ -9,7 +9,7 @@ import { isObject } from '../token-usage.ts';
 import { type CompletionChunk, readChunk } from './completion-chunk.ts';
 import type { ContinuableKind, ContinuationPlan } from './continuation-plan.ts';
 
-/** Maximum text that is kept of a response. A longer response cannot be continued. */
+/** Maximum text of a response that is remembered, in UTF-16 units. A longer response cannot be continued. */
 export const SPLICED_TEXT_MAX_CHARS = 512 * 1024;
 
 /** An event longer than this is passed on in pieces, and no node can continue after it. */
@@ -31,7 +31,7 @@ export class SplicedStream {
   #splitter = new SseSplitter(2 * EVENT_MAX_BYTES);
   /** True while the first engine's response is read. */
   #first = true;
-  /** True if everything is passed on unparsed from now on. */
+  /** True if all further bytes are passed on without being parsed. */
   #verbatim = false;
   #head: Event | undefined;
   #roleSaid = false;
@@ -82,7 +82,7 @@ export class SplicedStream {
     return this.#finish !== undefined;
   }
 
-  /** Why no node could continue after a break now; undefined if one could. */
+  /** Why no node could continue the stream if it broke now; undefined if one could. */
   get obstacle(): string | undefined {
     if (this.#obstacle !== undefined) return this.#obstacle;
     const { text } = this;
@@ -90,12 +90,12 @@ export class SplicedStream {
     return undefined;
   }
 
-  /** Why this engine's response must not be read further. Treated like a break. */
+  /** Why this engine's response must not be read further. The caller treats this as a break of the stream. */
   get fault(): string | undefined {
     return this.#fault;
   }
 
-  /** The event in which the engine reported the fault; passed on if no node continues. */
+  /** The event in which the engine reported the fault. It is passed on if no node continues the stream. */
   get withheld(): Uint8Array | undefined {
     return this.#withheld;
   }
@@ -106,7 +106,7 @@ export class SplicedStream {
     if (this.#first) this.#pieces = [];
   }
 
-  /** Returns the part of a chunk that may be sent, in order. May set `fault`. */
+  /** Returns the bytes that may be sent now, in order. May set `fault`. */
   push(chunk: Uint8Array): Uint8Array[] {
     if (this.#verbatim) return [chunk];
     const out: Uint8Array[] = [];
@@ -119,7 +119,7 @@ export class SplicedStream {
   #push(chunk: Uint8Array, out: Uint8Array[]): void {
     if (this.#fault !== undefined) return;
     if (this.#verbatim) return void out.push(chunk);
-    // The last event was passed on with its CR. This LF belongs to the same line end.
+    // The last event ended with a CR and was passed on. This LF belongs to the same line end.
     if (this.#first && chunk[0] === LF && this.#splitter.endedWithCr) out.push(LINE_FEED);
     this.#splitter.push(chunk, (event) => {
       const passed = this.#fault === undefined ? this.#event(event) : undefined;
@@ -209,7 +209,8 @@ export class SplicedStream {
   }
 
   /**
-   * The usage of the whole response. The text so far was part of this engine's prompt, and perhaps of its cache hits.
+   * The usage of the whole response. The text of previous engines was part of this engine's prompt, and perhaps of its
+   * cache hits, so its tokens are moved from the prompt to the response.
    */
   #sum(usage: Readonly<Record<string, unknown>>): Event {
     if (this.#before === 0) return { ...usage };
