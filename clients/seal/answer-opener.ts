@@ -37,17 +37,17 @@ export class AnswerOpener {
   readonly #secrets: ReadonlyMap<string, AnswerSecret>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #splitter = new FrameSplitter();
-  /** Opened parts of the last read piece, bounded by what one piece contains. */
+  /** Opened parts of the last chunk of bytes that was read. They are bounded by the content of that chunk. */
   #opened: OpenedPart[] = [];
-  /** A failure that is thrown once, after the parts before it were taken. */
+  /** The failure that `next` throws after it has returned the parts before the failure. */
   #failed: SealClientError | undefined;
   readonly #resume: boolean;
   #part: Part | undefined;
-  /** The end of the previous node's part. */
+  /** The end of the previous node's part; undefined in the first part. */
   #before: ContinuationPoint | undefined;
-  /** Nodes that sealed a part. Each answers a request once, so there are at most as many parts as nodes. */
+  /** Nodes that sealed a part, by `kid`. Each node may seal one part, so there are at most as many parts as nodes. */
   readonly #answered = new Set<string>();
-  /** Bytes of the frames so far, as gateways count them. */
+  /** Bytes of all frames so far, counted as gateways count them. */
   #bytes = 0;
   #ended = false;
 
@@ -150,7 +150,8 @@ export class AnswerOpener {
   }
 
   /**
-   * The content without the head of a part. The head must claim to continue exactly at the end of the previous part.
+   * Removes the head of a part from its first chunk. The head must state that the part continues exactly at the end of
+   * the previous part.
    */
   #content(content: Uint8Array): Uint8Array {
     const part = this.#part;

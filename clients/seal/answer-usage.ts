@@ -1,6 +1,6 @@
 /**
- * Reads the token counts that an engine reports inside a sealed response, to compare them with the gateway's usage
- * records. The gateway counts what the node reported outside the seal.
+ * Reads the token counts that an engine reports inside a sealed response, so that a client can compare them with the
+ * gateway's usage records. The gateway's records have the counts that the node reported outside the seal.
  */
 
 /**
@@ -12,7 +12,7 @@ export interface SaidUsage {
   completion: number | undefined;
 }
 
-/** Bytes kept of a response's end: usage is at the end, or just before the last events. */
+/** Bytes of a response's end that are kept. The usage is at the end, or just before the last events. */
 const TAIL_BYTES = 16 * 1024;
 const NAMES = {
   prompt: ['prompt_tokens', 'input_tokens'],

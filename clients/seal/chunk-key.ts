@@ -1,6 +1,6 @@
 /**
- * AES-256-GCM with the key of one response. Node's own implementation is synchronous. WebCrypto, in browsers and
- * workerd, returns a promise for each chunk.
+ * AES-256-GCM with the key of one response. Uses node:crypto if there is one, because it is synchronous: WebCrypto, in
+ * browsers and workerd, returns a promise for each chunk.
  */
 import { TAG_BYTES } from '../../shared/seal/hpke-suite.ts';
 
@@ -9,7 +9,9 @@ export interface ChunkKey {
   open(nonce: Uint8Array<ArrayBuffer>, aad: Uint8Array, sealed: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
-/** The part of node:crypto that is used here, because a page that seals has no Node types. */
+/**
+ * The functions of node:crypto that are used here. They are declared, because a page that seals has no types of Node.
+ */
 interface NodeCrypto {
   createSecretKey(raw: Uint8Array): object;
   createDecipheriv(name: 'aes-256-gcm', key: object, nonce: Uint8Array, options: { authTagLength: number }): Decipher;

@@ -1,6 +1,6 @@
 /**
- * Checks evidence of nodes, for clients with a verifier. An accepted node is asked once per key, any other again after
- * a while. The request for evidence is sealed to the node itself.
+ * Checks evidence of nodes, for clients with a verifier. A node with an accepted key is not asked again for it; any
+ * other node is asked again after a while. The request for evidence is sealed to the node itself.
  */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import {
@@ -32,13 +32,13 @@ export interface EvidenceVerifier {
   verify(evidence: Evidence): boolean | Promise<boolean>;
 }
 
-/** Maximum number of cached verdicts. If the oldest is dropped, its node is judged again. */
+/** Maximum number of cached verdicts. The oldest is dropped, and its node is then judged again. */
 const JUDGED_MAX = 256;
-/** How long a refusal holds. A report takes a machine seconds, so it is not requested more often. */
+/** How long a refused node is not asked again. A report takes the node's machine several seconds. */
 const REFUSED_MS = 5 * 60_000;
 /** How long a node is skipped if it gave no evidence or the verifier failed. */
 const FAILED_MS = 10_000;
-/** Maximum length of an answer: twice the evidence, which is base64 in JSON. */
+/** Maximum length of an answer: twice the evidence, because the answer has it as base64 in JSON. */
 const ANSWER_MAX_BYTES = 2 * EVIDENCE_MAX_BYTES;
 const EVIDENCE_TIMEOUT_MS = 45_000;
 
@@ -46,7 +46,7 @@ const UNPROVEN = 'The verifier rejected the evidence of all nodes that serve the
 
 type Verdict = { kind: 'good' | 'refused' } | { kind: 'failed'; cause: unknown };
 
-/** How long each verdict holds. An acceptance holds as long as the node's key. */
+/** How long each verdict holds. A good verdict holds without end, because it is stored under the node's key. */
 const HOLDS_MS = { good: Number.POSITIVE_INFINITY, refused: REFUSED_MS, failed: FAILED_MS };
 
 interface Judged {
@@ -69,9 +69,11 @@ export class VerdictCache {
   readonly #verifier: EvidenceVerifier;
   readonly #fetch: typeof globalThis.fetch;
   readonly #now: () => number;
-  /** Verdicts by `kid`. Failures also by caller, because one caller's wrong API key is not the node's fault. */
+  /**
+   * Verdicts by `kid`. A failure is stored by `kid` and caller, because it may be due to the caller's wrong API key.
+   */
   readonly #judged = new Map<string, Judged>();
-  /** Running judgments, by key and caller: at most as many as waiting requests. */
+  /** Running judgments, by `kid` and caller. At most one for each request that waits. */
   readonly #asked = new Map<string, Promise<Verdict>>();
 
   constructor(verifier: EvidenceVerifier, fetch: typeof globalThis.fetch, now: () => number) {
@@ -166,7 +168,10 @@ export class VerdictCache {
   }
 }
 
-/** @throws the opener's errors; RangeError if the text is too long */
+/**
+ * Reads the whole response as text.
+ * @throws RangeError if its status is not 200 or it is too long, and the errors of `opener`
+ */
 async function wholeOf(opener: AnswerOpener): Promise<string> {
   const decoder = new TextDecoder();
   let [text, bytes] = ['', 0];

@@ -16,7 +16,8 @@ import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { SealClientError } from './seal-client-error.ts';
 
 /**
- * `pinned`: the provider's own root key vouches for the key. `registry`: only the gateway claims that it is the node's.
+ * `pinned`: the provider's root key vouches for the node's key. `registry`: only the gateway claims that the key
+ * belongs to the node.
  */
 export type SealMode = 'pinned' | 'registry';
 
@@ -74,7 +75,7 @@ export class Candidates {
   readonly #options: CandidatesOptions;
   readonly #lists = new Map<string, Listed>();
 
-  /** @throws RangeError for a pin that is not a key, because no node could match it */
+  /** @throws RangeError if a pin is not a key, because no node could ever match it */
   constructor(options: CandidatesOptions) {
     for (const [provider, pin] of Object.entries(options.pins ?? {}))
       if (fromBase64url(pin, SEAL_KEY_BYTES)?.length !== SEAL_KEY_BYTES)
@@ -82,7 +83,11 @@ export class Candidates {
     this.#options = options;
   }
 
-  /** @throws SealClientError no_candidate, no_discovery; a Response: the gateway's refusal, unchanged */
+  /**
+   * Returns nodes for a request.
+   * @throws SealClientError no_candidate, no_discovery; if the gateway refuses, its Response, which the caller passes
+   * on unchanged
+   */
   get(asked: CandidateQuery, fresh: boolean): Promise<SealList> {
     const now = this.#options.now();
     const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
@@ -107,8 +112,8 @@ export class Candidates {
     }
     const signal = AbortSignal.timeout(DISCOVERY_MS);
     const query = new URLSearchParams({ model: asked });
-    // The request names the pinned providers, because the gateway lists at most sixteen nodes, and nodes of other
-    // providers could fill the list.
+    // Name the pinned providers in the request. The gateway lists at most sixteen nodes, and without this they could
+    // all be nodes of other providers.
     for (const provider of Object.keys(pins ?? {})) query.append('provider', provider);
     const url = `${base}/v1/otela/seal?${query}`;
     const response = await fetch(url, { headers: own, signal, redirect: 'error' });
@@ -135,7 +140,9 @@ const WITH = [
   'x-otela-session',
 ];
 
-/** A gateway without the route is older than sealing. Other refusals are passed on unchanged. */
+/**
+ * A gateway that does not know the route is older than sealed requests. Any other refusal is passed on to the caller.
+ */
 async function refusalOf(response: Response): Promise<SealClientError | Response> {
   if (response.status !== 404) return response;
   const text = await textWithin(response);

@@ -1,5 +1,6 @@
 /**
- * `pinned`: the provider's own root key vouches for the key. `registry`: only the gateway claims that it is the node's.
+ * `pinned`: the provider's root key vouches for the node's key. `registry`: only the gateway claims that the key
+ * belongs to the node.
  */
 export type SealMode = 'pinned' | 'registry';
 /** Root keys in base64url, by provider. */

@@ -1,11 +1,14 @@
 /**
- * Why a request was not sealed, or why its response is not trusted. The fetch rejects with it; SDKs show it as the
- * cause of a failed connection.
+ * Why a request was not sealed, or why its response is not trusted. The fetch rejects with a SealClientError; SDKs show
+ * it as the cause of a failed connection.
  */
 export type SealClientErrorCode =
-  /** A request of this kind cannot be sealed. It was not sent. */
+  /** Requests of this kind cannot be sealed. The request was not sent. */
   | 'not_sealable'
-  /** The gateway reports another name of the model, and the caller does not allow aliases. The request was not sent. */
+  /**
+   * The gateway's name of the model differs from the requested one, and the caller does not allow aliases. The request
+   * was not sent.
+   */
   | 'alias'
   /** No node that the pins allow serves the model. The request was not sent. */
   | 'no_candidate'
@@ -17,7 +20,7 @@ export type SealClientErrorCode =
   | 'not_opened'
   /** The response ended before its last chunk. */
   | 'cut'
-  /** An error of the gateway, which no node has signed. */
+  /** The gateway sent an error. No node signed it, so it may be false. */
   | 'gateway';
 
 export class SealClientError extends Error {

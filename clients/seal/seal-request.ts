@@ -31,7 +31,7 @@ import type { SealNode } from './pinned-candidates.ts';
 const { subtle } = globalThis.crypto;
 const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
 
-/** The secret that opens one node's response. */
+/** The secret with which the client opens one node's response. */
 export interface AnswerSecret {
   node: SealNode;
   /** Salt of the derived keys: `enc`, or the `kid` if each of the nodes may continue another node's stream. */
@@ -58,9 +58,9 @@ export interface ClearRequest {
   resume?: boolean;
 }
 
-/** Seconds for which a request may be answered. Retries on other nodes need only minutes. */
+/** Seconds for which nodes accept the request. Retries on other nodes need only minutes. */
 const LIFE_S = 10 * 60;
-/** Seconds for which a resumable stream may be answered: as long as nodes accept. */
+/** Seconds for which nodes accept a resumable request: their maximum, because a stream may be continued late. */
 const RESUMABLE_LIFE_S = SEALED_LIFE_MAX_S;
 
 /** @param now seconds since 1970 */

@@ -17,13 +17,14 @@ import { type ClearRequest, type SealedRequest, seal } from './seal-request.ts';
 
 export interface SealOptions {
   /**
-   * Root keys by provider (`otela-agent vouch` prints them): mode `pinned`. Absent: mode `registry`, which trusts the
-   * gateway about the nodes' keys. That protects against a gateway that only reads, not against one that lies.
+   * Root keys by provider, as `otela-agent vouch` prints them: mode `pinned`. Absent: mode `registry`, which trusts the
+   * gateway about the nodes' keys. Mode `registry` protects against a gateway that only reads requests, and not against
+   * a gateway that lies about keys.
    */
   pins?: Pins | undefined;
   /**
-   * Number of nodes to which each request is sealed, 1 to 16. The gateway can try as many without another request.
-   * Default: 3.
+   * Number of nodes to which each request is sealed, 1 to 16. The gateway can try that many nodes without another
+   * request of the client. Default: 3.
    */
   candidates?: number;
   /**
@@ -32,8 +33,9 @@ export interface SealOptions {
    */
   aliases?: boolean;
   /**
-   * If the node of a chat or completion stream is lost, another candidate continues the stream; the request header
-   * `x-otela-resume: 1` means the same. The candidates can then read each other's responses to it. Default: false.
+   * True: if the node of a chat or completion stream is lost, another candidate continues the stream. The request
+   * header `x-otela-resume: 1` means the same for one request. All candidates can then read the whole stream. Default:
+   * false.
    */
   resume?: boolean;
   /**
@@ -92,7 +94,8 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       return { model, nodes: judged === undefined ? nodes : await judged.among(nodes, candidates, asking) };
     };
     const send = async (fresh: boolean) => {
-      // Other requests may wait for the same list, so aborting this request does not abort the list.
+      // Abort only this request's wait and not the fetch of the list, because other requests may wait for the same
+      // list.
       const { model, nodes } = await unlessAborted(choose(fresh), request.signal);
       const sealed = await seal(withModelName(clear, model, options.aliases ?? false), nodes, now() / 1000);
       const response = await fetch(request.url, {
@@ -109,7 +112,7 @@ export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch 
       if (await isStale(response)) ({ sealed, response } = await send(true));
       return await opened(response, sealed, options);
     } catch (error) {
-      // The gateway refused to list nodes. Its response answers this request.
+      // The gateway refused to list nodes. Its response becomes the response to this request.
       if (error instanceof Response) return unauthenticated(error);
       throw error;
     }
@@ -139,7 +142,7 @@ interface ReadRequest {
   /** The gateway's URL up to `/v1`. */
   base: string;
   clear: ClearRequest;
-  /** Headers, including routing from the body, which the gateway does not see. */
+  /** Headers of the request, with the routing members of the body added, because the gateway cannot read the body. */
   headers: Headers;
 }
 
@@ -193,7 +196,7 @@ function jsonFields(body: Uint8Array): Record<string, unknown> {
     const value: unknown = JSON.parse(new TextDecoder().decode(body));
     if (isRecord(value)) return value;
   } catch {
-    // The error below is thrown.
+    // The SealClientError below is thrown.
   }
   throw new SealClientError('not_sealable', 'The request is not a JSON object. Nothing was sent.');
 }
@@ -247,7 +250,7 @@ async function opened(response: Response, sealed: SealedRequest, options: SealOp
   return new Response(empty ? null : bodyOf(opener, events), { status: head.status, headers });
 }
 
-/** An error that the gateway sent after the beginning of its response. */
+/** Passes on an error that the gateway sent after the head of its response and before any node's part. */
 async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
   await opener.cancel();
   const headers = { 'content-type': 'application/json', [UNAUTHENTICATED_HEADER]: '1' };
@@ -283,5 +286,6 @@ function bodyOf(opener: AnswerOpener, { reader, continued, said }: BodyEvents): 
 
 function brokenBy(next: OpenedPart): SealClientError {
   if (next.kind !== 'note') return new SealClientError('not_opened', 'The response was not sealed by a node.');
-  return new SealClientError('gateway', `The gateway reports, without a signature: ${next.text.slice(0, 500)}`);
+  const said = `The gateway says (no node signed this, so it may be false): ${next.text.slice(0, 500)}`;
+  return new SealClientError('gateway', said);
 }
