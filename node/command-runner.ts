@@ -3,14 +3,14 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { errorText } from '../shared/text/error-text.ts';
 import { AdaptiveTimeout } from '../shared/timing/adaptive-timeout.ts';
 
-/** Minimum time limit of a command; longer if earlier commands were slow. */
+/** Minimum time limit of a command. The limit grows if earlier commands were slow. */
 const COMMAND_TIMEOUT_MS = 30_000;
 const SLOWER = 4;
 const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Result of a command. `missing`: it was not started. `killed`: the effect of the command is unknown, because it did not end in time, printed more
- * than ANSWER_MAX_BYTES, or was killed by a signal of another process.
+ * Result of a command. `missing`: it was not started. `killed`: its effect is unknown, because it did not end in time,
+ * printed more than ANSWER_MAX_BYTES, or was killed by a signal of another process.
  */
 export type CommandResult =
   | { kind: 'done'; code: number; out: string; errors: string }
@@ -55,7 +55,7 @@ function run(
       clearTimeout(timer);
       resolve(result);
     };
-    // Resolves without waiting for `close`, because a child process of the command may hold the pipes open forever.
+    // Do not wait for `close`: a child process of the command may hold the pipes open forever.
     const kill = (why: string) => {
       child.kill('SIGKILL');
       end({ kind: 'killed', errors: `${file} ${why}` });

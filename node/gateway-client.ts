@@ -6,11 +6,11 @@ import { parseJson, tryParseJson } from '../shared/text/parse-json.ts';
 import { AdaptiveTimeout, type TimeoutBounds } from '../shared/timing/adaptive-timeout.ts';
 
 /**
- * Bounds of the time limit of a request. After ten seconds without an answer, a gateway counts as unreachable, unless
- * earlier answers were slow. Even a slow machine answers within two minutes.
+ * Bounds of the time limit of a request. A gateway that has not answered after ten seconds counts as unreachable,
+ * unless earlier answers took longer. Even a slow machine answers within two minutes.
  */
 const ANSWER: TimeoutBounds = { leastMs: 10_000, mostMs: 120_000 };
-/** Most bytes of an answer: 4,096 nodes of 16 KiB. */
+/** Maximum size of an answer: 4,096 nodes of 16 KiB. */
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 /** If a body is not JSON, such as a proxy's page, an error message quotes at most this many characters of it. */
 const EXCERPT_MAX = 200;
@@ -19,7 +19,10 @@ const EXCERPT_MAX = 200;
 export class GatewayRefusalError extends Error {
   override readonly name = 'GatewayRefusalError';
   readonly status: number;
-  /** The code of the gateway's error. Undefined if a proxy answered, which knows nothing of the gateway's state. */
+  /**
+   * The code of the gateway's error. Undefined if a proxy answered. A proxy's status says nothing about the gateway's
+   * state.
+   */
   readonly code: string | undefined;
 
   constructor(status: number, code: string | undefined, message: string) {
@@ -35,7 +38,8 @@ export class GatewayUnreachableError extends Error {
 }
 
 /**
- * The part of `fetch` that is used here: the types of undici's `fetch` and of Node's differ, and both fit this type.
+ * The part of `fetch` that is used here. The types of undici's `fetch` and of Node's differ, and both are assignable to
+ * this type.
  */
 type GatewayFetch = (
   url: URL,
@@ -51,8 +55,8 @@ type GatewayFetch = (
 interface GatewayClientOptions {
   url: string;
   /**
-   * The API key; undefined: the route needs no key. A function is called for each request, so that a replaced key is
-   * used without a restart.
+   * The API key, or a function that returns it; undefined: the route needs no key. The function is called for each
+   * request, so that a replaced key is used without a restart.
    */
   key?: string | (() => string) | undefined;
   fetch?: GatewayFetch;

@@ -5,14 +5,14 @@ import { readBoundedFile } from './bounded-file.ts';
 
 const GROUP_AND_OTHERS = 0o077;
 const OTHERS = 0o007;
-/** Most bytes of a file. A key file has one line, and a configuration with secrets has a few hundred lines. */
+/** Maximum size of a file. A key file has one line, and a configuration with secrets has a few hundred lines. */
 const READ_MAX_BYTES = 64 * 1024;
 /** A valid key. With any other character in a key, `fetch` would throw an error that contains the key. */
 const KEY = /^[\x21-\x7e]{1,512}$/;
 
 /**
- * True if other users can read the file. A pipe, such as <(pass show token), has unusual mode bits and no other
- * readers. A file of another owner that our group can read, such as a Kubernetes secret, is not a fault.
+ * True if other users can read the file. False for a pipe, such as <(pass show token), which has unusual mode bits and
+ * no other readers. Also false for a file of another owner that only our group can read, such as a Kubernetes secret.
  */
 export function canOthersRead(stat: Pick<Stats, 'mode' | 'uid' | 'isFile'>, me = process.getuid?.()): boolean {
   return stat.isFile() && (stat.mode & (stat.uid === me ? GROUP_AND_OTHERS : OTHERS)) !== 0;

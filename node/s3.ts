@@ -73,8 +73,8 @@ export interface S3Request {
 export type SignS3Request = (request: S3Request) => Promise<{ url: string; headers: Headers }>;
 
 /**
- * Returns a function that signs requests to one bucket, which is addressed by path. The caller sends the request, with
- * its body.
+ * Returns a function that signs requests to one bucket. The bucket's name is part of the URL's path. The caller sends
+ * the signed request, with its body.
  */
 export function s3Signer({ endpoint, ...account }: S3Account, bucket: string): SignS3Request {
   const aws = new AwsClient({ ...account, service: 's3' });
@@ -91,7 +91,7 @@ export function s3Signer({ endpoint, ...account }: S3Account, bucket: string): S
 export interface ListedObject {
   key: string;
   size: number;
-  /** Empty: the server omitted it. */
+  /** Entity tag; empty if the server omitted it. */
   etag: string;
   /** Time of the last change, as the server writes it. */
   modified: string;

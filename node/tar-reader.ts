@@ -12,7 +12,7 @@ const BLOCK_BYTES = 512;
 /** First bytes of gzip and zstd. The parser would decompress such input without a limit. */
 const PACKED = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
 
-/** Most bytes of a metadata entry, which holds a path that is too long for a header. */
+/** Maximum size of a metadata entry, which holds a path that is too long for a header. */
 const META_MAX_BYTES = 64 * 1024;
 
 export class TarReader {
@@ -22,7 +22,10 @@ export class TarReader {
    * entries of the same chunk.
    */
   #turn: Promise<void> = Promise.resolve();
-  /** Resolves when `take` has finished for all entries except the last one: its data may continue in the next chunk. */
+  /**
+   * Resolves when `take` has finished for all entries except the last one. The last entry's data may continue in the
+   * next chunk.
+   */
   #before: Promise<void> = Promise.resolve();
   #body: Readable | undefined;
   /** The first bytes of the archive, until they suffice to detect its format; then undefined. */
@@ -94,7 +97,7 @@ export class TarReader {
   }
 
   async #write(chunk: Buffer): Promise<void> {
-    // Bytes after the end of the archive are dropped; the parser would keep them in memory.
+    // Drop bytes after the end of the archive, because the parser would keep them in memory.
     if (this.#eof) return;
     // If `write` failed, no drain event follows.
     if (!this.#parser.write(chunk) && this.#failure === undefined) await this.#waiting();

@@ -1,5 +1,5 @@
 /** The batch job in which an agent runs, for any batch system: the job's name, its end, and the cause of its end. */
-/** Runs a program of the batch system, such as `squeue`. A failure is returned, not thrown. */
+/** Runs a program of the batch system, such as `squeue`. The result reports a failure; the promise never rejects. */
 export type AskTool = (
   file: string,
   args: readonly string[],
@@ -9,8 +9,8 @@ export type AskTool = (
 export type Env = Readonly<Record<string, string | undefined>>;
 
 /**
- * The end of a job. `known` with `ends: undefined`: the job has no limit. `unknown`: the batch system did not answer,
- * so the last known end still holds.
+ * The end of a job. `known` without `ends`: the job has no limit. `unknown`: the batch system did not answer; the
+ * caller continues to use the last known end.
  */
 export type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unknown'; reason: string };
 
@@ -26,7 +26,7 @@ export interface BatchJob {
   node: string | undefined;
   /** The partition or queue in which the job runs. */
   partition: string | undefined;
-  /** The job's end according to environment variables. They keep their values even if the limit is changed later. */
+  /** The job's end according to environment variables, which do not change if the limit is changed later. */
   ends: Date | undefined;
   /** Asks the batch system for the job's end. Absent: this system cannot be asked. */
   askEnd?(run: AskTool): Promise<EndTime>;

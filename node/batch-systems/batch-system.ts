@@ -38,8 +38,8 @@ export interface JobSubmission {
 }
 
 /**
- * State of a listed job. `ended`: the system reports that the job has ended, for any reason. A job that is not listed
- * may still exist.
+ * State of a listed job. `ended`: the system reports that the job has ended, for any reason. A job that is missing in
+ * the list may still exist.
  */
 type ListedState = 'pending' | 'running' | 'ended';
 
@@ -71,13 +71,16 @@ interface Call {
 
 export interface BatchSystem {
   kind: 'slurm' | 'grid-engine' | 'htcondor' | 'pbs' | 'lsf' | 'flux';
-  /** Whether these commands and parsers were tested with the real system, or only with recorded output. */
+  /**
+   * `real`: these commands and parsers were tested with the real system. `recorded`: they were tested only with
+   * recorded output.
+   */
   seen: 'real' | 'recorded';
   /** A shell expression that gives the job's id inside the job. */
   jobId: string;
   /**
-   * Matches the output of a command if the batch system's server is unavailable, so that the state of jobs is unknown.
-   * Any other error means that the request was refused.
+   * Matches the output of a command if the batch system's server is unavailable. The state of jobs is then unknown. Any
+   * other error means that the server refused the request.
    */
   away: RegExp;
   /** Matches the text that a command prints before each error, such as its name. This text is removed. */
@@ -92,7 +95,7 @@ export interface BatchSystem {
   /**
    * Parses the list of jobs, which may include jobs with other names.
    *
-   * @throws Error if the output is malformed: with an incomplete list, running jobs would seem to be missing
+   * @throws Error if the output is malformed, because jobs that are missing in an incomplete list would count as ended
    */
   parse(out: string): ListedJob[];
   /** The command that reports idle GPUs. Absent: the system has no cheap command for that. */

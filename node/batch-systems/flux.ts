@@ -76,8 +76,8 @@ function parseJobs(out: string): ListedJob[] {
 }
 
 /**
- * Flux reports the time that is left, from which the job's end is computed. Ends that differ by no more than this are
- * the same end; a larger difference means that the limit was changed.
+ * Flux reports the remaining time, from which the job's end is computed. Computed ends that differ by at most this much
+ * are the same end; a larger difference means that the limit was changed.
  */
 const STEP_MS = 5_000;
 

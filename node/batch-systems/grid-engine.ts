@@ -40,8 +40,8 @@ function flags({ name, pool, gpus, log }: JobSubmission): string[] {
     ...(pool.account === undefined ? [] : ['-P', pool.account]),
     '-S',
     '/bin/bash',
-    // A directory that exists on every node. At some sites, the home directory does not exist there. A job that cannot
-    // change to its working directory stays in the queue in state Eqw.
+    // The directory of the log, because it exists on every node. At some sites, the home directory does not exist on
+    // the nodes, and a job that cannot change to its working directory stays in the queue in state Eqw.
     '-wd',
     dirname(log),
     '-j',
@@ -110,7 +110,8 @@ function parseQueues(out: string, cluster: JobCluster): Capacity[] {
   return cluster.pools.map((pool) => {
     const queues = elements(out, 'Queue-List').filter((text) => inside(text, 'name')?.split('@')[0] === pool.name);
     const idle = queues.reduce((sum, text) => {
-      // No job can start on a queue instance in one of these states: d disabled, u unreachable, E error, s suspended.
+      // No job can start on a queue instance in one of these states: d disabled, u unreachable, E error, s, S and C
+      // suspended.
       if (/[duEsSC]/.test(inside(text, 'state') ?? '')) return sum;
       const [, count = '0'] =
         new RegExp(`<resource name="${pool.gres ?? GPU_COMPLEX}" type="h?[a-z]+">([\\d.]+)<`).exec(text) ?? [];

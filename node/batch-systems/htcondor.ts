@@ -120,15 +120,15 @@ function parseJobs(out: string): ListedJob[] {
 }
 
 /**
- * Sums idle GPUs. Slots do not name a pool, because jobs select slots by requirements, so all GPUs count for the first
- * pool.
+ * Sums idle GPUs. HTCondor's slots belong to no pool, because jobs select slots by requirements. So all idle GPUs count
+ * for the first pool.
  */
 function parseSlots(out: string, { pools }: JobCluster): Capacity[] {
   const idle = out.split('\n').reduce((sum, line) => sum + (/^\d+$/.test(line.trim()) ? Number(line) : 0), 0);
   return pools.slice(0, 1).map(({ name }) => ({ pool: name, idle }));
 }
 
-/** Most bytes of an ad, which normally has about ten KiB. */
+/** Maximum size of a job's ad, which normally has about ten KiB. */
 const AD_MAX_BYTES = 256 * 1024;
 
 export function htcondorJob(env: Env): BatchJob | undefined {

@@ -99,7 +99,9 @@ const ownJobSchema = z.object({
 });
 type OwnJob = z.infer<typeof ownJobSchema>['RECORDS'][0];
 
-/** bjobs reports whole minutes, so ends that differ by less than this are the same end. */
+/**
+ * bjobs reports the remaining time in whole minutes. Computed ends that differ by at most this much are the same end.
+ */
 const STEP_MS = 90_000;
 
 /** LSF's default of JOB_TERMINATE_INTERVAL, the time from SIGINT to SIGTERM, and from SIGTERM to SIGKILL. */

@@ -143,7 +143,10 @@ const nodesSchema = z.object({
   ),
 });
 
-/** Sums idle GPUs. Nodes without a queue belong to every queue, so their GPUs count only for the first pool. */
+/**
+ * Sums idle GPUs. Nodes that are not assigned to a queue belong to every queue, so their GPUs count only for the first
+ * pool.
+ */
 function parseNodes(out: string, { pools }: JobCluster): Capacity[] {
   const idle = new Map(pools.map(({ name }) => [name, 0]));
   for (const node of Object.values(nodesSchema.parse(JSON.parse(out)).nodes)) {

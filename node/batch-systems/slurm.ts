@@ -5,7 +5,7 @@ import { takesJobs } from '../../shared/slurm/node-state.ts';
 import type { AskTool, BatchJob, EndTime, Env, JobFate } from './batch-job.ts';
 import type { BatchSystem, Capacity, JobCluster, JobPool, JobSubmission, ListedJob } from './batch-system.ts';
 
-/** The agent begins to drain this many seconds before the job's end. */
+/** Seconds before the job's end at which Slurm sends the agent the signal to drain. */
 const BEFORE_END_S = 120;
 /**
  * Format of squeue's output: one job per line. Only the reason may contain a vertical bar, and it is the last field.
@@ -191,9 +191,9 @@ function environmentEndTime(env: Env): Date | undefined {
 }
 
 /**
- * What ends the job, by scontrol(1), "show job". A job that is being ended is COMPLETING, regardless of the cause. Its
- * reason and PreemptTime distinguish the time limit and preemption from scancel. A job in its grace time before
- * preemption still runs.
+ * What ends the job, by scontrol(1), "show job". If a job is being ended, its state is COMPLETING for every cause; its
+ * reason and PreemptTime distinguish the time limit and a preemption from scancel. During the grace time before a
+ * preemption the job is still RUNNING.
  */
 async function askFate(query: string, run: AskTool): Promise<JobFate | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query]);
@@ -215,9 +215,9 @@ function fieldOf(line: string, name: string): string {
 }
 
 /**
- * Until when the job continues after a SIGTERM that is only a warning. A job that is ending is COMPLETING before its
- * processes get a signal. If the job is still RUNNING, the SIGTERM was a warning (`--signal=TERM@120`), or it announced
- * a preemption with a grace time, which moves EndTime.
+ * Until when the job continues after a SIGTERM that is only a warning. If SIGTERM ends a job, its state is COMPLETING
+ * before its processes get the signal. If the state is still RUNNING, the SIGTERM was a warning (`--signal=TERM@120`),
+ * or it announced a preemption with a grace time, which moves EndTime.
  */
 async function askRunsUntil(query: string, run: AskTool): Promise<Date | undefined> {
   const answer = await run('scontrol', ['show', 'job', '--oneliner', query], UTC_TIMES);
