@@ -1,6 +1,6 @@
 /**
- * `otela-factory check`: checks the file, the token, the state directory, and each place of each model by asking its
- * cluster.
+ * `otela-factory check`: checks the file, the token and the state directory. Also asks each cluster whether it would
+ * accept the jobs of each model.
  */
 import { EXIT_DONE } from '../../shared/command-line/index.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';

@@ -1,6 +1,6 @@
 /**
- * `otela-factory recipe NAME --gpu KIND`: prints lines for the file. The planner, a separate program, decides what
- * fits.
+ * `otela-factory recipe NAME --gpu KIND`: prints lines for factory.toml. It runs the planner, a separate program, to
+ * find how many GPUs the model needs.
  */
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +14,10 @@ import { ENGINES, type EngineKind } from '../config/schema.ts';
 const TENSOR_PARALLEL = [1, 2, 4, 8] as const;
 /** Default context length of a replica in tokens. A longer one leaves less memory for concurrent requests. */
 const CONTEXT_DEFAULT = 32_768;
-/** A replica serves more than one request at a time: this many full contexts must fit together. */
+/**
+ * Number of full contexts that must fit into the memory together, because a replica serves several requests
+ * concurrently.
+ */
 const CONTEXTS_AT_ONCE = 2;
 const CONTEXT_STEP = 1_024;
 const PROBE_INPUT = 320;
@@ -117,7 +120,7 @@ async function smallest(
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
       why = error.message;
-      // A larger number of GPUs does not help if the planner does not know the model's name.
+      // If the planner does not know the model's name, a larger number of GPUs does not help.
       if (!/does not fit/.test(why)) throw error;
     }
   if (largest === undefined) throw new UsageError(why);

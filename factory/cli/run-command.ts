@@ -11,7 +11,7 @@ import { FactoryError } from '../factory-error.ts';
 import { Factory } from '../life/factory.ts';
 import { StateFiles } from '../life/state-files.ts';
 
-/** A status is current up to this age: a running factory writes one in every round. */
+/** Maximum age of a current status. A running factory writes one in every round. */
 const STATUS_MAX_AGE_MS = 120_000;
 
 function exchangeOf(config: FactoryConfig, refused: (why: string) => void): GatewayExchange {
@@ -28,7 +28,8 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);
   let refusal: string | undefined;
   const log = (line: string) => io.log(`${new Date().toISOString()} ${line}`);
-  // A refused token may become valid again. Until then, jobs that serve continue, and no job starts without demand.
+  // If the gateway refuses the token, continue, because it may accept the token again later. Until then, jobs that
+  // serve continue, and no job starts without demand.
   const gateway = exchangeOf(config, (why) => {
     if (refusal !== why) log(why);
     refusal = why;
@@ -46,8 +47,8 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
 }
 
 /**
- * Runs one round that queries the clusters and changes nothing. It uses the demand that the running factory received
- * last: a second exchange with the gateway would end that factory's exchange.
+ * Runs one round that queries the clusters and changes nothing. Uses the demand that the running factory received last.
+ * It must not ask the gateway, because a second exchange would end the running factory's exchange.
  */
 export async function dryRun(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);

@@ -1,6 +1,6 @@
 /**
- * `otela-factory status` and `explain`: read the file that a running factory writes in each round, so they work on any
- * node that can read its directory.
+ * `otela-factory status` and `explain`: show the file that a running factory writes in each round. So they work on any
+ * node that can read its state directory.
  */
 import * as z from 'zod';
 import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
@@ -12,7 +12,7 @@ import { formatMs } from '../config/value-schemas.ts';
 import { FactoryError } from '../factory-error.ts';
 import { StateFiles } from '../life/state-files.ts';
 
-/** A status that is older than this is stale. A round takes 15 s, or a minute if a scheduler is slow. */
+/** A status that is older than this is stale. A round takes 15 s, or a minute if a batch system is slow. */
 const STALE_MS = 120_000;
 /** Number of lines that are shown of a log's tail. */
 const REST_LINES = 4;

@@ -1,4 +1,4 @@
-/** Finds requirements of a well-formed file that cannot be met. Each problem names the nearest possible value. */
+/** Finds requirements that no cluster of the file can meet. Each problem names the nearest possible value. */
 import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { nearestName } from '../../shared/text/nearest-name.ts';

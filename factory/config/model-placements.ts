@@ -14,15 +14,17 @@ type PlacementConfig = Pick<FactoryConfig, 'clusters' | 'recipes'>;
 type ModelPlacementInput = Pick<ModelConfig, 'recipe' | 'clusters'>;
 
 /**
- * Returns a model's places in the order of the file: clusters, then their pools. In each pool, the recipe's first
- * engine that fits is used.
+ * Returns a model's places in the order of the file: clusters, and in each cluster its pools. In each pool, the
+ * recipe's first engine that fits is used.
  */
 export function placementsOf(config: PlacementConfig, model: ModelPlacementInput): ModelPlacement[] {
   const isFirst = ({ pool }: ModelPlacement, at: number, all: readonly ModelPlacement[]) => all[at - 1]?.pool !== pool;
   return possiblePlacements(config, model).filter(isFirst);
 }
 
-/** Returns the places of the recipe's further engines on idle agents. They start only if a plan has their shape. */
+/**
+ * Returns the places of the recipe's other engines on idle agents. An engine starts there only if a plan has its shape.
+ */
 export function furtherPlacements(config: PlacementConfig, model: ModelPlacementInput): ModelPlacement[] {
   const first = placementsOf(config, model);
   return possiblePlacements(config, model).filter(
@@ -45,7 +47,10 @@ function possiblePlacements(config: PlacementConfig, model: ModelPlacementInput)
     );
 }
 
-/** An idle agent needs an engine with a template, which gets all its GPUs. A job needs an engine with a command. */
+/**
+ * True if the engine can run in the pool. On idle agents, it needs a template and gets all GPUs of an agent. As a job,
+ * it needs a command.
+ */
 function fits(engine: EngineConfig, pool: PoolConfig, { launcher }: ClusterConfig): boolean {
   if (!runsOn(engine, pool.gpu) || (launcher === 'agents') !== (engine.template !== undefined)) return false;
   return launcher === 'agents' ? engine.gpus === pool.gpus_per_node : engine.gpus <= pool.gpus_per_node;

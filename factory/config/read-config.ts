@@ -12,7 +12,7 @@ import { lineOfPath } from './line-of-path.ts';
 import { type FactoryConfig, fileSchema } from './schema.ts';
 
 const FILE_MAX_BYTES = 1024 * 1024;
-/** At most this many problems are reported: an operator fixes a few at a time. */
+/** Maximum number of reported problems. An operator fixes a few at a time. */
 const FAULTS_MAX = 20;
 
 /** A problem of the file, with its line. */

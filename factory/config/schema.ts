@@ -19,10 +19,13 @@ const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'not the na
 const guest = z.strictObject({
   /** Maximum jobs submitted to schedulers in any 60 s. */
   submissions_per_minute: positive.default(10),
-  /** Idle engines that are ended before their time because another model needs their GPUs, per hour. */
+  /**
+   * Maximum number of idle engines per hour that are ended before their idle time is over, because another model needs
+   * their GPUs.
+   */
   switches_per_hour: count.default(6),
   max_jobs: positive.default(100),
-  /** A job that ended sooner than this after its start counts as too short, and the next job waits. */
+  /** If a job ended sooner than this after its start, it counts as too short, and the next start is delayed. */
   short_lived: durationSchema.prefault('2m'),
   /** After this many consecutive failed starts of one recipe on one cluster, its starts are suspended. */
   failed_starts: positive.default(3),
@@ -70,7 +73,8 @@ const cluster = z.strictObject({
   cluster: slugSchema.optional(),
   max_jobs: positive.default(20),
   /**
-   * Maximum pending jobs of all models. The scheduler thus decides how fast a pool grows, and is not flooded with jobs.
+   * Maximum number of pending jobs of all models on this cluster. Jobs are submitted as fast as the scheduler starts
+   * them, and do not flood its queue.
    */
   max_pending: positive.default(4),
   max_gpus: positive.optional(),
@@ -83,8 +87,8 @@ const cluster = z.strictObject({
    */
   mounts: z.array(directory).max(32).default([]),
   /**
-   * Slurm's `--clusters`, with exactly one cluster. Each cluster numbers its jobs separately, and scancel would end the
-   * jobs of this number on all clusters.
+   * Slurm's `--clusters`, with exactly one cluster. With several, job numbers would not be unique, and scancel would
+   * end the jobs with the same number on all of them.
    */
   clusters: oneWordSchema
     .refine(
@@ -119,7 +123,7 @@ const engine = z.strictObject({
   /** Kinds of GPU on which this engine runs. In each pool the recipe's first engine that fits is used. */
   gpu: z.array(gpu).min(1).max(32),
   gpus: positive.max(64),
-  /** The engine for which the factory generates the command; `command` replaces the generated one. */
+  /** The engine for which the factory generates a command, unless `command` is given. */
   engine: z.enum(ENGINES).optional(),
   arguments: z.array(oneLineSchema).max(128).default([]),
   /**
@@ -197,9 +201,9 @@ const model = z.strictObject({
     .default([]),
   /** Clusters on which this model may run; absent: all clusters with an engine for their GPUs. */
   clusters: z.array(slugSchema).max(32).optional(),
-  /** An additional replica is started if there are this many batch lines for it. */
+  /** Batch lines per replica. The number of lines divided by this, rounded up, is the number of wanted replicas. */
   lines_per_job: positive.default(100),
-  /** An additional replica is wanted if the busy share of the ready replicas is above this. */
+  /** If the busy share of the ready replicas is at least this, one more replica is wanted. */
   busy: z.number().min(0.1).max(1).default(0.85),
 });
 export type ModelConfig = z.infer<typeof model> & { id: string };

@@ -1,5 +1,5 @@
 /**
- * Decides the actions of one round from everything that is known. Pure, except that it changes `memory`; `now` is in
+ * Decides the actions of one round from all observations. Pure, except that it changes `memory`. `now` is in
  * milliseconds.
  */
 import type { ModelConfig } from '../config/schema.ts';
@@ -15,9 +15,9 @@ import { jobKey, jobName, type Memory, type SubmissionMemory } from './persisted
 import { computeWanted, type ReadyReplicas, type WantedReplicas } from './wanted-replicas.ts';
 
 /**
- * Decides which pending job gives up its place below the factory's caps, so that the first replica of a model with
- * waiting requests can start. At most one job per round: the newest pending job of a lower priority, or of a model that
- * has another job.
+ * Decides which pending job is cancelled, so that the first replica of a model with waiting requests can start below
+ * the factory's caps. At most one job per round: the newest pending job of a lower priority, or of a model that has
+ * another job.
  * @param capped by model: the clusters on which only a cap of the factory prevents the model's first replica
  */
 function decideYields(
@@ -87,8 +87,9 @@ export function decideActions(memory: Memory, world: FactoryWorld, now: number):
 }
 
 /**
- * Keeps jobs that were submitted because replicas were crowded, for the model's idle time. Crowding lasts for moments
- * only: if the job were cancelled at each quiet moment, it would never reach the front of the scheduler's queue.
+ * Keeps jobs that were submitted because replicas were crowded, for the model's idle time. Replicas are crowded only
+ * for moments. If the jobs were cancelled at each quiet moment, they would never reach the front of the scheduler's
+ * queue.
  */
 function withGrowth(
   want: WantedReplicas,
@@ -122,7 +123,7 @@ function asked(memory: Memory, action: FactoryAction, now: number): void {
   }
 }
 
-/** Returns the memory with the submissions that are about to be sent. It is stored before the scheduler is called. */
+/** Adds the submissions that are about to be sent to the memory. The caller stores it before it calls the scheduler. */
 export function withIntendedSubmissions(
   memory: Memory,
   { model, place, count }: Extract<FactoryAction, { kind: 'submit' }>,

@@ -18,13 +18,13 @@ interface Starts {
   /** By model: the reason why fewer jobs start than are wanted. */
   held: Map<string, string>;
   /**
-   * By model with requests that wait for its first replica: the clusters on which only a cap of the factory prevents
+   * By model: the clusters on which only a cap of the factory prevents the first replica, although requests wait for
    * it.
    */
   capped: Map<string, ReadonlySet<string>>;
 }
 
-/** How much of each limit remains while jobs are assigned to places. */
+/** The remaining part of each limit while jobs are assigned to places. */
 interface RemainingCapacity {
   submissions: number;
   total: number;
@@ -178,7 +178,7 @@ function choose(
   return best ?? { why: [...new Set(closed)].join('; ') || 'no cluster has GPUs for it', capped };
 }
 
-/** Returns why nothing may start at the place now. Covers only reasons that remain when another job ends. */
+/** Returns why no job may start at the place now. Ignores reasons that would disappear if another job ended. */
 export function obstacleOf(
   place: PlacedEngine,
   { model }: PlacedModel,
@@ -208,7 +208,10 @@ export function obstacleOf(
   return pool.gpus !== undefined && pool.gpus < engine.gpus ? `${pool.name} has ${pool.gpus} GPUs` : undefined;
 }
 
-/** Returns the reason if no idle agent is free: idle agents have no queue in which a job could wait. */
+/**
+ * Returns the reason if no idle agent is free. Idle agents need this check, because they have no queue in which a job
+ * could wait.
+ */
 function nodeless({ cluster, pool, engine }: PlacedEngine, room: RemainingCapacity): string | undefined {
   if (cluster.launcher !== 'agents' || (room.idle.get(`${cluster.id}/${pool.name}`) ?? 0) >= engine.gpus)
     return undefined;

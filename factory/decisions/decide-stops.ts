@@ -1,16 +1,22 @@
-/** Decides which jobs end: pending jobs first, then running ones by a drain. */
+/** Decides which jobs end. Pending jobs end first. Running jobs end by a drain. */
 import { formatMs } from '../config/value-schemas.ts';
 import type { FactoryAction, FactoryWorld } from './factory-world.ts';
 import { type CountedJob, countSupply, isPending, type JobCensus } from './job-census.ts';
 import type { WantedReplicas } from './wanted-replicas.ts';
 
-/** A drained engine finishes its running requests, but a stream that runs for a day must not hold a GPU. */
+/**
+ * Maximum duration of a drain. A drained engine finishes its running requests, but a stream that runs for a day must
+ * not hold a GPU.
+ */
 export const DRAIN_MAX_MS = 900_000;
-/** An agent without running requests ends within seconds after a drain order. */
+/**
+ * After this time a drained agent without running requests is cancelled. It normally ends within seconds after the
+ * order.
+ */
 const DRAINED_MS = 30_000;
 /**
- * A cancelled job ends within its scheduler's grace time. If it still runs after this, the request may have been lost
- * and is repeated.
+ * After this time a cancellation is repeated, because the request may have been lost. A cancelled job normally ends
+ * within its scheduler's grace time.
  */
 const CANCEL_RETRY_MS = 90_000;
 
@@ -63,7 +69,7 @@ function cancels(jobs: readonly CountedJob[], why: string): FactoryAction[] {
   return jobs.map((job) => ending(job, why));
 }
 
-/** Asks again for the end of jobs that continue although they were asked to end. */
+/** Ends jobs again that continue although the factory asked for their end. */
 function again({ jobs }: JobCensus, now: number): FactoryAction[] {
   return jobs.flatMap((job): FactoryAction[] => {
     if (job.asked === undefined) return [];
@@ -90,7 +96,7 @@ function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);
     if (!known) return [ending(job, 'its model was removed from the file')];
-    // The job of the old recipe serves until a job of the new one does, or until requests stop.
+    // A job of the old recipe serves until a job of the new recipe is ready, or until it has no requests.
     const replaced = jobs.some((other) => other.model === job.model && !other.outdated && other.state === 'ready');
     const idle = job.node === undefined || job.node.in_flight === 0;
     return isPending(job) || replaced || idle ? [ending(job, 'its recipe was edited')] : [];
@@ -124,7 +130,7 @@ function idleOnes(
 ): CountedJob[] {
   const running = ours.filter((job) => !isPending(job) && job.state !== 'draining');
   const spare = running.length - want.floor;
-  // If requests wait, or batch lines justify more jobs, the running jobs stay.
+  // The running jobs stay if none is surplus: requests or batch lines justify them.
   if (spare <= 0 || want.jobs >= running.length) return [];
   return running
     .filter((job) => idleMs(job, wantedAt, now) >= idle && (job.state === 'ready' || want.jobs === 0))
@@ -133,7 +139,8 @@ function idleOnes(
 }
 
 /**
- * Returns the jobs above `max` that must end: after an edit of the file, or if jobs that were considered lost returned.
+ * Returns the jobs above `max`, which must end. There are some after an edit of the file, or if jobs that counted as
+ * lost have returned.
  */
 function overMax(ours: readonly CountedJob[], max: number): CountedJob[] {
   const order = (job: CountedJob) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);

@@ -10,16 +10,16 @@ const HOUR_MS = 3_600_000;
 /** An engine counts as idle after this time, which is longer than the pause between two requests of a conversation. */
 const IDLE_MIN_MS = 30_000;
 /**
- * A job that has been pending for longer than this waits for GPUs. Before that, it may wait for the scheduler's next
- * round or an image pull.
+ * A job that has been pending for longer than this counts as waiting for GPUs. A shorter wait may be for the
+ * scheduler's next round or for an image pull.
  */
 const PENDING_MIN_MS = 120_000;
 
 /**
- * Decides at most one switch of GPUs from one model to another per round. `held`: models that got fewer jobs than they
- * want. A model also counts as wanted if all its jobs have been pending for PENDING_MIN_MS, no pool has idle GPUs for
- * one of them, and ending engines would free enough. Idle engines of the same or a lower priority are ended first, then
- * busy engines of a lower priority are drained.
+ * Decides at most one switch of GPUs from one model to another per round. A model needs GPUs if a limit holds its start
+ * back (`held`), or if all its jobs are pending, one of them for PENDING_MIN_MS, no pool has idle GPUs for it, and
+ * ending engines would free enough. Idle engines of the same or a lower priority are ended first, then busy engines of
+ * a lower priority are drained.
  */
 export function decideSwitches(
   census: JobCensus,
@@ -50,8 +50,8 @@ export function decideSwitches(
 }
 
 /**
- * True if a wanted model has no running job, and either a limit holds its start back or all its jobs have been pending
- * for PENDING_MIN_MS.
+ * True if a wanted model has no running job, and either has no job because a limit holds its start back, or has a job
+ * that has been pending for PENDING_MIN_MS.
  */
 function starved(
   { model }: PlacedModel,
@@ -106,7 +106,7 @@ function victimFor(
     const priority = priorities.get(job.model) ?? 0;
     return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_MIN_MS);
   });
-  // If the model has no job, a limit prevents its start. Then the end of any engine helps, wherever it runs.
+  // If the model has no job, a limit prevents its start. Then the end of any engine in its pools helps.
   const waits = census.jobs.some((job) => job.model === model.id);
   const roomy = waits ? roomyPools(placed, candidates, world) : where;
   const idle = (job: CountedJob) => job.node?.idle_ms ?? 0;

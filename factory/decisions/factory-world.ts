@@ -20,7 +20,7 @@ export interface FactoryWorld {
   demand: ReadonlyMap<string, ModelDemand>;
   /** By model: the shapes that a plan wants; absent: no plan names shapes. */
   planned?: ReadonlyMap<string, PlannedShapes>;
-  /** Nodes at the gateway. Undefined: the gateway could not be queried, so no serving job is ended. */
+  /** Nodes at the gateway. Undefined: the gateway could not be queried; no serving job is ended then. */
   nodes: readonly ServingNode[] | undefined;
   /** Time of the previous round; absent: this is the first round of this process. */
   before?: number;
@@ -55,7 +55,7 @@ export type FactoryAction =
   | { kind: 'drain'; cluster: string; job: string; session: string; model?: string; why: string }
   | { kind: 'cancel'; cluster: string; jobs: string[]; model?: string; why: string };
 
-/** A sentence about a decision or an event, for the history of decisions. */
+/** A sentence about a decision or an event. Such sentences form the history of decisions. */
 export interface DecisionNote {
   model?: string;
   text: string;

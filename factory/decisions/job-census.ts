@@ -1,4 +1,7 @@
-/** Counts the jobs that are presumed to exist, and those of submissions that no list has shown yet. */
+/**
+ * Counts the jobs that are presumed to exist: those that a list has shown, and those of submissions that no list has
+ * shown yet.
+ */
 import type { ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { allPlaces, type FactoryWorld } from './factory-world.ts';
 import { nodesByJob } from './observe-jobs.ts';
@@ -13,7 +16,7 @@ export interface CountedJob extends JobMemory {
 
 export interface JobCensus {
   jobs: CountedJob[];
-  /** Jobs that may still appear from submissions without an answer. All of them count as existing jobs. */
+  /** Jobs of submissions without an answer that may still appear. They count as existing jobs. */
   coming: (Pick<SubmissionMemory, 'model' | 'cluster' | 'pool' | 'context' | 'gpus'> & { count: number })[];
 }
 

@@ -16,11 +16,11 @@ const WAIT_MAX_MS = 900_000;
 const REST_MAX_MS = 86_400_000;
 
 /**
- * `failed`: the job began and its engine did not serve. `short`: the scheduler ended it soon after its begin.
+ * `failed`: the job began and its engine did not serve. `short`: the scheduler ended the job soon after its begin.
  * `cancelled`: a user or an operator ended it, not the factory. `refused`: the scheduler did not accept it.
- * `unwatched`: it ended while the factory could not observe it. The factory does not know whether such a job served, so
- * it does not count a failed start. It waits anyway: a factory that dies repeatedly must not submit a broken recipe
- * each time.
+ * `unwatched`: it ended while the factory could not observe it, so the factory does not know whether it served. That
+ * does not count as a failed start, but delays the next one: a factory that dies repeatedly must not submit a broken
+ * recipe each time.
  */
 export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused' | 'unwatched';
 
@@ -36,7 +36,7 @@ interface Failure {
 
 type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
 
-/** Records a failure in `memory`. Returns a sentence about the consequence, for the list of decisions. */
+/** Records a failure in `memory`. Returns a sentence for the list of decisions that says when the next start is. */
 export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
   const { model, cluster, context, pool } = failure;
   const key = pool !== undefined ? refusalKey(model, cluster, pool) : startKey(model, cluster, context);
@@ -79,8 +79,8 @@ function fresh(context: string): BackOff {
 }
 
 /**
- * Returns the back-offs that hold for a place: refusals by its pool, and failed starts of its context on its cluster.
- * An edited recipe has a new context and therefore no back-offs.
+ * Returns the back-offs that delay a start at a place: after refusals by its pool, and after failed starts of its
+ * context on its cluster. An edited recipe has a new context and therefore no back-offs.
  */
 export function backOffsOf(
   memory: Memory,

@@ -6,9 +6,9 @@ import { backOffsOf } from './launch-back-off.ts';
 import type { Memory } from './persisted-state.ts';
 import type { WantedReplicas } from './wanted-replicas.ts';
 
-/** Assumed wait in a scheduler's queue if nothing was measured: schedulers start jobs about every half minute. */
+/** Assumed wait in a scheduler's queue if no wait was measured. Schedulers start jobs about every half minute. */
 const WAIT_UNKNOWN_MS = 30_000;
-/** No estimate is below this, even if the event is overdue. */
+/** Minimum estimate, also if the expected time has passed. */
 const ESTIMATE_MIN_MS = 5_000;
 
 interface ReportedModel {

@@ -16,25 +16,25 @@ import {
 } from './persisted-state.ts';
 
 /**
- * A job that its scheduler no longer lists counts as ended after this time and GONE_AFTER_LISTS lists, because a
- * restarting controller returns empty lists.
+ * A job that is missing in its scheduler's lists counts as ended after this time and after GONE_AFTER_LISTS lists. A
+ * single list is not enough, because a restarting controller returns empty lists.
  */
 const GONE_AFTER_MS = 120_000;
 const GONE_AFTER_LISTS = 4;
 /**
- * As GONE_AFTER_LISTS, for a deployment on an idle agent that was asked to end. Fewer lists suffice, because the
+ * Replaces GONE_AFTER_LISTS for a deployment on an idle agent that was asked to end. Fewer lists suffice, because the
  * registry lists an agent until it leaves.
  */
 const LEFT_AFTER_LISTS = 2;
 /**
- * A running job that served and has no node at a gateway counts as lost after this time. Until then its agent may
- * reconnect.
+ * A running job that has served counts as lost if no gateway has had its node for this long. An agent may reconnect
+ * within this time.
  */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_RETENTION_MS = 3_600_000;
 /**
- * After this many rounds without an answer of the cluster, and after a restart, a job may have started, served and
- * ended without being seen.
+ * If the cluster has not answered for this many rounds, a job may have started, served and ended without being seen.
+ * The same holds after a restart of the factory.
  */
 const WATCHED_ROUNDS = 4;
 
@@ -107,7 +107,7 @@ function missingJobs(
   const isOfAgents = config.clusters.some(({ id, launcher }) => id === cluster && launcher === 'agents');
   return Object.entries(memory.jobs).flatMap(([key, job]): EndedJob[] => {
     if (job.cluster !== cluster || listed.has(job.id)) return [];
-    // The job's node is connected to the gateway, so the list is wrong.
+    // The job's node is connected to the gateway, so the job exists although the list lacks it.
     if (nodes.has(key)) {
       delete job.missing;
       return [];
@@ -122,8 +122,8 @@ function missingJobs(
 }
 
 /**
- * Returns the key of a node's job: from its deployment, or from its job label. If the gateway reports no labels, from
- * the cluster and the job id that the agent found.
+ * Returns the key of a node's job: from the node's deployment label or its job label. Without these labels, from the
+ * cluster and the job id that the agent found.
  */
 function keyOfNode(node: ServingNode, { factory, clusters }: FactoryWorld['config']): string | undefined {
   const deployment = node.labels?.[DEPLOYMENT_LABEL];
@@ -141,7 +141,7 @@ export function nodesByJob({ nodes, config }: FactoryWorld): Map<string, Serving
   for (const node of nodes ?? []) {
     const key = keyOfNode(node, config);
     const other = key === undefined ? undefined : known.get(key);
-    // An agent that reconnected has two sessions for a while. The one that does not drain is used.
+    // An agent that reconnected has two sessions for a while. Use the session that is not draining.
     if (key !== undefined && (other === undefined || other.state === 'draining')) known.set(key, node);
   }
   return known;
@@ -211,9 +211,10 @@ function adoption(job: JobMemory, memory: Memory): DecisionNote[] {
 }
 
 /**
- * True if the factory has seen the cluster's jobs without a gap. True before the first list, because no job could be
- * missed. Also true for consecutive rounds of any duration: if each sbatch takes half a minute, a gap measured in time
- * would make every job of a broken recipe unwatched, and its starts would never be suspended.
+ * True if the factory has seen all jobs of the cluster since the last list. True before the first list, because there
+ * was no job to miss. Also true if the last list is of the previous round, however long ago: if each sbatch takes half
+ * a minute, a gap measured in time would make every job of a broken recipe unwatched, and its starts would never be
+ * suspended.
  */
 function isWatched(memory: Memory, cluster: string, { config, before: round }: FactoryWorld, now: number): boolean {
   const before = memory.listed_at[cluster];
@@ -264,8 +265,8 @@ function placeNode(
 }
 
 /**
- * Returns the state of a job without a node. If the gateway cannot be queried, the job keeps its state; otherwise the
- * job no longer serves.
+ * Returns the state of a job without a node. If the gateway could not be queried, the state stays the same. Otherwise
+ * the job does not serve.
  */
 function unseenState(job: JobMemory, world: FactoryWorld): JobMemory['state'] {
   if (world.nodes === undefined && job.state !== 'pending') return job.state;
@@ -297,7 +298,7 @@ export function assessEnd(
   now: number,
 ): DecisionNote {
   const { model, cluster, context } = job;
-  // A job that its scheduler forgot ended when it was first missing from the list.
+  // A job that vanished ended when it was first missing in a list.
   const over = how === 'vanished' ? (job.missing?.since ?? now) : now;
   const lived = job.began_at === undefined ? 0 : over - job.began_at;
   const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
@@ -313,7 +314,8 @@ export function assessEnd(
 }
 
 /**
- * Returns the kind of failure; undefined if the recipe is not at fault, because the job served or had enough time to.
+ * Returns the kind of failure. Undefined if the recipe is not at fault: the job served, had enough time to serve, or
+ * never started.
  */
 function failureOf(
   job: JobMemory,
@@ -331,11 +333,11 @@ function failureOf(
     case 'node':
       return short ? 'short' : undefined;
     case 'vanished':
-      // For schedulers that do not report how jobs end: a job that started and never served has failed.
+      // Some schedulers do not report how jobs end. A job that started and never served then counts as failed.
       if (job.began_at !== undefined && job.ready_at === undefined) return 'failed';
       return short ? 'short' : undefined;
     case 'time':
-      // A job that never started only waited: it has not failed.
+      // A job that never started only waited in the queue, so it has not failed.
       return job.began_at === undefined || served ? undefined : 'failed';
     default:
       return served ? undefined : 'failed';

@@ -21,14 +21,17 @@ const jobMemory = z.object({
   began_at: at.optional(),
   ready_at: at.optional(),
   reason: text.optional(),
-  /** Set if the scheduler's list no longer contains the job: since when, and in how many lists it was missing. */
+  /**
+   * Set while the scheduler's lists do not contain the job. `since`: time of the first such list. `lists`: number of
+   * such lists.
+   */
   missing: z.object({ since: at, lists: z.number() }).optional(),
   /**
    * True if this factory did not run, or could not query the cluster, for a while before it last saw the job. The job
    * may have served and ended in that time.
    */
   unwatched: z.boolean().optional(),
-  /** The request to end that this factory sent for the job. */
+  /** The order to end the job that this factory sent. */
   asked: z.object({ at, what: z.enum(['drain', 'cancel']), why: text }).optional(),
 });
 export type JobMemory = z.infer<typeof jobMemory>;
@@ -43,15 +46,15 @@ const submission = z.object({
   count: z.number(),
   at,
   /**
-   * `sent`: there is no answer yet. Stored before the scheduler is called, so that a killed factory knows which jobs
-   * may exist.
+   * `sent`: the scheduler has not answered yet. Stored before the scheduler is called, so that a factory that was
+   * killed knows which jobs may exist.
    */
   outcome: z.enum(['sent', 'accepted', 'refused', 'unclear']),
   /** Ids of the submission's jobs, if the scheduler returned them. */
   ids: z.array(z.string()).max(100).default([]),
-  /** Ids of the submission's jobs that a list has shown, or that were given up. */
+  /** Ids of the submission's jobs that a list has shown, or that count as ended without having been listed. */
   seen: z.array(z.string()).max(100),
-  /** Like `unwatched` of a job. */
+  /** True if this factory did not run, or could not query the cluster, for a while after the submission. */
   unwatched: z.boolean().optional(),
   /** How many times the cluster has listed its jobs since the submission. */
   lists: z.number(),
@@ -60,7 +63,10 @@ export type SubmissionMemory = z.infer<typeof submission>;
 
 const backOff = z.object({
   context: z.string(),
-  /** Consecutive failures, by kind: starts that failed, jobs that ended too soon, submissions that were refused. */
+  /**
+   * Numbers of consecutive failures. `failed`: starts that failed. `short`: jobs that ended too soon. `refused`:
+   * submissions that were refused.
+   */
   failed: z.number(),
   short: z.number(),
   refused: z.number(),
@@ -149,11 +155,11 @@ export const startKey = (model: string, cluster: string, context: string) => `${
 export const refusalKey = (model: string, cluster: string, { name, gpu }: { name: string; gpu: string }) =>
   `${model}@${cluster}/${name} (${gpu})`;
 
-/** A submission's jobs that no list has shown count as existing for this time. */
+/** How long a submission's jobs that no list has shown count as existing. */
 const SETTLE_MS = 120_000;
 /**
- * As SETTLE_MS, for a submission without an answer: after a failover of the scheduler's controller, its jobs may appear
- * late.
+ * Replaces SETTLE_MS for a submission without an answer. After a failover of the scheduler's controller, its jobs may
+ * appear late.
  */
 const UNCLEAR_MS = 300_000;
 const SETTLE_LISTS = 3;

@@ -13,7 +13,10 @@ interface MissingShape {
 
 interface ShapeDifference {
   missing: MissingShape[];
-  /** The jobs that a shape has beyond the plan. They end in this order. */
+  /**
+   * Jobs on idle agents that the plan does not want, because it has no such shape or wants fewer jobs of it. They end
+   * in this order.
+   */
   surplus: CountedJob[];
 }
 

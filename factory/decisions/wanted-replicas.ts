@@ -4,7 +4,7 @@ import type { FactoryConfig, ModelConfig, Weekday } from '../config/schema.ts';
 import { formatMs } from '../config/value-schemas.ts';
 
 export interface WantedReplicas {
-  /** Wanted jobs, at most the model's `max`. */
+  /** Number of wanted jobs, at most the model's `max`. */
   jobs: number;
   /** Jobs that are kept without requests: by `min`, warm hours or a plan. */
   floor: number;
@@ -29,8 +29,8 @@ export interface ReadyReplicas {
 }
 
 /**
- * After a replica begins to serve, waiting requests do not start another one for this time: the gateway still counts a
- * queue for up to 12 s after its last report, and these requests already started the replica.
+ * For this time after a replica begins to serve, waiting requests do not start another one. The gateway counts a queue
+ * for up to 12 s after its last report, and the requests of that queue have already started the replica.
  */
 const NEWEST_MS = 15_000;
 
@@ -72,7 +72,7 @@ function requests(
   const reasons: Reason[] = [];
   if (waiting > 0)
     reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
-  // If replicas that another program started serve the model, no job has to start.
+  // If replicas that another program started serve the model, an earlier request starts no job.
   else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
     reasons.push({ jobs: 1, why: `requested ${formatMs(asked_ms_ago)} ago` });
   const crowded =
@@ -87,7 +87,7 @@ function requests(
   return [...reasons, { jobs: settles ? ready : ready + 1, why, grows: !settles }];
 }
 
-/** Returns as many replicas as have enough batch lines to justify their start. */
+/** Returns one replica for every `lines_per_job` batch lines, at least one if there are lines. */
 function batches(model: ModelConfig, { batch }: ModelDemand): Reason[] {
   if (batch === undefined || batch.lines === 0) return [];
   const jobs = Math.ceil(batch.lines / model.lines_per_job);

@@ -1,7 +1,7 @@
 /** Interfaces of sources of demand: the gateway, plans and forecasts. */
 import type { FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/factory-exchange.ts';
 
-/** How many replicas a plan wants with one kind of GPU and one parallelism. */
+/** A number of replicas that a plan wants with one kind of GPU and one parallelism. */
 export interface PlannedShape {
   /** Kind of GPU; absent: any. */
   gpu?: string | undefined;
@@ -18,7 +18,7 @@ export interface PlannedShapes {
 
 export interface DemandReading {
   demand: ReadonlyMap<string, ModelDemand>;
-  /** By model: the shapes of its wanted replicas on idle agents; absent: the source does not name shapes. */
+  /** By model: the shapes of its wanted replicas on idle agents. Absent: the source wants no particular shapes. */
   planned?: ReadonlyMap<string, PlannedShapes>;
   /** Nodes at the gateway; undefined: no gateway answered recently. */
   nodes: readonly ServingNode[] | undefined;
@@ -38,7 +38,10 @@ export interface GatewaySource extends DemandSource {
   close(): Promise<void>;
 }
 
-/** Adds the plans and forecasts of the other sources to the gateway's demand. Of two numbers the larger one counts. */
+/**
+ * Adds the wanted replicas of plans and forecasts to the gateway's demand. The shapes are those of the first source
+ * that has shapes.
+ */
 export function mergeDemand(gateway: DemandReading, others: readonly DemandReading[]): DemandReading {
   const demand = new Map(gateway.demand);
   for (const { demand: more } of others)

@@ -27,14 +27,16 @@ import type { DemandReading, GatewaySource } from './demand-source.ts';
 
 /** Timeout of an exchange, above the time for which the gateway may hold it. */
 const EXCHANGE_TIMEOUT_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
-/** An answer that is older than this is outdated, so no job is ended because of it. */
+/** An answer that is older than this is outdated. Without a newer answer no job is ended. */
 const STALE_MS = 90_000;
 const BACKOFF = { minMs: 1_000, maxMs: 60_000 };
 /** Minimum time between two reports that interrupt a held exchange. */
 const REPORT_MIN_MS = 1_000;
-/** Minimum time between two exchanges: a gateway may have changes and answer immediately every time. */
+/**
+ * Minimum time between two exchanges. Without it, the factory would ask in a loop while the demand changes all the time.
+ */
 const EXCHANGE_MIN_MS = 500;
-/** Time spans in an answer, such as a node's idle time, are valid up to this age of the answer. */
+/** Maximum age of an answer at which its time spans, such as a node's idle time, are still used. */
 const FRESH_MS = 2_000;
 
 interface GatewayExchangeOptions {
@@ -110,10 +112,10 @@ export class GatewayExchange implements GatewaySource {
   report(report: FactoryReport): void {
     this.#report = report;
     this.#reported.resolve();
-    // Time spans in a report change all the time. Only changes of other parts interrupt an exchange.
+    // Time spans in a report change all the time, so only a change of its other parts interrupts an exchange.
     const essence = essenceOf(report);
     if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_MIN_MS) return;
-    // An exchange that is not held will be answered immediately, so it is not interrupted.
+    // Interrupt only an exchange that the gateway holds. Any other exchange is answered immediately.
     this.#heldExchange?.abort();
   }
 
@@ -133,8 +135,8 @@ export class GatewayExchange implements GatewaySource {
       if (report === undefined) return;
       const before = this.#answer?.revision;
       const begun = this.#options.now();
-      // Reports that interrupt every held exchange would leave the factory without an answer. After an interruption,
-      // the next exchange is answered immediately.
+      // If the last answer is older than FRESH_MS, send no `after`, so that the gateway answers immediately. Otherwise
+      // reports that interrupt every held exchange would leave the factory without an answer.
       const known = this.#fault === undefined && before !== undefined && begun - this.#receivedAt < FRESH_MS;
       try {
         const answer = await this.#ask({ ...report, ...(known ? { after: before } : {}) });
@@ -204,8 +206,8 @@ function dispatcherWith(certificate: Buffer | undefined): Dispatcher {
 }
 
 /**
- * @throws Error if nodes of this factory may be missing in the answer: a job whose node is not listed would count as
- * lost
+ * Checks that the answer has all nodes of this factory.
+ * @throws Error if nodes may be missing, because a job whose node is missing would count as lost
  */
 function whole(answer: ExchangeAnswer, factory: string): ExchangeAnswer {
   const { nodes } = answer;

@@ -42,7 +42,7 @@ type PlannedReplicas = z.infer<typeof placementSchema>;
 
 interface PlanFileOptions {
   path: string;
-  /** Maximum milliseconds since the file was written: the plan of a planner that died must not hold GPUs forever. */
+  /** Maximum age of the file in milliseconds. A plan must not hold GPUs forever if its planner has died. */
   maxAge: number;
   /** Ids of the factory's models. */
   models: readonly string[];
@@ -92,7 +92,8 @@ export class PlanFile implements DemandSource {
       // The file was deleted, so the plan no longer applies.
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
         [this.#wanted, this.#planned, this.#stamp] = [new Map(), new Map(), ''];
-      // A file that is being written is complete at the next round. Until then the previous plan applies, and it ages.
+      // A file that is being written is complete in the next round. Until then the previous plan applies until its
+      // `maxAge`.
       problem = `the plan ${path} cannot be read: ${errorLine(error)}`;
     }
     this.#logProblem('unreadable', problem);

@@ -4,7 +4,7 @@ import type { CommandResult, RunCommand } from '../../node/command-runner.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import { type CheckFinding, type Launcher, LauncherError } from './launcher.ts';
 
-/** Maximum ids of one command: a command line has a maximum length. */
+/** Maximum number of ids in one command, because a command line has a maximum length. */
 const IDS_PER_CALL = 200;
 
 export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: RunCommand): Launcher {
@@ -20,7 +20,7 @@ export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: 
       for (let n = 0; n < (taskId === undefined ? submission.count : 1); n++) {
         const call = system.submit(submission);
         const out = await ask(call, true).catch((error: unknown) => {
-          // Some of several jobs were accepted; the next list finds them by their name.
+          // The scheduler accepted some of the jobs. The next list shows them by their name.
           if (submitted.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
           throw error;

@@ -1,6 +1,6 @@
 /**
- * Launches jobs on idle agents, which are a cluster without a queue. A job is a deployment that a gateway orders. An
- * agent runs one deployment on all its GPUs.
+ * Launches jobs on idle agents, which are a cluster without a queue. A job is a deployment that is ordered through a
+ * gateway. An agent runs one deployment on all its GPUs.
  */
 
 import * as z from 'zod';
@@ -14,12 +14,18 @@ import type { ClusterConfig, PoolConfig } from '../config/schema.ts';
 import { errorLine } from '../factory-error.ts';
 import { type Launcher, LauncherError, type Submission } from './launcher.ts';
 
-/** Maximum nodes that are tried for one job: another operator may just have given the first ones a deployment. */
+/**
+ * Maximum number of nodes that are tried for one job. A node refuses if another operator has just given it a
+ * deployment.
+ */
 const TRIES_MAX = 3;
-/** The registry may show a node as idle for this time after it accepted an order. */
+/** After a node accepted an order, the registry may show it as idle for this long. */
 const ORDER_VISIBLE_MS = 90_000;
 const NODES_MAX = 100_000;
-/** An answer of the registry is used for this time, because a round reads both jobs and idle nodes. */
+/**
+ * An answer of the registry is reused for this long, because a round reads it for the jobs and again for the idle
+ * nodes.
+ */
 const NODES_FRESH_MS = 1_000;
 
 const nodesSchema = z.object({
@@ -43,7 +49,7 @@ const offersSchema = z.object({ offers: z.array(offerSchema).max(1_000) });
 
 const REGISTRY = '/v1/registry/nodes';
 const deploymentOf = (session: string) => `/admin/nodes/${session}/deployment`;
-/** Returns the job's name from the id of a deployment, without its number within the submission. */
+/** Returns the job's name: the id of a deployment without the number at its end. */
 const nameOf = (id: string) => id.replace(/-\d+$/, '');
 
 /** Lists the registered agents and sends orders to them. */
@@ -135,7 +141,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: 
       for (let n = 0; n < submission.count; n++) {
         const id = `${submission.name}-${n}`;
         await agents.order(submission, id).catch((error: unknown) => {
-          // Some deployments were accepted; the next list finds them by their name.
+          // Nodes accepted some of the deployments. The next list shows them by their name.
           if (ids.length > 0 && error instanceof LauncherError)
             throw new LauncherError('unclear', error.message, { cause: error });
           throw error;
@@ -179,7 +185,7 @@ export function agentsLauncher(cluster: ClusterConfig, api: GatewayClient, now: 
   };
 }
 
-/** True if the gateway refused and therefore did nothing. */
+/** True if the gateway itself refused, so that nothing was changed. */
 const isFinal = (error: unknown): error is GatewayRefusalError =>
   error instanceof GatewayRefusalError && error.status < 500;
 

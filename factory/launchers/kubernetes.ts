@@ -154,7 +154,8 @@ const listSchema = z.object({
 });
 
 /**
- * Parses a page of jobs. A pod that waits for its node counts as active; the job runs once its containers are ready.
+ * Parses a page of jobs. Kubernetes counts a pod as active while it waits for a node. So a job counts as running only
+ * when its containers are ready.
  */
 function parseList(value: unknown): { jobs: ListedJob[]; next?: string } {
   const { items, metadata } = listSchema.parse(value);
@@ -215,7 +216,7 @@ class Api {
     }
     if (status >= 500 || status === 429)
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${status} ${message(text)}`);
-    // A proxy's 404 does not say that the job is gone.
+    // A 404 of a proxy does not mean that the job is gone.
     if (status === 404 && method === 'DELETE') {
       if (isNotFound(text)) return undefined;
       throw new LauncherError('unreachable', `${status} ${message(text)}`);

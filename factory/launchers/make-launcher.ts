@@ -23,7 +23,8 @@ const BATCH_SYSTEMS: Record<BatchSystem['kind'], (cluster: JobCluster) => BatchS
 };
 
 /**
- * Creates the launcher of a cluster. `site`: the gateway's address, for clusters that are controlled through it.
+ * Creates the launcher of a cluster.
+ * @param site the gateway's address, for idle agents, which are controlled through the gateway
  * @throws FactoryError `config`
  */
 export function makeLauncher(

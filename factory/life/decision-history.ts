@@ -1,6 +1,6 @@
 /**
- * Keeps the latest decisions and the points of the last day, for people. Bounded; after a restart it continues with the
- * contents of the status file.
+ * Keeps the latest decisions and the points of the last day's chart, both bounded. After a restart it continues with
+ * the contents of the status file.
  */
 import * as z from 'zod';
 import {
@@ -13,7 +13,7 @@ import {
 import type { DecisionNote } from '../decisions/factory-world.ts';
 
 const POINT_MS = 300_000;
-/** If a sentence repeats within this time, it stays one entry. */
+/** If the same sentence is noted again within this time, no new entry is added. */
 const REPEATED_MS = 600_000;
 
 const savedSchema = z.object({
@@ -61,7 +61,10 @@ export class DecisionHistory {
     this.#log(`${model === undefined ? '' : `${model}: `}${cut}`);
   }
 
-  /** Adds a point. Returns true if a new point of the day began. */
+  /**
+   * Adds a point of the day's chart. Returns true if the point begins a new interval, and false if it was merged into
+   * the last point.
+   */
   point(point: DayPoint): boolean {
     const slot = (at: string) => Math.floor(Date.parse(at) / POINT_MS);
     const last = this.day.at(-1);

@@ -26,7 +26,7 @@ import { StateFiles } from './state-files.ts';
 const BURST = 5;
 /** After the burst, one round per this time, however often the gateway reports changes. */
 const REFILL_MS = 5_000;
-/** Changes within this time share one round. */
+/** Changes within this time are handled in the same round. */
 const ROUND_MIN_MS = 300;
 
 export class RoundPace {
@@ -43,7 +43,7 @@ export class RoundPace {
    */
   rest(every: number, now: number): number {
     const refillMs = Math.min(REFILL_MS, every);
-    // A clock that was set back counts as no time.
+    // If the clock was set back, no time has passed.
     const gained = Math.max(0, now - this.#countedAt) / refillMs;
     this.#remaining = Math.min(BURST, this.#remaining + gained) - 1;
     this.#countedAt = now;
@@ -52,7 +52,7 @@ export class RoundPace {
 }
 
 const CLEANUP_MS = 3_600_000;
-/** Keys of the file that a running factory does not change. The contents of the files that they name may change. */
+/** Keys of the file that a running factory does not change. It does read the files that they name again. */
 const FIXED_KEYS = ['factory', 'state', 'gateway', 'token_file', 'ca_file'] as const;
 
 interface FactoryOptions {
@@ -165,7 +165,7 @@ export class Factory {
       this.#checkedAt = result.at;
       this.#report(result);
     } catch (error) {
-      // The usual cause is a full disk. No scheduler received a request that is not stored.
+      // The usual cause is a full disk. Nothing was sent to a scheduler that is not stored.
       this.#options.log(`this round failed: ${errorLine(error)}`);
     }
     const now = this.#now();

@@ -1,7 +1,7 @@
 /**
- * At most one factory at a time holds a state directory, which may be on a file system that several login nodes share.
- * The holder rewrites its file every few seconds. A waiting factory takes the lease after it has seen no change for a
- * while by its own clock, so that clocks need not agree.
+ * Ensures that at most one factory uses a state directory, which may be on a file system that several login nodes
+ * share. The holder rewrites the lease's file every few seconds. A waiting factory takes the lease if it has seen no
+ * change for a while. It measures that by its own clock, so that clocks need not agree.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, unlinkSync } from 'node:fs';
@@ -17,11 +17,11 @@ export const HEARTBEAT_MS = 5_000;
  */
 export const FACTORY_LEASE_MS = 60_000;
 /**
- * If the lease's file cannot be read, the holder trusts its lease for this time. Another factory sees no change
- * meanwhile, and takes over after FACTORY_LEASE_MS.
+ * How long the holder trusts its lease if it cannot read the file. It is shorter than FACTORY_LEASE_MS, after which a
+ * factory that sees no change takes the lease.
  */
 const UNREAD_MS = FACTORY_LEASE_MS / 2;
-/** Wait after taking the lease. If two factories took it concurrently, the file then names the one that wrote last. */
+/** Wait after taking the lease. If two factories took it concurrently, the file then names only the last writer. */
 const SETTLE_MS = 1_000;
 
 const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
@@ -97,7 +97,7 @@ export class Lease {
   }
 
   /**
-   * Writes the heartbeat. Returns false if another factory has the lease, so that this one must stop.
+   * Writes the heartbeat. Returns false if another factory holds the lease; this factory must then stop.
    * @throws the error of the file system
    */
   beat(): boolean {
@@ -129,7 +129,7 @@ export class Lease {
     writePrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);
   }
 
-  /** Creates the file. Only one of two factories can, on NFS as well. */
+  /** Creates the file. Fails if it exists, also on NFS, so only one of two factories succeeds. */
   #create(): boolean {
     try {
       createPrivateFile(this.#path, `${JSON.stringify(this.#own)}\n`);

@@ -43,7 +43,7 @@ export interface RoundDependencies {
 }
 
 export interface RoundResult extends Decisions {
-  /** Time at which the schedulers had answered; milliseconds since the epoch. */
+  /** When the schedulers had answered; milliseconds since the epoch. */
   at: number;
   world: FactoryWorld;
   /** Sessions that the gateway should drain, with the reason. */
@@ -85,7 +85,7 @@ async function views({ config, launchers }: RoundDependencies): Promise<Map<stri
     try {
       const [jobs, capacity] = await Promise.all([
         launcher.list(prefix),
-        // Idle GPUs only sort the places. If they are unknown, the first place is used.
+        // Idle GPUs only affect the order of the places. If they are unknown, the order of the file is used.
         launcher.capacity().catch(() => undefined),
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
@@ -100,8 +100,8 @@ async function end(parts: RoundDependencies, ended: EndedJob, world: FactoryWorl
   const { job, how } = ended;
   const interesting = how !== 'preempted' && how !== 'node' && how !== 'cancelled';
   const tail = interesting && job.asked === undefined ? await parts.logTail(job.cluster, job.id) : undefined;
-  // The job printed something, so it began, but no list arrived in time to show it: Grid Engine and HTCondor do not
-  // list ended jobs.
+  // A job that printed something has begun. No list showed that, because Grid Engine and HTCondor do not list ended
+  // jobs.
   if (how === 'vanished' && tail !== undefined) job.began_at ??= job.seen_at;
   const note = assessEnd(ended, tail, parts.memory, world, now);
   parts.note(note);
@@ -124,7 +124,10 @@ function lateJobs(memory: Memory, world: FactoryWorld, now: number): { ended: En
   });
 }
 
-/** Adds the node to the drains of the next report. The order is repeated in every round until the node drains. */
+/**
+ * Asks the launcher to drain the job, if the launcher can do that (idle agents). All other nodes are drained by the
+ * gateway, which gets `drains` with the report. Repeated in every round until the node drains.
+ */
 async function drain({ launchers, note }: RoundDependencies, { cluster, job, model, why }: DrainingJob): Promise<void> {
   try {
     await launchers.get(cluster)?.drain?.(job, DRAIN_MAX_MS);
@@ -142,7 +145,7 @@ interface DrainingJob {
   why: string;
 }
 
-/** Returns jobs that were asked to drain and do not drain yet. */
+/** Returns jobs with a node that were asked to drain and do not drain yet. */
 function draining(memory: Memory, world: FactoryWorld): DrainingJob[] {
   const nodes = nodesByJob(world);
   return Object.entries(memory.jobs).flatMap(([key, job]) => {
@@ -162,7 +165,7 @@ async function act(parts: RoundDependencies, action: FactoryAction): Promise<voi
     await parts.launchers.get(action.cluster)?.cancel(action.jobs);
     parts.note({ ...of, text: `cancels job ${action.jobs.join(', ')} on ${action.cluster}: ${action.why}` });
   } catch (error) {
-    // The request will be repeated: `asked` stays in the memory with its time.
+    // The cancellation will be repeated, because `asked` stays in the memory with its time.
     parts.note({
       ...of,
       text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${errorLine(error)}`,
@@ -206,7 +209,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
     recordAcceptance(memory, model, cluster.id, pool);
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
-    // With any other error the outcome is unknown, and the submission stays `sent`.
+    // After any other error the outcome is unknown, so the submission stays `sent`.
     if (!(error instanceof LauncherError)) throw error;
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${errorLine(error)}`;

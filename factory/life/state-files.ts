@@ -15,7 +15,10 @@ const FILE_MAX_BYTES = 16 * 1024 * 1024;
 const LOGS_MAX = 1_000;
 const LOG_RETENTION_MS = 7 * 86_400_000;
 
-/** Matches color and cursor sequences of an engine's output, which would affect the terminal that shows the log. */
+/**
+ * Matches color and cursor sequences of an engine's output. They are removed, because they would affect the terminal
+ * that shows the log.
+ */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
 const TERMINAL = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f\u007f]/g;
 

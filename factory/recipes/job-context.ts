@@ -29,9 +29,9 @@ export interface JobContext {
   image?: string;
   /** Directories that are mounted in the container. */
   mounts?: string[];
-  /** A source that the agent pulls and in which the engine runs: a packed environment, or the container's image. */
+  /** A source that the agent pulls, and in which the engine runs: a packed environment, or the container's image. */
   packed?: string;
-  /** The weights as the engine's argument, or a source that the agent pulls to the local disk. */
+  /** The weights: the argument that the engine gets, or a source that the agent pulls to the local disk. */
   weights: string;
   gpus: number;
   /** The deployment to order from an idle agent, instead of a command. */

@@ -18,9 +18,9 @@ interface ScriptRequest {
 }
 
 /**
- * Shell lines that create the engine's API key. Every user of a machine can connect to its loopback address; with this
- * key vLLM answers other users with 401. SGLang is not protected: it accepts a key only on its command line, where
- * every user can read it.
+ * Shell lines that create the engine's API key. Every user of a machine can connect to its loopback address, and with
+ * the key vLLM answers other users with 401. SGLang is not protected: it accepts a key only on its command line, which
+ * every user can read.
  */
 const ENGINE_KEY = [
   "VLLM_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
@@ -57,8 +57,8 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...Object.entries(context.environment).map(([name, value]) => `export ${name}=${quotedPath(value)}`),
     ...(context.engine === 'vllm' ? ENGINE_KEY : []),
     ...mounted(context),
-    // The port is derived from the job's id, because jobs of other users may run on the same node. Only its digits are
-    // used: some ids have other characters.
+    // Derive the port from the job's id, because jobs of other users may run on the same node. Use only the id's
+    // digits, because some ids have other characters.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
     `exec ${start.join(' ')} \\`,
