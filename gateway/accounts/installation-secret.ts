@@ -21,7 +21,7 @@ export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> 
       db.select().from(settings).where(eq(settings.name, NAME)),
     ]),
   );
-  if (typeof stored?.value !== 'string') throw new Error('the installation has no secret');
+  if (typeof stored?.value !== 'string') throw new Error('the table `settings` has no installation secret');
   known = stored.value;
   return known;
 }

@@ -6,10 +6,10 @@ import type { Env } from '../env.ts';
 const ROTATIONS_MAX = 16;
 
 /**
- * Returns the current account of a batch. A batch outlives every cache, and changed allow-lists, limits and rights
- * apply to its next line. After a rotation, batches of the old key continue under the new key. Undefined: the key was
- * revoked, deleted or has expired, or its user or project was disabled. If the database is unavailable, the known
- * account is returned, because a batch must not end for that reason.
+ * Returns the current account of a batch. A batch may run for days, so the account is read again: changed allow-lists,
+ * limits and rights apply to its next line. After a rotation, batches of the old key continue under the new key.
+ * Undefined: the key was revoked, deleted or has expired, or its user or project was disabled. If the database is
+ * unavailable, the known account is returned, because a batch must not end for that reason.
  */
 export async function currentAccount(env: Env, known: Account, now: number): Promise<Account | undefined> {
   const { keyId, userId } = known;

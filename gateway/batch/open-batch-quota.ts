@@ -20,8 +20,8 @@ export async function requireOpenBelowLimit(env: Env, owner: string, most: numbe
 }
 
 /**
- * SQL for the key id of an inserted row, or NULL, which the table refuses, if too many batches are open. The count is
- * part of the INSERT, so that concurrent inserts count each other.
+ * SQL for the key id of an inserted row, or NULL, which the table refuses, if too many batches are open. The INSERT
+ * itself counts open batches, so that two concurrent insertions cannot exceed the maximum together.
  */
 export function keyIfBelowLimit(env: Pick<Env, 'DB'>, owner: string, keyId: string, most: number): SQL<string> {
   return sql<string>`CASE WHEN (${database(env).$count(batches, openOf(owner))}) < ${most} THEN ${keyId} END`;

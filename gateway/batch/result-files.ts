@@ -17,8 +17,8 @@ import { FileQuotaError } from './step-failures.ts';
 /** Default lifetime of output files. */
 const OUTPUT_S = 30 * 86_400;
 /**
- * Maximum bytes of lines without a response, in addition to the results. Each has its `custom_id`, which is also in the
- * input, and one sentence.
+ * Maximum bytes of lines without a response, in addition to the results. Such a line contains only its `custom_id`,
+ * which is a part of its input line, and one sentence.
  */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 

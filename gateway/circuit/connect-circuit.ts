@@ -11,9 +11,9 @@ import { issuersView } from '../registry/views/issuers-view.ts';
 import { CALLEE_HEADER } from './circuit-object.ts';
 
 /**
- * `GET /agent/circuit/SESSION` from an agent that cannot reach that session, and `GET /agent/circuit/NAME` from the
- * session itself, which received the name on its tunnel. Both connect to one circuit object, where each proves that it
- * owns its ticket's session.
+ * Connects the two ends of a circuit to its circuit object. The caller, an agent that cannot reach SESSION directly,
+ * sends `GET /agent/circuit/SESSION`. The session then receives the circuit's NAME on its tunnel and sends `GET
+ * /agent/circuit/NAME`. At the object, each end proves that it owns its ticket's session.
  * @throws ApiError 400, 403, 404 if this host has no circuits, 410, 503; another protocol version gets 426
  */
 export async function connectCircuit(request: Request, to: string, env: Env, ctx: Background): Promise<Response> {

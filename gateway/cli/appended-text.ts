@@ -4,9 +4,9 @@
 const OVERLAP_CHARS = 1_024;
 
 /**
- * Returns the part of `text` after the end of `before`, with a marker if output between them is missing. If one
- * repeated line fills all compared characters, some repetitions may be missing, because they look like lines that
- * `before` already had.
+ * Returns the part of `text` after the end of `before`, with a marker if output between them is missing. If a line is
+ * repeated often enough to fill OVERLAP_CHARS, some of its repetitions may be missing from the result, because they
+ * look like lines that `before` already had.
  */
 export function appendedText(before: string, text: string): string {
   if (before === '') return text;

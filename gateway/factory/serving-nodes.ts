@@ -29,7 +29,8 @@ export class BusyTimes {
       here.add(session);
       const load = nodes.live.loadOf(session);
       const before = this.#at.get(session);
-      // An idle tunnel reports no load, so a new load means that something ran a moment ago.
+      // An idle tunnel reports no load. So even a new load with no running request shows that a request ran a moment
+      // ago.
       if (before === undefined || batchNodes.has(session) || runs(load)) this.#at.set(session, now);
       else if (load !== undefined) this.#at.set(session, Math.max(before, Math.min(load.at, now)));
     }

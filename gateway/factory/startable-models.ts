@@ -6,7 +6,10 @@ export interface StartableModel {
   id: string;
   provider: string;
   state: Exclude<ModelReport['state'], 'ready'>;
-  /** Milliseconds until the model is ready, from the `now` of the call that returned it. Undefined: unknown. */
+  /**
+   * Estimated milliseconds until the model is ready, counted from the moment at which this list was made. Undefined:
+   * unknown.
+   */
   readyInMs: number | undefined;
   /** Share of the weights that is loaded, 0 to 100. Undefined: unknown. */
   percent: number | undefined;
@@ -16,7 +19,7 @@ export interface StartableModel {
   wake: { projects: readonly string[]; keys: readonly string[] } | undefined;
 }
 
-/** A longer estimate than a month is not plausible and is ignored. */
+/** An estimate above a month is not plausible and is ignored. */
 const ESTIMATE_MAX_MS = 30 * 86_400_000;
 
 /** Display names of launchers. */
@@ -43,7 +46,7 @@ export function startableModels(reports: readonly KnownReport[], now: number): S
           id,
           provider: report.provider,
           state,
-          // 0 means that the start takes longer than estimated.
+          // If `left` is 0, the start already takes longer than estimated, so the time is unknown.
           readyInMs: left === undefined || left === 0 || left > ESTIMATE_MAX_MS ? undefined : left,
           percent: progress === undefined ? undefined : Math.round(progress * 100),
           where: state === 'queued' ? schedulerOf(report, id) : undefined,

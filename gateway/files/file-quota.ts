@@ -1,6 +1,6 @@
 /**
- * Limits the number and bytes of an owner's files. The use is counted in the statement that inserts a row, so that
- * concurrent inserts count each other.
+ * Limits the number and bytes of an owner's files. The statement that inserts a row also computes the current use, so
+ * that two concurrent insertions cannot exceed the quota together.
  */
 import { and, count, eq, gt, type SQL, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';

@@ -96,7 +96,7 @@ uploadRoutes.post('/:id/parts', async (c) => {
   const put = (content: AsyncIterable<Uint8Array>) => store.put(fileId, content, taken.most);
   const { stored } = await withStoreErrors(() => readMultipartForm(c, put, 'data'))
     .catch(async (error: unknown) => {
-      await store.delete(fileId).catch(() => {}); // The form ended early after its part.
+      await store.delete(fileId).catch(() => {}); // the form may have ended early, after its part was stored
       throw error;
     })
     .finally(end);

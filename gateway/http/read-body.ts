@@ -1,4 +1,7 @@
-/** Reads the bodies of requests that the router handles. They have the same stall limit as requests to models. */
+/**
+ * Reads the bodies of requests that the router handles. These bodies have the same stall limit as bodies of requests to
+ * models.
+ */
 
 import { PieceReader } from '../../shared/attempts/piece-reader.ts';
 import { concat } from '../../shared/collections/concat.ts';

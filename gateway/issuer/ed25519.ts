@@ -1,6 +1,6 @@
 /**
- * Ed25519 (RFC 8032) and SHA-256 by node:crypto, which workerd has too. WebCrypto is not used, because it returns
- * promises, and merging is synchronous.
+ * Ed25519 (RFC 8032) and SHA-256 by node:crypto, which workerd has too. WebCrypto is not used: it returns promises, and
+ * the merge of registry updates must be synchronous.
  */
 import { Buffer } from 'node:buffer';
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';

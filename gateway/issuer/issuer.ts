@@ -91,12 +91,9 @@ export class GatewayIssuer {
   readonly id: string;
   /** The current key, then former keys, which only sign evictions and watermarks of the sessions that they admitted. */
   readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
-  /** Keys that the root has revoked. They are merged at each start. */
+  /** The root's revocations of this issuer's keys. The registry merges them at each start. */
   readonly revocations: readonly Update[];
-  /**
-   * True if this gateway's key or the root is revoked. Then this gateway signs nothing, and only publishes the
-   * revocation.
-   */
+  /** True if this gateway's key or the root is revoked. Then `ticket` and `order` throw. */
   readonly #revoked: boolean;
 
   /** @throws IssuerError if a key or a certificate is invalid */
@@ -204,7 +201,10 @@ export function certifyKey(root: string, key: string, nowS: number): GatewayKey 
   return { key, certificate: toBase64url(certificate) };
 }
 
-/** A certificate with less time left is renewed at each start, for the same key, so that sessions are not affected. */
+/**
+ * If a certificate is valid for less than this time, the next start renews it, for the same key, so that sessions are
+ * not affected.
+ */
 const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
 
 /** Returns `gateway` if its certificate is valid for long enough, otherwise the key with a new certificate. */

@@ -60,7 +60,8 @@ const breakers = new CircuitBreakers(isolateSnapshot.view.nodes.live);
 
 /** Publishes a circuit breaker's state: all isolates get it with their next snapshot. */
 function publishBreaker(session: string, breaker: BreakerState, { env, ctx }: { env: Env; ctx: Background }): void {
-  // If the registry object is restarting, it does not get the state, and other isolates detect the failure themselves.
+  // If the registry object is restarting, this call fails. Other isolates then detect the node's failure by their own
+  // requests.
   const published = env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).live(session, { breaker });
   ctx.waitUntil(Promise.resolve(published).catch(() => {}));
 }

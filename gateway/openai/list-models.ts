@@ -34,7 +34,10 @@ interface LoadingModel extends Omit<Model, 'state'> {
 /** A model that an autoscaler starts when a request needs it. */
 interface ColdModel extends Omit<Model, 'state'> {
   state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
-  /** Milliseconds from the request that starts the model, or from now if it is already starting; null: unknown. */
+  /**
+   * Estimated milliseconds until the model is ready: from now if it is already starting, otherwise from the request
+   * that starts it. Null: unknown.
+   */
   ready_in_ms: number | null;
   /** Share of the weights that is loaded, 0 to 100; null: unknown. */
   loaded_percent: number | null;
@@ -74,7 +77,7 @@ function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
-/** Returns the models that no node serves yet and that a node is loading, by name. */
+/** Returns the models that a node is loading and that no node serves yet, sorted by name. */
 function loadingModels(view: RegistrySnapshot, account: Account, now: number): LoadingModel[] {
   const trust = trustOf(account, [], view.settings);
   const found: LoadingModel[] = [];

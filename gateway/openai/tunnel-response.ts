@@ -8,8 +8,8 @@ import { callTunnel, type RequestScope } from '../tunnel/call/call-tunnel.ts';
 import { OffloadedResponse } from '../tunnel/offload/offloaded-response.ts';
 
 /**
- * Maximum time for claiming the rest of a cut response from the session's next object instance. The agent keeps the
- * rest for 10 s after a lost socket.
+ * Maximum time for claiming the rest of a cut response from the next instance of the session's tunnel object. The agent
+ * keeps the rest for 10 s after it lost its socket.
  */
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
@@ -143,8 +143,8 @@ function firstOf(answer: Answer): Uint8Array | undefined {
 }
 
 /**
- * Opens the attempt at the session's object, or claims its response from byte `offset` on. An object that throws is
- * being replaced: the next instance is called until a claim can no longer succeed.
+ * Opens the attempt at the session's object, or claims its response from byte `offset` on. If the object throws, the
+ * runtime is replacing it. Then its next instance is called, for up to CLAIM_MS.
  * @throws AttemptError
  */
 async function ask(attempt: TunnelAttempt, offset?: number): Promise<Answer> {
@@ -165,7 +165,7 @@ async function persist(attempt: TunnelAttempt, offset: number | undefined): Prom
     try {
       return await callTunnel(scope, session, request, body);
     } catch (error) {
-      if (left()) break; // the client's request failed, but the object works
+      if (left()) break; // the client disconnected, so the error is not a failure of the object
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel accepts no more requests');
       if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel has closed');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));

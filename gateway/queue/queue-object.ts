@@ -156,7 +156,8 @@ export class QueueObject extends GatewayObject {
       try {
         const askedAt = steadyNow();
         const ended = await this.env.TUNNEL.getByName(session).ended(seen ?? -1);
-        // A smaller count means that another instance of the object counts from zero.
+        // If the count is smaller than before, the node's tunnel object was replaced, and its new instance counts from
+        // zero.
         const count = seen === undefined ? 0 : ended >= seen ? ended - seen : 1;
         const before = seen;
         seen = ended;

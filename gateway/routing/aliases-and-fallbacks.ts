@@ -32,14 +32,14 @@ export function fallbackChain(
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
-  // A sealed body contains the name too, and the node that opens it refuses a request for another name.
+  // A sealed body also contains the requested name. The node that opens the body refuses a request for another name.
   requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
   if (model !== name && modelAt === undefined) throw cannotRename(name, model);
   if (modelAt === undefined) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
-  // A request counts only against the limits of its `model`. So a model with separate limits is skipped in a key's own
-  // fallbacks: the key could use the model without counting against those limits.
+  // A request counts only against the limits of its `model`, not against those of its fallbacks. So a key's own
+  // fallbacks may not contain a model for which the account has separate limits: the key could bypass these limits.
   const follows = (next: string) =>
     next !== model &&
     !(chain !== undefined && hasOwnLimits(account, next)) &&

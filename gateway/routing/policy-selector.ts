@@ -86,8 +86,8 @@ export class PolicySelector {
     const own = loadedPolicies();
     const chosen = name === undefined ? own[0] : (own.find((policy) => policy.name === name) ?? this.#named.get(name));
     if (chosen !== undefined) return chosen;
-    // A request that belongs to a conversation goes to the node that has its cache. Other requests go to the least
-    // loaded node.
+    // A request of a conversation goes to the node that has the conversation's prefix in its cache. Other requests go
+    // to the least loaded node.
     return request.session === undefined ? leastLoadPolicy : this.#affinity;
   }
 }

@@ -12,7 +12,7 @@ const modelName = z.string().min(1).max(256);
 /** Name of a policy. The policy may have been removed since it was stored, and then the name has no effect. */
 const policyName = z.string().max(64);
 
-/** Models that are tried in this order if no node serves the previous one. */
+/** Models that are tried in this order: each one if no node serves the model before it. */
 export const fallbacksSchema = z.array(modelName).max(4);
 /** Other names of a model. */
 export const aliasesSchema = z.array(modelName).max(32);

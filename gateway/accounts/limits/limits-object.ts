@@ -24,8 +24,8 @@ export interface AttemptSettlement extends AttemptUse, LimitSubject {
 }
 
 /**
- * What one gateway counted in one month for one meter: milliseconds for a GPU meter, otherwise tokens. `origin`: the
- * gateway's id; empty: this gateway.
+ * What one gateway counted in one month for one meter. `tokens`: GPU milliseconds for a meter of GPU time, otherwise
+ * tokens. `origin`: the gateway's id; empty: this gateway.
  */
 export interface MonthCount {
   origin: string;

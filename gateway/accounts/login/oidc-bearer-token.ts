@@ -33,7 +33,7 @@ export async function tokenAccount(
     const { account } = await findOrCreateUser(env, config, claims, now);
     return { ...account, expiresAt: (claims.exp ?? 0) * 1000 };
   } catch (error) {
-    // The API reports a user that is not admitted as invalid credentials.
+    // A user that is not admitted gets 401 here, as for an invalid key, and not 403.
     if (error instanceof ApiError && error.code === 'permission_denied') throw unauthorized(error.message);
     throw error;
   }

@@ -71,8 +71,8 @@ const byKind = z.object({
     confusion: z.array(z.array(z.number())),
   }),
   /**
-   * Number of requests by length of prompt and response, on a grid of four cells per factor of e. Kinds can be fitted
-   * to it.
+   * Number of requests by length of prompt and response. Lengths are rounded to a logarithmic grid with four cells per
+   * factor of e. Operators can derive kinds of requests from it.
    */
   lengths: z.array(z.object({ input: z.number(), output: z.number(), requests: z.number() })),
 });

@@ -266,7 +266,8 @@ async function nodeOf(c: Ctx): Promise<Node> {
     throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} was not made by this session for this request.`);
   await requireFresh(c.env, ticket.session, { at: signed.at, nonce: signed.nonce });
   const entry = view.nodes.get(ticket.session);
-  if (entry === undefined) throw new ApiError('server_is_overloaded', 'The registry does not know this session yet.');
+  if (entry === undefined)
+    throw new ApiError('server_is_overloaded', 'The registry does not know this session yet. Try again shortly.');
   return {
     entry: { ...entry, provider: providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER) },
     view,

@@ -166,8 +166,8 @@ export class TraceFigures {
     const first = days[0]?.[0];
     if (first === undefined) return [];
     const count = Math.min(DAYS_MAX, ((days.at(-1)?.[0] ?? first) - first) / DAY_MS + 1);
-    // A day without a trace line had no requests, so it counts as 0. Without it, the chart's line would connect the
-    // neighboring days and show requests.
+    // A day without a trace line had no requests, so it is a point with value 0. Without this point, the chart would
+    // connect the neighboring days by a line and show requests.
     const daily = (of: ReadonlyMap<number, number>) =>
       Array.from({ length: count }, (_, n) => [n, of.get(first + n * DAY_MS) ?? 0] as const);
     const tokens = models.reduce((sum, [, one]) => sum + one.input + one.output, 0);

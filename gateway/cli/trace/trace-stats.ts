@@ -5,11 +5,11 @@
 import * as z from 'zod';
 import { Histogram } from '../../usage/hour/histogram.ts';
 
-/** A trace line of any version. Absent members count as 0. */
+/** A trace line of any version. Absent members get the defaults below. */
 export const traceLineSchema = z.looseObject({
   timestamp: z.iso.datetime({ offset: true }),
   model: z.string(),
-  /** HTTP status. Like the times, it is null if the gateway does not know it. */
+  /** HTTP status; null: unknown, as for the times below. */
   status: z.number().nullable().default(200),
   input_tokens: z.number().default(0),
   output_tokens: z.number().default(0),
