@@ -20,6 +20,9 @@ export function which(name: string): string | undefined {
   return undefined;
 }
 
+/** The shell without windows needs two thirds of the CPU time of the whole browser, or less. */
+export const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium-headless-shell') ?? which('chromium');
+
 function missing(tools: string[]): string | undefined {
   const absent = tools.filter((tool) => which(tool) === undefined);
   return absent.length === 0 ? undefined : `not installed: ${absent.join(', ')}`;
@@ -47,7 +50,7 @@ export function cannotRun(project: string): string | undefined {
     case 'slurm':
       return notRoot() ?? missing(['slurmctld', 'slurmd', 'sbatch', 'squeue', 'munged', 'setpriv']);
     case 'browser':
-      return process.env.OTELA_TEST_CHROMIUM === undefined ? missing(['chromium']) : undefined;
+      return CHROMIUM === undefined ? 'not installed: chromium-headless-shell, chromium' : undefined;
     case 'release':
       return notRoot() ?? missing(['mmdebstrap', 'chroot', 'mount']);
     case 'netns':

@@ -1,10 +1,8 @@
 /** Debian's Chromium, and pages in it that report errors. */
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { which } from './abilities.ts';
+import { CHROMIUM } from './abilities.ts';
 import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
-
-const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 
 /** Playwright's own 30 s are not enough on a machine that is three times slower and busy. */
 const WAIT_MS = 30_000;
