@@ -25,8 +25,8 @@ interface ShownTicket {
  * Returns the ticket of a request: it is signed by a listed issuer and not expired, and its session is not LEFT
  * according to the view. Tickets are public, so the sender still has to prove that it has the session's key. `viewFor`
  * returns a view that should contain the issuer, so that an issuer that was just listed is not refused.
- * @throws ApiError 400 if the ticket is malformed or forged, 403 if its issuer is not listed, 410 if the session has
- * ended; errors of `viewFor`
+ * @throws ApiError 400 if the ticket is malformed or forged, 403 if its issuer is not listed, 410 if the ticket has
+ * expired or the session has left; errors of `viewFor`
  */
 export async function verifyAgentTicket(
   request: Request,
@@ -61,14 +61,14 @@ function over(why: string): ApiError {
 }
 
 /**
- * Returns the response 426 (RFC 9110 §15.5.22) for another protocol version. The agent prints its message and ends.
- * Undefined: the versions match.
+ * Returns the response 426 (RFC 9110 §15.5.22) if the agent's protocol version differs or is missing. The agent prints
+ * the response's message and ends. Undefined: the versions match.
  */
 export function versionMismatch(protocol: string | null): Response | undefined {
   if (protocol === String(PROTOCOL_VERSION)) return undefined;
   const theirs = protocol === null ? 'none' : protocol.slice(0, 16);
-  const older = Number(theirs) < PROTOCOL_VERSION;
-  const message = `This gateway uses version ${PROTOCOL_VERSION} of the tunnel protocol, but the agent uses ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
+  const newer = Number(protocol) > PROTOCOL_VERSION;
+  const message = `This gateway uses version ${PROTOCOL_VERSION} of the tunnel protocol, but the agent uses ${theirs}: upgrade the ${newer ? 'gateway' : 'agent'}.`;
   const error = { message, type: 'invalid_request_error', param: PROTOCOL_HEADER, code: 'protocol_mismatch' };
   return Response.json({ error }, { status: 426, headers: { upgrade: 'websocket' } });
 }

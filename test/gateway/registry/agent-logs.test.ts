@@ -2,6 +2,7 @@
 import { env, exports } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
+import { versionMismatch } from '../../../gateway/registry/verify-agent-ticket.ts';
 import { LogTails } from '../../../gateway/registry/views/engine-log-tails.ts';
 import { NodeEventLog } from '../../../gateway/registry/views/node-event-log.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
@@ -75,6 +76,15 @@ test.each([
   ['with half a ticket', { 'x-otela-ticket': 'AAAA' }, 400],
 ])('a tail %s is refused', async (_what, headers, status) => {
   expect((await leave(await newAgent(), bytes('x'), { headers })).status).toBe(status);
+});
+
+test.each([
+  [null, 'agent'],
+  ['x', 'agent'],
+  ['1', 'agent'],
+  ['3', 'gateway'],
+])('if the agent states protocol version %s, the message says to upgrade the %s', async (stated, program) => {
+  expect(await versionMismatch(stated)?.text()).toContain(`upgrade the ${program}.`);
 });
 
 test('what is longer than 256 KiB is refused, and a second one at once', async () => {
