@@ -1,9 +1,9 @@
 /**
  * Every metric of a gateway. `gen_ai_*` are OpenTelemetry's
  * (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/), named as its Prometheus exporter names them;
- * their provider is that of the node that answered. `otela_*` are this gateway's own. Label values come from small
- * sets: the endpoint table, error codes, providers, and models that a node serves. A text that an unauthenticated
- * client can choose freely (an unknown model, a path) is never a label value.
+ * their label for the provider names the provider of the node that answered. The metrics `otela_*` exist only here.
+ * Label values come from small sets: the endpoint table, error codes, providers, and models that a node serves. A text
+ * that an unauthenticated client can choose freely (an unknown model, a path) is never a label value.
  */
 import type { Family, HistogramFamily } from '../../shared/metrics/metric-family.ts';
 

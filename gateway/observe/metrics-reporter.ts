@@ -7,12 +7,15 @@ export const OBSERVE_NAME = 'observe';
 
 /** Counts are collected for this time into one report. */
 const REPORT_DELAY_MS = 1_000;
-/** If a report is not sent within this time, another request sends it: the runtime drops a canceled request's timer. */
+/**
+ * If a report is not sent within this time, another request sends it, because the runtime drops the timer of a canceled
+ * request.
+ */
 const REPORT_STUCK_MS = 3_000;
 
 /** What one source counted since its last report. */
 export interface MetricsReport {
-  /** Random id of the source while it lives. Its reports are numbered. */
+  /** Random id of the source: one isolate or object. `sequence` numbers its reports. */
   source: string;
   sequence: number;
   counts: MetricState;
@@ -93,7 +96,7 @@ export class MetricsReporter {
       await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
       if (this.#unconfirmed === report) this.#unconfirmed = undefined;
     } catch {
-      // The object did not answer, for example because it restarts. The report is sent again with the next count.
+      // The observe object did not answer, for example because it restarts. The next count sends the report again.
     }
   }
 }

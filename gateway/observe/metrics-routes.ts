@@ -20,7 +20,8 @@ export const metricsRoutes = new Hono<{ Bindings: Env }>();
 metricsRoutes.get('/metrics', async (c) => {
   await permit(c.env, c.req.raw);
   await metricsReporter.flush(c.env);
-  // If only one of the two objects answers, the page lacks the metrics of the other, which an alert can detect.
+  // If only one of the two objects answers, the page contains only its metrics. An alert can detect that the others are
+  // absent.
   const [counted, census] = await Promise.all([
     answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
     answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
@@ -35,7 +36,10 @@ metricsRoutes.get('/metrics', async (c) => {
   return c.body(exposition(FAMILIES, metrics), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });
 
-/** @throws ApiError 401, 403, 503 unless the request has the metrics token, or an operator's key that may read */
+/**
+ * @throws ApiError 401 or 403 unless the request has the metrics token, or an operator's key with the scope
+ * `admin:read`; 503 if the key cannot be looked up
+ */
 async function permit(env: Env, request: Request): Promise<void> {
   const [, token] = /^Bearer (\S{1,512})$/i.exec(request.headers.get('authorization') ?? '') ?? [];
   const wanted = env.OTELA_METRICS_TOKEN?.trim(); // a secret that was read from a file may end with a line feed

@@ -10,7 +10,7 @@ import { type RecordOwner, TimelineStore } from './timeline-store.ts';
 
 /** Maximum sources that report. Beyond this, the source that has been silent for longest is dropped. */
 const SOURCES_MAX = 4_000;
-/** How long a source's last gauges are valid. A source that died sends no new gauges, so the last ones must expire. */
+/** How long a source's last gauges are valid. A source that died cannot withdraw its gauges, so they must expire. */
 const GAUGES_VALID_MS = 30 * 60_000;
 /** Maximum nodes whose number of waiting records is stored. */
 const OUTBOXES_MAX = 10_000;
@@ -71,7 +71,7 @@ export class ObserveObject extends GatewayObject {
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
   }
 
-  /** Finds requests by the client's id or the gateway's, newest first. `whose`: only those of this owner. */
+  /** Finds requests by the client's id or the gateway's, newest first. `whose`: only requests of this owner. */
   stories(id: string, whose?: RecordOwner): RequestTimeline[] {
     return this.#timelines.find(id, Date.now(), whose);
   }

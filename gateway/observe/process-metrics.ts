@@ -4,8 +4,7 @@ import { CLOCK_TIMESTAMP, TLS_CERTIFICATE_END } from './metric-families.ts';
 let tlsEndsS: number | undefined;
 
 /**
- * Called by a host that terminates TLS itself, whenever it loads a certificate. `endsS`: end of the certificate in
- * seconds since 1970.
+ * Call this when a host that terminates TLS loads a certificate. `endsS`: end of the certificate in seconds since 1970.
  */
 export function setCertificateEnd(endsS: number): void {
   tlsEndsS = endsS;

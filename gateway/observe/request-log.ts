@@ -108,7 +108,7 @@ export class RequestLog implements RequestRecorder {
     client.on(() => this.clientDisconnected());
   }
 
-  /** Records an attempt: it got an engine's head with this status, or failed in transit with this code. */
+  /** Records an attempt. `outcome`: the status of the engine's response, or the code of a failure in transit. */
   attempt(outcome: number | string, node = '', reached?: AttemptTimings): void {
     this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
     if (this.attempts++ > 0) metricsReporter.counts.count(RETRIES, [this.#failed]);
@@ -213,8 +213,8 @@ export class RequestLog implements RequestRecorder {
       const labels = [operationLabel(endpoint), this.provider, this.#model, type];
       metricsReporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
     }
-    // A refused request or a broken response takes almost no time, so it is not measured: otherwise a planner would
-    // send all requests to a region that fails.
+    // Refused requests and broken responses are not measured, because they take almost no time: a planner would send
+    // all requests to a region that fails.
     if (this.#reached !== undefined && this.#firstAt !== 0 && status < 400 && error === '') {
       const { region = '', model, engineMs } = this.#reached;
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);

@@ -39,8 +39,8 @@ type SqlRow = Record<string, SqlValue>;
 
 export interface Sql {
   /**
-   * Runs one statement with its bindings, or several without bindings. Reads may be lazy: use a cursor before the next
-   * write.
+   * Runs one statement with its bindings, or several without bindings. A read may run only while its cursor is used, so
+   * use the cursor before the next write.
    */
   exec<Row extends SqlRow>(query: string, ...bindings: unknown[]): SqlCursor<Row>;
   readonly databaseSize: number;
@@ -88,8 +88,8 @@ export interface ObjectSockets {
   /** Returns when the last heartbeat arrived; milliseconds since the epoch, 0: none. */
   pingedAt(socket: ObjectSocket): number;
   /**
-   * Calls `flush` once, after the host has handled all input that it has read, so that frames that are written
-   * meanwhile are sent in one message.
+   * Calls `flush` once, after the host has handled all input that it has read, so that all frames that are written
+   * until then are sent in one message.
    */
   schedule(flush: () => void): void;
 }

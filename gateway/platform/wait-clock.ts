@@ -11,17 +11,18 @@ const host: WaitClockHost & { every: StartTimer | undefined } = { now: steadyNow
 export const waitClock = new WaitClock(host);
 
 /**
- * Called by a host whose process lives on between requests: from now on, a late turn of the event loop counts as one
- * turn, not as the time that it took. Not called on Cloudflare, where timers belong to a request and isolates are not
- * starved.
+ * A host calls this if its process outlives a request. From then on `waitClock` advances by one turn if a turn of the
+ * event loop is late, however late it is. So a process that gets too little processor time does not end waits too
+ * early. Cloudflare needs no such clock: isolates always get processor time, and timers there end with their request.
  */
 export function enableTurnClock(every: StartTimer): void {
   host.every = every;
 }
 
 /**
- * Resolves when `work` has settled, at the latest after `ms`. `work` may belong to another request, which may never
- * settle it, and the code that follows must run in this request's context. So this function creates its own promise.
+ * Resolves when `work` has settled, at the latest after `ms`. `work` may belong to another request. The runtime may
+ * never settle such a promise, and would continue its callers in the context of the other request. So this function
+ * creates a promise for this request.
  */
 export async function waitAtMost(work: Promise<void>, ms: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

@@ -9,15 +9,15 @@ import type { AdmissionCounter, Admissions } from './admissions.ts';
 const PROVIDER_NODES_DEFAULT = 2_000;
 
 /**
- * Maximum tickets of a provider, including those of ended sessions, because a replica must remember that they ended.
- * This is half of the tickets that a replica stores for one issuer.
+ * Maximum tickets of a provider, including those of ended sessions, because a replica must remember that they ended. A
+ * replica stores twice as many tickets of one issuer.
  */
 const PROVIDER_TICKETS_MAX = 32_768;
 
 /** Maximum nodes of one provider that may join at the same time: a job array can start a thousand. */
 const ADMISSIONS_BURST = 1_000;
 const ADMISSIONS_PER_SECOND = 10;
-/** Maximum token buckets in memory. If a provider's bucket was dropped, its next one is full. */
+/** Maximum token buckets in memory. If a provider's bucket is dropped, the provider's next bucket starts full. */
 const BUCKETS_MAX = 10_000;
 
 export type QuotaRefusal =
@@ -62,8 +62,8 @@ export class AdmissionQuota {
   }
 
   /**
-   * Returns the number of nodes that count against a limit. The number is exact only if at least `enough` sessions are
-   * candidates; otherwise it is an upper bound.
+   * Returns the number of nodes that count against a limit. A result below `enough` may be too high, because the
+   * sessions were then not checked one by one.
    */
   places(counted: AdmissionCounter, enough: number, now: number): number {
     return this.#admissions.places(counted, enough, now, this.#present);

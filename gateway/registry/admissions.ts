@@ -113,7 +113,8 @@ export class Admissions {
 
   /**
    * Returns the number of nodes that count against a limit: sessions that are `present`, and sessions that were
-   * admitted recently and have sent no record yet. Sessions are checked one by one only if there are at least `enough`.
+   * admitted recently and have sent no record yet. If fewer than `enough` sessions have not ended, returns their number
+   * without checking which are `present`.
    */
   places(counted: AdmissionCounter, enough: number, now: number, present: (session: string) => boolean): number {
     const [where, value] = 'token' in counted ? ['token', counted.token] : ['provider', counted.provider];

@@ -132,7 +132,10 @@ async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): P
   throw new ApiError('server_is_overloaded', message);
 }
 
-/** Delay after which a refused agent should retry. Killed nodes count against the limit until they are suspected. */
+/**
+ * Delay after which an agent that was refused because of a limit should retry. By then nodes that were killed may be
+ * suspected, and suspected nodes do not count.
+ */
 const NO_PLACE_RETRY_MS = 30_000;
 
 function noPlace(refusal: QuotaRefusal): ApiError {

@@ -21,14 +21,14 @@ const STALE_MS = 5_000;
  */
 const REFRESH_WAIT = { leastMs: 300, mostMs: 5_000 };
 /**
- * How long a suspicion lasts that only this isolate has. It is longer than an update of the registry needs through a
- * snapshot cache.
+ * How long a suspicion lasts that only this isolate has. It is longer than the time in which an update of the registry
+ * arrives through a snapshot cache.
  */
 const OWN_SUSPICION_MS = 1_500;
 
 /**
- * The registry as one isolate sees it, with the indexes that requests need. One object that is updated in place, not a
- * copy.
+ * The registry as one isolate sees it, with the indexes that requests need. All callers get the same object, which is
+ * updated in place.
  */
 export interface RegistrySnapshot {
   /** Identifies the visible state and changes with it. */
@@ -243,7 +243,8 @@ class IsolateSnapshot {
       this.#view.forgive(now - OWN_SUSPICION_MS);
       this.#checkedAt = Date.now();
     } catch {
-      // The registry object is restarting: the view stays, and the next request reads again.
+      // The registry object cannot be reached, for example because it restarts. The view stays, and a later request
+      // reads again.
     }
   }
 }

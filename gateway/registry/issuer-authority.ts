@@ -27,7 +27,8 @@ export class IssuerAuthority {
   #listed: ListedIssuer[] = [];
 
   /**
-   * @throws IssuerError if the environment's key is malformed: no registry is better than one under another identity
+   * @throws IssuerError if the environment's key is malformed. A new key would give the registry another identity,
+   * which would be worse than no registry
    */
   constructor(env: Env, meta: RegistryMeta, nowS: number) {
     this.#meta = meta;

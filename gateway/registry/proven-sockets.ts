@@ -23,7 +23,7 @@ export interface SocketAttachment {
   phase: 'challenged' | 'active';
   /** Base64url. */
   ticket: string;
-  /** The host that the agent dialed; for a gossip socket with the prefix `gossip:`. */
+  /** The host that the agent dialed. A gossip socket has the prefix `gossip:` before it. */
   audience: string;
   /** Base64url. */
   nonce: string;
@@ -45,7 +45,7 @@ interface Peer {
 interface Limits {
   /** Maximum sockets that have not answered the challenge. Beyond it the oldest is closed. */
   challenged: number;
-  /** Maximum such sockets of one session. */
+  /** Maximum sockets of one session that have not answered the challenge. */
   challengedPerSession: number;
 }
 

@@ -109,14 +109,14 @@ export class RegistryObject extends GatewayObject {
     return this.#members.places(tokens);
   }
 
-  /** Evicts a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  /** Evicts a session for the operator. False: this gateway does not know the session, or did not admit it. */
   evict(session: string): boolean {
     return this.#members.evict(session);
   }
 
   /**
-   * Signs an order to one session, which is sent on its tunnel, or returns the reason why it cannot be sent. Without
-   * `wish`: the empty order, which only requests the deployment's state.
+   * Signs an order to one session, or returns the reason why the session cannot get it. The caller sends the order on
+   * the session's tunnel. Without `wish`: the empty order, which only requests the deployment's state.
    */
   order(session: string, wish?: DeploymentRequest): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });

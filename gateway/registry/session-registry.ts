@@ -160,7 +160,7 @@ export class SessionRegistry {
     return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
   }
 
-  /** Evicts a session for the operator. False: this gateway did not admit it, or it is unknown. */
+  /** Evicts a session for the operator. False: this gateway does not know the session, or did not admit it. */
   evict(session: string): boolean {
     const entry = this.replica.get(session);
     return entry !== undefined && this.#evict(entry.ticket, 'operator');
@@ -217,8 +217,8 @@ export class SessionRegistry {
   }
 
   /**
-   * Handles a verified record with the state LEFT. True if it was new here; then the session's tunnel object may not
-   * know it.
+   * Handles a verified record with the state LEFT. True if the record was new here. Then the session's tunnel object
+   * may not know that the session has left.
    */
   left(ticket: Uint8Array, record: Uint8Array): boolean {
     const update: EntryUpdate = { kind: 'entry', ticket, record };

@@ -8,7 +8,7 @@ import { SnapshotStore } from './snapshot-store.ts';
 
 /**
  * Maximum LEFT sessions that are shown. The oldest are dropped first, except for a session that is the only one with
- * one of its models: without it the model would be unknown.
+ * one of its models, because the model would become unknown.
  */
 const LEFT_MAX = 2_000;
 /** If there are more LEFT sessions than this, even the only session with a model is dropped. */

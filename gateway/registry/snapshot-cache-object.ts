@@ -20,7 +20,10 @@ export class SnapshotCacheObject extends GatewayObject {
   #askedAt = Number.NEGATIVE_INFINITY;
   #asking: Promise<void> | undefined;
 
-  /** Like the registry object's `snapshot`. Rejects if the registry cannot be reached and nothing is cached here. */
+  /**
+   * Returns the changes since `tag`, or null if there are none. `fresh`: as for SnapshotSource. Rejects if the registry
+   * cannot be reached and nothing is cached here.
+   */
   async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
     if (fresh) await this.#refreshSince(steadyNow());
     else if (steadyNow() - this.#askedAt >= SNAPSHOT_FRESH_MS) await this.#refresh();

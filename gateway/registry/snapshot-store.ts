@@ -71,7 +71,8 @@ export interface SnapshotSource {
 }
 
 /**
- * A state of the registry from which differences are sent. The registry object has one, and so has each snapshot cache.
+ * The registry's current state with its recent changes, from which isolates get differences. The registry object has a
+ * store, and each snapshot cache has a copy of it.
  */
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();

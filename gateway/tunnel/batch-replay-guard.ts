@@ -8,8 +8,8 @@ import { ReplayMemory } from '../../shared/collections/replay-memory.ts';
 const REMEMBERED_MAX = 20_000;
 
 /**
- * Result of a check. `stale`: signed too long ago, too far in the future, or before this object was created, which does
- * not know earlier requests.
+ * Result of a check. `stale`: signed too long ago, too far in the future, or before this object was created. The object
+ * does not know which requests arrived before.
  */
 export type StampVerdict = 'fresh' | 'replayed' | 'stale' | 'full';
 

@@ -1,7 +1,10 @@
 import { type AttemptFailure, type AttemptRequest, attemptName } from '../../shared/attempts/attempt-request.ts';
 import type { OutboundAttempt } from '../../shared/attempts/outbound-attempt.ts';
 
-/** Maximum failed responses that are remembered. A Worker asks for the rest immediately, so a few would be enough. */
+/**
+ * Maximum failed responses that are remembered. Few are needed at the same time, because a Worker asks for the rest of
+ * a cut response immediately.
+ */
 const BROKEN_RESPONSES_MAX = 256;
 
 interface BrokenResponse {
@@ -11,7 +14,8 @@ interface BrokenResponse {
 }
 
 /**
- * Remembers why responses were cut, for Workers that ask for the rest. The engine does not compute the response again.
+ * Remembers why responses were cut. If a Worker asks for the rest of such a response, it gets this reason, and the
+ * engine does not compute the response again.
  */
 export class BrokenResponses {
   /** Failures by attempt name, oldest first. */

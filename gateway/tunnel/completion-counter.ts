@@ -1,4 +1,7 @@
-/** Maximum wait for a completion. Then the queue asks again, because an object that moves loses its listeners. */
+/**
+ * Maximum wait for a completion. After it the queue asks again, because an object that moves to another machine loses
+ * its listeners.
+ */
 const LISTEN_MS = 10_000;
 /** Maximum concurrent listeners: one for each model queue that waits for this node. */
 const LISTENERS_MAX = 64;

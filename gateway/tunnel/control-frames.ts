@@ -111,13 +111,13 @@ export class ControlFrames {
       if (!ctx.health.failed(error, now)) throw error;
       return this.#postpone(peer, sequence, json);
     }
-    if (refused === undefined) throw new WireError('bad_frame', 'no usage records');
+    if (refused === undefined) throw new WireError('bad_frame', 'the frame contains no usage records');
     anomalies.add(refused, provider, now);
     outbox.schedule();
     peer.link.put({ type: 'stored', sequence });
   }
 
-  /** Stores the records later. The agent keeps them until it gets STORED, and sends one group at a time. */
+  /** Stores the records later. The agent keeps them until it gets STORED, and sends no other records until then. */
   #postpone(peer: AgentSocket, sequence: number, json: string): void {
     this.#postponed?.();
     this.#postponed = startTimer(RETRY_MS, () => {

@@ -14,7 +14,10 @@ const LISTED_MAX = 100;
 /** Maximum models of the node for which peers are chosen. */
 const MODELS_MAX = 4;
 
-/** Nodes that could not be asked are omitted, because a missing answer is not evidence. */
+/**
+ * Asks nodes that serve the same models. Nodes that do not answer are omitted, because a missing answer says nothing
+ * about the engine.
+ */
 export async function readReplicaEvidence(
   env: Pick<Env, 'REGISTRY' | 'TUNNEL'>,
   session: string,

@@ -61,7 +61,9 @@ interface TunnelAttemptsEvents {
   load(): NodeLoad | undefined;
   /** Called if the engine completed an attempt after its request was also sent to another node. */
   double(): void;
-  /** Called if the engine answers no request; then call `judge` with what its peers observe. */
+  /**
+   * Called if the engine answers no request. Call `judge` with what other nodes of its models observe of their engines.
+   */
   compare(): void;
   /** Called if the engine is suspected to hang. Undefined: the engine answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
@@ -279,12 +281,12 @@ export class TunnelAttempts {
     this.#attempts.tick(now);
   }
 
-  /** Decides whether this node's engine hangs, by what its peers observe of their engines. */
+  /** Decides whether this node's engine hangs, by what other nodes of the same models observe of their engines. */
   judge(peers: readonly PeerEvidence[]): void {
     this.#attempts.judge(peers);
   }
 
-  /** Returns what this node observes of its engine, for the decision about a peer. */
+  /** Returns what this node observes of its engine, for the decision whether another node's engine hangs. */
   firstBytes(): PeerEvidence {
     return this.#attempts.asPeer();
   }

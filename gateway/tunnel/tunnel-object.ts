@@ -158,7 +158,9 @@ export class TunnelObject extends GatewayObject {
     return this.#attempts.firstBytes();
   }
 
-  /** While the registry moves, it returns no peers; the next tick asks again. */
+  /**
+   * While the registry object moves to another machine, it returns no nodes to compare with; the next tick asks again.
+   */
   async #compare(): Promise<void> {
     const peers = await readReplicaEvidence(this.env, this.#session).catch(() => []);
     this.#attempts.judge(peers);

@@ -52,8 +52,9 @@ export class TunnelUsage {
   }
 
   /**
-   * Stores records. Called at each tick, or when a statement is full: records that wait longer leave the garbage
-   * collector's young generation, here and at the agent, and then cost more to free.
+   * Stores records. Called at each tick, or when there are enough records for one statement. Records do not wait
+   * longer, because they would leave the garbage collector's young generation, here and at the agent, and then cost
+   * more to free.
    */
   store(now: number): void {
     const { attempts, ctx } = this.#options;

@@ -30,8 +30,8 @@ export interface PrefixAnnotation {
 }
 
 /**
- * Computes bucket ids with a key, the installation's secret: equal ids mean equal blocks, and a reader cannot guess
- * blocks and compare.
+ * Computes bucket ids: equal ids mean equal blocks. The ids depend on the installation's secret, so that a reader
+ * cannot guess a block and compare its id.
  */
 function bucketsOf(secret: string, blocks: Uint8Array): string[] {
   const buckets: string[] = [];

@@ -116,7 +116,7 @@ export function abandonedRow(row: UsageRow, queuedMs: number, now: number): Usag
   return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
 }
 
-/** True if no attempt reached an engine. If one may have, it has its own record. */
+/** True if no attempt reached an engine. An attempt that may have reached one has its own usage record. */
 function reachedNobody(error: unknown): boolean {
   const cause = error instanceof ApiError ? error.cause : error;
   return !(cause instanceof AttemptError) || endsBeforeEngine(cause.code);

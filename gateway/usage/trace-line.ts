@@ -12,7 +12,7 @@ export interface TraceQuestion {
   from: number;
   to: number;
   format: 'ndjson' | 'csv';
-  /** The installation's secret. Without it a pseudonym cannot be resolved. */
+  /** The installation's secret. Without the secret, an id cannot be found from its pseudonym. */
   secret: string;
   /** Models whose names are replaced by pseudonyms. */
   privateModels: ReadonlySet<string>;
@@ -25,7 +25,9 @@ interface TraceLine extends Record<SamplingName, number | null> {
   key: string;
   endpoint: string;
   streamed: boolean;
-  /** HTTP status. Null, like the times, if it is unknown because the gateway was restarted meanwhile. */
+  /**
+   * HTTP status. Null if unknown because the gateway was restarted during the attempt; then the times are null, too.
+   */
   status: number | null;
   input_tokens: number;
   output_tokens: number;

@@ -42,7 +42,10 @@ const SHARES: ConnectionLimits = {
 interface ActiveExchange {
   message: IncomingMessage;
   response: ServerResponse;
-  /** True if the request is held until there is work. Its client repeats it. */
+  /**
+   * True if the gateway responds to this request only when there is work for its client. The client repeats such
+   * requests, so a stopping gateway does not wait for them.
+   */
   held: boolean;
 }
 
@@ -69,7 +72,7 @@ export class ClientConnection {
   upgraded = false;
   /** True if the data on the connection is not HTTP. */
   unreadable = false;
-  /** True if the current request is the last one: requests that the parser reads after it are not answered. */
+  /** True if the current request is the last one. Requests that the parser reads after it get no response. */
   last = false;
 
   get idle(): boolean {
@@ -84,7 +87,7 @@ export class ClientConnection {
     return answering.length === 0 ? http.bytesRead > this.idleAtBytes : answering.some(({ held }) => !held);
   }
 
-  /** The next response from now on is the last one, if its head was not sent. */
+  /** Makes the response to the newest request announce the end of the connection, unless its head was already sent. */
   announceEnd(): void {
     const last = this.answering.at(-1)?.response;
     if (last !== undefined && !last.headersSent) last.setHeader('connection', 'close');
@@ -180,8 +183,8 @@ export class ClientConnections {
   }
 
   /**
-   * Returns the connections of the network with the most unproven ones. Searches all networks, but is only called if
-   * all places are taken.
+   * Returns the unproven connections of the network that has the most of them. Searches all networks, which is rare: it
+   * is called only if no place is free.
    */
   #largest(): Set<ClientConnection> {
     let largest = new Set<ClientConnection>();

@@ -109,7 +109,7 @@ export class D1 {
     return { count: lines.length, duration: 0 };
   }
 
-  /** Returns the same database: there is no replica that could be behind. */
+  /** Returns this database. D1's sessions exist because its replicas may be out of date; here there are no replicas. */
   withSession(): D1 {
     return this;
   }

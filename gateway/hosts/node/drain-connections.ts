@@ -8,7 +8,7 @@ import type { ResponseWriter } from './response-writer.ts';
 
 /** Interval at which the number of open requests is checked. */
 const QUIET_MS = 50;
-/** Maximum time in which clients must receive the last errors. */
+/** Maximum time for sending the last errors to clients. */
 const REFUSAL_MS = 500;
 
 /**

@@ -65,8 +65,8 @@ const HEADERS_MS = 15_000;
 const HEADERS_POLL_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
 /**
- * Paths of requests that are held until there is work. Their clients repeat them, so the end of this process does not
- * wait for them.
+ * Paths of requests to which the gateway responds only when there is work for the client. The clients repeat such
+ * requests, so a stopping gateway does not wait for them.
  */
 const WAITS_FOR_WORK: ReadonlySet<string> = new Set(['/agent/batch/lease', EXCHANGE_PATH]);
 
@@ -96,7 +96,7 @@ export class HttpServer {
   readonly #upgrades: Upgrades;
   readonly #connections = new ClientConnections();
   #closing = false;
-  /** True if requests without a response got an error, because the drain is over. */
+  /** True if the time for draining is over, so that requests without a response got an error. */
   #refused = false;
 
   constructor(options: HttpServerOptions) {
@@ -118,8 +118,8 @@ export class HttpServer {
     return getRequestListener(
       (request, { incoming }) => {
         const accepted = this.#proofCallback(incoming.socket);
-        // If only part of the body is read, its socket is not destroyed, because the client must still receive the
-        // response.
+        // The socket is not destroyed if the router reads only part of the body, because the client must still receive
+        // the response.
         const pieces = () => incoming.iterator({ destroyOnReturn: false });
         return app.fetch(Object.assign(request, { accepted, pieces }), env, context);
       },
@@ -225,7 +225,10 @@ export class HttpServer {
     return { leave: request.client.leave };
   }
 
-  /** Returns a function to call with a key's owner when a valid key arrived on this connection. */
+  /**
+   * Returns a function that marks the connection as proven. Call it with the owner of a valid key that arrived on the
+   * connection.
+   */
   #proofCallback(socket: Socket): (holder: string) => void {
     return (holder) => {
       const connection = this.#connections.of(socket);
@@ -235,7 +238,7 @@ export class HttpServer {
 
   /**
    * Checks a request as soon as its head has arrived. `whenFree` gets the function that answers the request, and calls
-   * it when the connection is free.
+   * it when the responses to earlier requests were sent.
    */
   #onRequest(message: IncomingMessage, response: ServerResponse, whenFree: WhenFree = atOnce): void {
     const connection = this.#connections.of(message.socket);
@@ -246,8 +249,8 @@ export class HttpServer {
     response.on('close', () => this.#connections.answered(connection, { response }));
     response.on('error', () => {}); // the event 'close' follows
     response.on('finish', () => void message.socket.setTimeout(KEEP_ALIVE_MS));
-    // After a request that offers another protocol, the parser loses the rest of its input, even in the middle of a
-    // request, so this request is the last one.
+    // This request is the last one: after a request that offers another protocol, the parser drops its remaining input,
+    // even in the middle of another request.
     if (isOffer(message)) connection.last = true;
     if (this.#closing || connection.last) response.setHeader('connection', 'close');
     const ambiguous = findAmbiguity(message);
@@ -356,8 +359,8 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
 
 /**
  * Sends 100 Continue and then calls `next`, after the responses to earlier requests on the connection. node:http would
- * send it immediately. It would then be inside the body of the current response, and the response's last bytes would be
- * read as the next response.
+ * send 100 Continue immediately, perhaps inside the body of an earlier response. The client would then read the last
+ * bytes of that body as the next response.
  */
 const inTurn: WhenFree = (response, next) => {
   const say = () => {

@@ -83,7 +83,8 @@ export function refuseUnreadable(
     return void socket.destroy();
   const { answering } = connection;
   const last = answering.at(-1);
-  // The last response was sent, or needs nothing more from the client.
+  // The connection ends after its last response anyway. That response was sent, or its request has arrived completely,
+  // so the unreadable bytes do not matter.
   if (connection.last && (last === undefined || last.response.writableEnded || last.message.complete)) return;
   connection.unreadable = true;
   const tell = () => answerUnreadable(socket, UNREADABLE[error.code ?? ''] ?? BAD_REQUEST);

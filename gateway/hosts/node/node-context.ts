@@ -53,7 +53,7 @@ interface ContextOptions {
   database: Database;
   alarm: ObjectAlarm;
   handlers(): ObjectHandlers;
-  /** Called if the object cannot continue: it threw, or its file cannot be written. */
+  /** Called if the object must be reset: a handler threw, or the object's file cannot be written. */
   failed(cause: unknown): void;
 }
 
@@ -116,7 +116,10 @@ export class NodeContext implements ObjectContext {
     this.#database.close();
   }
 
-  /** Ends the instance. `cause`: the object is reset, and the writes of its last turn are undone. */
+  /**
+   * Ends the instance. If there is a `cause`, the object is reset and the writes of its last turn are undone; otherwise
+   * they are committed.
+   */
   end(cause?: unknown): void {
     this.#finished = true;
     if (cause === undefined) this.gate.commit();

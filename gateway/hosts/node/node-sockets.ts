@@ -6,8 +6,8 @@ import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.
 import type { OutputGate } from './output-gate.ts';
 
 /**
- * Minimum interval between replies to heartbeats. Heartbeats come every 15 s, so a peer that floods them and reads
- * nothing gets few replies.
+ * Minimum interval between replies to heartbeats. Honest agents send a heartbeat every 15 s. The interval bounds the
+ * replies that wait for an agent that sends many heartbeats and reads nothing.
  */
 const ANSWERED_EVERY_MS = 100;
 /** Maximum messages that an object may send before the handshake is over, such as a challenge. */
@@ -65,7 +65,10 @@ class NodeSocket implements ObjectSocket {
     if (this.#closing !== undefined) connection.close(this.#closing.code, this.#closing.reason);
   }
 
-  /** Called when the upgrade was handled. If the handshake failed, there is no connection that would report its end. */
+  /**
+   * Called when the upgrade was handled. If the handshake failed, reports the socket's end to the object, because no
+   * connection would report it.
+   */
   settle(): void {
     if (this.#connection === undefined) this.#end();
   }

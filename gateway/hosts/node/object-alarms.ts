@@ -22,7 +22,7 @@ export interface ObjectAlarm {
 }
 
 interface RunningAlarm {
-  /** True if the running handler set another alarm, or deleted it. */
+  /** True if the running handler set another alarm or deleted its alarm. */
   replaced: boolean;
 }
 

@@ -171,7 +171,8 @@ export class ObjectHost {
   }
 
   #sweep(): void {
-    // A file that is closed while the disk is full could not be reopened, because SQLite creates two files beside it.
+    // Files stay open while the disk is full, because SQLite could not create the two files beside a database that it
+    // opens.
     if (storageHealth.failure !== undefined) return;
     const now = Date.now();
     for (const [key, instance] of this.#instances) {

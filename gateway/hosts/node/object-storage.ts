@@ -157,8 +157,8 @@ export class NodeStorage implements ObjectStorage {
   }
 
   /**
-   * Stores the alarm immediately, in a file of the host, before the other writes of the turn. So a crash in between
-   * leaves an additional alarm, which the object tolerates, and never a missing one.
+   * Stores the alarm immediately, in a file of the host, before the other writes of the turn are committed. So after a
+   * crash there may be an alarm too many, which the object tolerates, but no alarm is missing.
    */
   async setAlarm(at: number): Promise<void> {
     this.#alarm.set(at);

@@ -3,8 +3,9 @@ import type { Database } from './sqlite.ts';
 
 /**
  * Holds an object's messages back until its writes are committed. The first write of a synchronous turn begins a
- * transaction, which is committed at the end of the turn; messages that are sent meanwhile wait for the commit. With
- * WAL and synchronous=NORMAL a commit is a write without fsync, about 30 µs, so longer transactions would save little.
+ * transaction, which is committed at the end of the turn; messages that are sent meanwhile wait for the commit. A
+ * transaction over several turns would save little, because a commit takes about 30 µs: with WAL and synchronous=NORMAL
+ * it writes without fsync.
  */
 export class OutputGate {
   readonly #database: Database;

@@ -180,7 +180,10 @@ export class Database {
     return url;
   }
 
-  /** True if there is space again and nothing is in progress. After reopening, a backup can read the file. */
+  /**
+   * True if the file is open exclusively although storage can be written again, and no statement or transaction is in
+   * progress. Then it is reopened, so that a backup can read it.
+   */
   #isToBeShared(): boolean {
     if (!this.#isExclusive || storageHealth.failure !== undefined || this.#database?.isTransaction === true)
       return false;

@@ -7,8 +7,8 @@ import type { ResponseWriter } from './response-writer.ts';
 /** Maximum bytes of an offloaded response that may wait for the client. */
 const WINDOW_BYTES = 256 * 1024;
 /**
- * If fewer bytes wait, more credit is granted. The value exceeds what the object needs for its next piece; otherwise
- * the object would wait for a grant that no write triggers.
+ * If the object has less credit than this, it gets more. A piece needs less than this: without enough credit for its
+ * next piece the object would not write, and only writes trigger grants.
  */
 const LOW_BYTES = WINDOW_BYTES / 2;
 

@@ -8,8 +8,8 @@ import { RETRY_MS, type StorageHealth } from './storage-health.ts';
 const KEYS_MAX = 1_000;
 
 /**
- * Matches statements that write. CREATE is not matched: tables and indexes are only created if they are missing, so
- * later such statements write nothing.
+ * Matches statements that write. CREATE is not matched: objects use `IF NOT EXISTS`, so it writes nothing if the table
+ * or index exists.
  */
 const WRITES = /\b(INSERT|UPDATE|DELETE|REPLACE)\b/i;
 

@@ -47,8 +47,8 @@ export function isStorageError(error: unknown): boolean {
 export class StorageHealth {
   readonly #log: (line: string) => void;
   /**
-   * The health of the whole process, if this instance is the health of one storage. The waiting records of all storages
-   * count there. Undefined: this instance is the whole process's.
+   * The health of the whole process, which counts the waiting records of all its storages. Undefined if this instance
+   * is the health of the whole process.
    */
   readonly #whole: StorageHealth | undefined;
   #failure: StorageFailure | undefined;
@@ -180,8 +180,8 @@ export class StorageHealth {
 }
 
 /**
- * The health of this process's storage. On Cloudflare it covers all objects of this isolate, and each object has a
- * part, because its storage can fail separately.
+ * The health of this process's storage. On Cloudflare the process is an isolate, and each of its objects has a `part`,
+ * because the storage of one object can fail without the others.
  */
 export const storageHealth = new StorageHealth((line) => console.error(line));
 

@@ -16,8 +16,8 @@ const SOCKETS_MAX = 1024;
 /** Maximum sockets of agents that have not proved their session yet. Beyond it the oldest is closed. */
 const CHALLENGED_MAX = 128;
 /**
- * Maximum such sockets of one session. Tickets are public: without this bound, connection attempts with one copied
- * ticket would displace all agents that are about to answer.
+ * Maximum sockets of one session that have not proved it. Tickets are public: without this bound, connections with one
+ * copied ticket would displace the sockets of all agents that are about to answer the challenge.
  */
 const CHALLENGED_PER_SESSION = 4;
 /**
@@ -106,7 +106,8 @@ export class GossipSockets extends ProvenSockets<Delegate> {
     delegate.meter.take(frame.type);
     if (frame.type === 'gossip') this.#events.message(delegate.session, frame.bytes);
     else if (frame.type === 'probed') delegate.receipts.answered(frame.nonce);
-    else if (frame.type !== 'credit') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
+    else if (frame.type !== 'credit')
+      throw new WireError('bad_state', `a gossip socket does not carry frames of type ${frame.type}`);
   }
 
   send(session: string, bytes: Uint8Array): void {

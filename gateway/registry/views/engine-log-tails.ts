@@ -99,7 +99,8 @@ export class LogTails {
         seen.set(kind, nth);
         return { session, isNormal, nth };
       });
-    // The sort is stable: of two logs with the same rank, the older one comes later and is dropped first.
+    // The query returns the newest logs first, and the sort is stable. So of two logs with the same rank, the older one
+    // comes later and is dropped first.
     ranked.sort((a, b) => Number(a.isNormal) - Number(b.isNormal) || a.nth - b.nth);
     return ranked.slice(-count).map(({ session }) => session);
   }

@@ -91,7 +91,7 @@ export class NodeEventLog {
   readonly departures: Record<DepartureCause, number>;
   /**
    * Recent suspicions by session, the latest at the end. `until`: no further suspicion is stored before this time.
-   * `told`: the last suspicion was stored.
+   * `told`: true if the last suspicion was stored.
    */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
@@ -132,7 +132,7 @@ export class NodeEventLog {
 
   /**
    * True if the event should not be stored: a session's suspicions are stored at most once a minute, and `trusted` only
-   * if the suspicion was.
+   * if the suspicion that it ends was stored.
    */
   #isNoise(session: string, event: NodeEvent, at: number): boolean {
     const known = this.#suspected.get(session);

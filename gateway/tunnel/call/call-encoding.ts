@@ -16,8 +16,8 @@ export type CallResult = ResultOf<'whole' | 'fetch' | 'failure'>;
 export type EncodedCallResult = string | { said: string; whole: Uint8Array };
 
 /**
- * The JSON line. A whole response has the kind `head`, because Workers and objects of two versions meet during a
- * deployment.
+ * The JSON line. A whole response has the kind `head` here and `whole` elsewhere: the encoded name must not change,
+ * because a Worker and an object may have different versions during a deployment.
  */
 type EncodedLine = { kind: 'head'; status: number; head: AttemptHead } | ResultOf<'fetch' | 'failure'>;
 
@@ -65,8 +65,8 @@ export function encodeResponse(result: ResultOf<'whole' | 'stream' | 'offloaded'
       return new Response(result.first, { status, headers });
     case 'stream':
       if (!NO_BODY.has(status)) return new Response(result.open(), { status, headers });
-      // no client reads the body of such a status, and without a reader the attempt would never end
-      // if the body is cut, the attempt reports it
+      // No client reads the body of a response with such a status. It is read here, because otherwise the attempt would
+      // never end. Errors are ignored, because the attempt reports a body that is cut.
       result
         .open()
         .pipeTo(new WritableStream())

@@ -44,8 +44,8 @@ export async function callTunnel(
 }
 
 /**
- * Requests the attempt in memory or with a call. Returns `fetch` if neither is possible, or if the response takes
- * longer.
+ * Requests the attempt in memory or with a call. Returns `fetch` if neither is possible, or if the response is not
+ * complete soon.
  */
 async function askSoon(
   scope: RequestScope,

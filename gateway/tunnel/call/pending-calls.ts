@@ -11,8 +11,8 @@ const CALL_MS = 200;
 
 /**
  * Bounds on how long a response waits until its Worker fetches it: at least one round trip across the world, longer if
- * earlier Workers took longer. If the wait is too short, the response is computed twice. It is at most as long as an
- * agent keeps a response, because no Worker requests the response later.
+ * earlier Workers took longer. If the wait is too short, the response is computed twice. The wait is at most as long as
+ * an agent keeps a response: no Worker requests the response after that.
  */
 const FETCH = { leastMs: 400, firstMs: 3_000, mostMs: RESUME_WINDOW_MS };
 
@@ -36,7 +36,7 @@ export class PendingCalls {
   readonly #fetch = new AdaptiveTimeout(FETCH);
 
   /**
-   * Adds an attempt. `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun`: as in
+   * Adds an attempt. `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun` is passed to
    * `OutboundAttempt.notifyWhole`.
    */
   add(

@@ -9,8 +9,8 @@ import type { RowChange } from './minute-histograms.ts';
 const ROWS_PER_STATEMENT = 500;
 
 /**
- * Stores the rows that are not stored yet; an exact row replaces an estimate. `onNew` is called for each row that
- * replaces none.
+ * Stores the rows that are not stored yet; an exact row replaces an estimate. `onNew` is called for each stored row
+ * that does not replace an estimate.
  * @returns which rows were added and removed
  */
 export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): RowChange[] {

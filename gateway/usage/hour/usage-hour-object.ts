@@ -24,7 +24,7 @@ import { countUsageRow } from './usage-metrics.ts';
 /** Delay from the first new record until totals are added in D1. */
 const TOTALS_MS = 2_000;
 const RETRY_MS = 10_000;
-/** Maximum totals in one batch; usage-totals.ts writes five per statement. */
+/** Maximum totals in one batch, which is one transaction in D1. */
 const GROUPS = 300;
 
 /** Default retention of records. Totals are kept forever. */
@@ -173,7 +173,8 @@ export class UsageObject extends GatewayObject {
 
   /** Deletes the records after their retention. The totals stay in D1. */
   async #end(): Promise<void> {
-    // A later record starts again with batch 1. If D1 remembered an earlier batch 1, it would ignore the new one.
+    // If a late record creates this object again, its first batch has number 1 again. D1 would ignore it if it still
+    // had the number of the earlier batch 1.
     await forgetBatches(this.env, this.#shard);
     if (this.#waits()) return this.#schedule(TOTALS_MS);
     this.#exists = false;
@@ -185,15 +186,18 @@ export class UsageObject extends GatewayObject {
     return Date.parse(`${this.#shard}:00:00Z`) + days * DAY_MS;
   }
 
-  /** Sends batches one after another: when a batch has been added, everything in `sending` is deleted. */
+  /**
+   * Sends batches one after another, because the table `sending` is emptied after each batch and so must not contain
+   * rows of another batch.
+   */
   #send(): Promise<void> {
     this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
     return this.#sent;
   }
 
   /**
-   * A batch that was started is finished first, under its own number: only D1 knows whether the batch was already
-   * added.
+   * Sends the next batch. A batch that is still in `sending` is sent again under the same number, because only D1 knows
+   * whether it was already added.
    */
   async #sendNext(): Promise<void> {
     const { sql, kv } = this.ctx.storage;

@@ -38,7 +38,8 @@ type CountedRow = Pick<
 export function countUsageRow(metrics: MetricStore, row: CountedRow, now: number): void {
   if (row.session === NO_SESSION) return metrics.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
   const { provider, firstMs, totalMs, completion } = row;
-  // The model of an agent's own ingress is self-reported: a name that an agent invents must not become a label.
+  // The usage of an ingress is reported by its agent, which could invent a model's name. Such a name must not become a
+  // label.
   const model = row.key.startsWith('ingress:') ? '' : row.model;
   const labels = [operationLabel(endpointById(row.endpoint)), provider, model];
   metrics.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);

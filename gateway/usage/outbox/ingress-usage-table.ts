@@ -50,8 +50,8 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
 }
 
 /**
- * Deletes old records. Agents no longer have records that were acknowledged, so waiting records are only deleted above
- * WAITING_MAX.
+ * Deletes old records. Agents delete records when they are acknowledged, so records that wait to be forwarded exist
+ * only here. They are deleted only above WAITING_MAX.
  */
 function prune(sql: Sql): void {
   const behind = 'number <= (SELECT MAX(number) FROM ingress_usage) - ?';
@@ -106,8 +106,8 @@ export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[])
 }
 
 /**
- * Converts a record to a row. `session`: that of the reporting agent. The row's stream is negative. Attempts have
- * positive streams, so the row's name is unique.
+ * Converts a record to a row. `session`: the session of the agent that reported the record. The row's stream is
+ * negative, because attempts have positive streams and session and stream together must be unique.
  */
 export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
   const record = JSON.parse(text) as IngressUsage;

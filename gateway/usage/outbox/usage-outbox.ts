@@ -31,7 +31,7 @@ const BATCH_DELAY_MS = 1_000;
 const RETRY_MS = 5_000;
 /** Maximum records in one batch: about 300 KiB. */
 const BATCH = 500;
-/** Maximum decrypted identities that are cached: a node serves the same few keys again and again. */
+/** Maximum decrypted identities that are cached, because most requests at a node come from the same few keys. */
 const IDENTITIES_MAX = 1_000;
 
 /**
@@ -102,8 +102,8 @@ export class UsageOutbox {
 
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
-    // While the disk is full, records that are forwarded could not be deleted here: they would be forwarded again after
-    // a restart, and stored twice at their destination.
+    // While the disk is full, records that were forwarded cannot be deleted here, so each alarm would forward the same
+    // records again.
     if (this.#ctx.health.failure !== undefined) return this.schedule(RETRY_MS);
     try {
       const more = await this.#forward();
@@ -142,8 +142,8 @@ export class UsageOutbox {
       const receipt = await this.#receipt(secret, one.record.receipt);
       if (!receipt.untracked) push(shards, usageShardOf(one.record.at), rowOf(one, receipt));
       const { complete, estimated, course, prompt, completion } = one.record;
-      // Only models with kinds learn lengths. A record that replaces an estimate is not learned, because its count
-      // would be learned twice.
+      // Only models with kinds learn lengths, and only from exact records. A record that replaces an estimate is
+      // skipped.
       if (receipt.kind !== undefined && complete && !estimated && one.settled === undefined)
         learnAnswer({ ...receipt, endpoint: course?.endpoint ?? 0, prompt, completion });
       if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
@@ -212,7 +212,7 @@ function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt)
 
 function settlementOf({ position, record, settled }: PendingUsage, receipt: Receipt) {
   const use = usedBy(record, receipt);
-  // The gateway counts GPU time itself, so a later report of tokens does not change it.
+  // The gateway measures GPU time, so a later report of tokens does not change the GPU time.
   return { position, settlement: settled === undefined ? use : { ...use, gpuMs: undefined, before: settled } };
 }
 

@@ -12,11 +12,11 @@ const RECORDS_MIN = 20_000;
 export const RECORDS_PER_STATEMENT = 100;
 
 /**
- * Creates the tables. `usage` is keyed by stream, so rows are appended and a batch writes few pages (with random ids it
- * wrote six per record). `pending` lists the records that are not forwarded yet, in order of arrival. Its column
- * `estimate` contains an estimated record, because an exact record may replace it in `usage` while it is forwarded, and
- * each position must always have the same content. Its column `settled` contains the estimate that an exact record
- * replaces.
+ * Creates the tables. `usage` is keyed by stream, so rows are appended and a batch writes few pages (with random ids a
+ * batch wrote six pages per record). `pending` lists the records that are not forwarded yet, in order of arrival. Its
+ * column `estimate` contains an estimated record, because an exact record may replace it in `usage` while it is
+ * forwarded, and each position must always have the same content. Its column `settled` contains the estimate that an
+ * exact record replaces.
  */
 export function createUsageTable(sql: Sql): void {
   sql.exec(
@@ -123,8 +123,9 @@ const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes',
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
 /**
- * Deletes old records. Stream numbers have gaps, because an object that wakes starts a new block of them. So their
- * distance only shows whether it is worth counting the records.
+ * Deletes old records. The difference between two stream numbers is only an upper bound of the records between them,
+ * because an object that wakes starts a new block of numbers. So the difference decides only whether the records are
+ * counted.
  */
 function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;

@@ -23,8 +23,9 @@ interface UsageStoreOptions {
 }
 
 /**
- * Writes one node's records to its storage, or keeps them in memory while the storage cannot be written. The agent gets
- * no acknowledgment meanwhile, so it keeps its reports too, and repeats them if the gateway was killed.
+ * Writes one node's records to its storage, or keeps them in memory while the storage cannot be written. Until the
+ * records are written, the agent gets no acknowledgment. So it keeps its reports, and repeats them if the gateway was
+ * killed.
  */
 export class UsageWriteBuffer {
   readonly #options: UsageStoreOptions;

@@ -71,7 +71,8 @@ function skipStreams(database: DatabaseSync): void {
 }
 
 /**
- * Deletes waiting totals that the accounts already contain: added again under another number, they would count twice.
+ * Deletes waiting totals that the accounts already contain. They would count twice, because they would be sent again
+ * under another number.
  */
 function dropTotals(hour: DatabaseSync, accounts: DatabaseSync, file: string): void {
   const shard = objectName(basename(file));

@@ -20,13 +20,13 @@ const DESCRIPTORS_EACH = 3;
 const DESCRIPTORS_SPARE = 50;
 /** Assumed limit of open files if the system does not report it; most systems allow this. */
 const DESCRIPTORS_GUESS = 256;
-/** How long to wait for a lock: a database's first transaction may be running. */
+/** How long to wait for a lock, which the first transaction of a new database may hold. */
 const BUSY_MS = 5_000;
-/** All pages are copied in one step: between two steps other processes could write, and the copy would start again. */
+/** Number of pages to copy in one step: all. If other processes wrote between two steps, the copy would start again. */
 const ALL_PAGES = 2 ** 31 - 1;
 /**
- * Maximum number of times that the keys are read until two reads are equal. A rotation replaces one file after the
- * other within milliseconds.
+ * Maximum number of times that the keys are read until two reads are equal. Reads differ during a rotation, which
+ * replaces the files one after another within milliseconds.
  */
 const UNCHANGED_TRIES = 20;
 const UNCHANGED_MS = 50;

@@ -7,7 +7,10 @@ const DIRECTORY = 'files';
 /** Errors after which the file is copied instead: another file system, one without links, or no permission for them. */
 const NO_LINK: readonly unknown[] = ['EXDEV', 'EPERM', 'ENOTSUP', 'EMLINK'];
 
-/** Links every file of `data` into `to`, where it stays if its owner deletes it. Resolves to all paths in `to`. */
+/**
+ * Links every uploaded file and batch result of `data` into `to`. The link stays if a user deletes the file. Resolves
+ * to all paths in `to`.
+ */
 export async function linkFiles(data: string, to: string): Promise<string[]> {
   const names = await readdir(join(data, DIRECTORY)).catch(unless('ENOENT', [] as string[]));
   // Incomplete uploads have names of another form, so they are skipped.

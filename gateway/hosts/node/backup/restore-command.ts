@@ -129,7 +129,7 @@ async function restore(directory: string, file: string, known: readonly string[]
   }
 }
 
-/** Ignores a missing directory: the backup of a gateway that never had an object lacks it. */
+/** Ignores a missing directory. The backup of a gateway that never had an object contains no `objects`. */
 function whereItIs(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
 }

@@ -27,7 +27,7 @@ export async function withStaging<T>(
   });
   const gone = (signal: NodeJS.Signals) => {
     rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
-    // No listener is left, so the signal ends this process. The waiting caller gets the error first.
+    // Without these listeners, the signal ends this process.
     for (const one of SIGNALS) process.off(one, gone);
     process.kill(process.pid, signal);
   };

@@ -97,7 +97,7 @@ async function refuseForeign(path: string): Promise<void> {
 export function lockDirectory(path: string): () => void {
   const database = new DatabaseSync(join(path, 'lock'));
   try {
-    // With a journal on disk, SQLite would need disk space for the lock.
+    // The journal is in memory, because otherwise SQLite would need disk space for the lock.
     database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (cause) {
     database.close();

@@ -36,7 +36,8 @@ function read(file: string, table: string, query: string, ...bindings: string[])
 /** Opens a database so that nothing is written, not even a log beside it. */
 export function openToRead(file: string): DatabaseSync {
   const url = pathToFileURL(file);
-  // Without a log beside it, the file is complete. If it were not opened as immutable, SQLite would leave a log there.
+  // A file without a write-ahead log contains all data, so it is opened as immutable. Otherwise SQLite would leave a
+  // log beside it.
   if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
   return new DatabaseSync(url, { readOnly: true });
 }

@@ -14,7 +14,9 @@ import { ACCOUNTS_FILE, appliedMigrations, unknownMigrations } from '../data/sch
 import { loadManifest } from '../serve/program-files.ts';
 
 const MIB = 1024 * 1024;
-/** The doctor warns below this free space, which SQLite's logs and a month of usage records of a small site need. */
+/**
+ * The doctor warns if less space is free. SQLite's logs and a month of usage records of a small site need this much.
+ */
 const FREE_LOW_MIB = 2048;
 const FREE_MIN_MIB = 256;
 /** Network file systems by `f_type` of statfs(2). SQLite's shared memory does not work on them. */
@@ -30,7 +32,10 @@ const NETWORK: Readonly<Record<number, string>> = {
 const RIGHTS = 0o777;
 const OTHERS = 0o077;
 const DAY_MS = 86_400_000;
-/** Warns this many days before the certificate's end, because without the root key it is not renewed automatically. */
+/**
+ * The doctor warns this many days before the certificate's end. Without the root key the gateway cannot renew the
+ * certificate.
+ */
 const CERTIFICATE_SOON_DAYS = 30;
 
 const exists = (path: string) =>

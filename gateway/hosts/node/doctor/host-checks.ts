@@ -7,9 +7,12 @@ import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../
 import { CONNECTIONS_MAX } from '../client-connections.ts';
 
 const TOOL_MS = 10_000;
-/** Allowed difference, because clocks of file servers and of this machine differ slightly. */
+/** Maximum time by which a file may be newer than now, because the clock of a file server may be slightly ahead. */
 const AHEAD_MAX_MS = 60_000;
-/** Wanted limit of open files: one per connection, three per object database in use, and some others. */
+/**
+ * Recommended minimum for the limit of open files: one file per connection, three per object database in use, and some
+ * others.
+ */
 const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
 

@@ -6,10 +6,14 @@ import { type FastPathHead, readFastPathHead } from './read-head.ts';
 const REST_MS = 50;
 /**
  * Maximum pipelined bytes that are kept during a response. Further bytes are read and dropped, and the connection
- * closes after the response. They must be read, because unread data would hide a reset by the client.
+ * closes after the response. They are read, because a reset by the client is noticed only after all data before it was
+ * read.
  */
 const PIPELINED_MAX_BYTES = 64 * 1024;
-/** A client that pipelines more than this does not wait for its response, so the connection is closed. */
+/**
+ * Maximum pipelined bytes that are dropped during a response. A client that sends more does not wait for its response,
+ * so the connection is closed.
+ */
 const DROPPED_MAX_BYTES = 1024 * 1024;
 
 interface FastPathHost {
@@ -163,7 +167,10 @@ export class FastPathConnection {
     this.#response?.emit('drain');
   };
 
-  /** Handles FIN. As with `node:http`, only what was already written is still sent. */
+  /**
+   * Handles the client's end of the connection (FIN). As with `node:http`, bytes that were already written are still
+   * sent, and nothing else.
+   */
   readonly #onEnd = () => {
     if (this.#response === undefined && this.#buffered !== undefined) return this.#refuse(this.#host.cut);
     this.#leave();

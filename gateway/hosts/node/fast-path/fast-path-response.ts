@@ -6,8 +6,8 @@ import type { ResponseWriter } from '../response-writer.ts';
 /** An idle connection is closed after this time. */
 export const KEEP_ALIVE_MS = 15_000;
 /**
- * Timeout that the response's `keep-alive` header states. It is shorter than KEEP_ALIVE_MS, so that a request that is
- * sent in its last moment still finds the connection open.
+ * Timeout that the response's `keep-alive` header states. It is shorter than KEEP_ALIVE_MS, so that a request that a
+ * client sends just before this timeout arrives while the connection is open.
  */
 export const KEEP_ALIVE_HINT_MS = 10_000;
 /**

@@ -21,8 +21,8 @@ export interface FastPathHead {
 const END_OF_HEAD = '\r\n\r\n';
 const REQUEST_LINE = /^POST (\/v1(?:\/[A-Za-z0-9_-]+)+) HTTP\/1\.1$/;
 /**
- * A header line of RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways, because the input is
- * untrusted and backtracking would cost time.
+ * A header line of RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways: the input is untrusted,
+ * so backtracking must not cost time.
  */
 const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\x20-\x7e\t]*)$/;
 const LENGTH = /^(?:0|[1-9]\d{0,5})$/;

@@ -139,7 +139,7 @@ async function current(dir: string, { root, key, stored }: StoredKeys, nowS: num
   }
   const usable = stored !== undefined && fits;
   const inForce = usable ? renewIfNeeded(root, { key, certificate: stored }, nowS) : certifyKey(root, key, nowS);
-  // If the disk is full, the next start creates another certificate.
+  // If the disk is full, the certificate is not stored, and the next start creates another one.
   if (inForce.certificate !== stored) await writeIssuerFile(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
   return decode(inForce);
 }

@@ -89,7 +89,7 @@ export class ChangeFeed {
     ];
   }
 
-  /** Adds the rows that existed before the file had a feed. */
+  /** Adds the rows that existed before the feed was created in this file. */
   #recordExistingRows({ table, key, only }: ReplicatedTable): void {
     const database = this.#database;
     const where = only === undefined ? '' : `${only.replaceAll('ROW.', '')} AND`;

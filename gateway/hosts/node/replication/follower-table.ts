@@ -62,7 +62,7 @@ export class FollowerTable {
   }
 
   /**
-   * Removes the former entry of a gateway that has a new key at the same URL. The entry would keep a share of each
+   * Removes the former entry of a gateway that has a new key at the same URL, because each entry gets a share of each
    * limit.
    */
   #replace(key: string, url: string): void {

@@ -6,8 +6,8 @@
 /** How long answers are kept: longer than a follower repeats a call. */
 const RETENTION_MS = 60_000;
 /**
- * Above this number the oldest answer is forgotten. A repetition of its call would count twice, which makes a limit
- * stricter and never laxer.
+ * Above this number the oldest answer is forgotten. If its call is repeated after that, the request counts twice, which
+ * makes a limit stricter and never laxer.
  */
 const ENTRIES_MAX = 10_000;
 

@@ -19,7 +19,10 @@ export const followSchema = z.object({
   cursor: z.object({ feed: z.string().max(64), seq: z.number().int().min(0) }).nullable(),
   /** Number of records that wait at the follower. */
   waiting: z.number().int().min(0),
-  /** After this time without contact, the follower may use its share of limits. Earlier versions do not send it. */
+  /**
+   * After this many milliseconds without contact, the follower may use its share of limits. Earlier versions do not
+   * send it.
+   */
   silence_ms: z.number().int().min(FOLLOWER_SILENT_MS).max(SILENCE_MAX_MS).default(FOLLOWER_SILENT_MS),
 });
 
@@ -79,7 +82,10 @@ export const budgetsPageSchema = z.object({
 
 /** POST /gateway/records: a follower sends usage that it recorded. */
 export const recordsSchema = z.object({
-  /** Identifies the follower's monthly counts. Unlike its key it never changes. Absent: the key's name. */
+  /**
+   * Identifies the follower's monthly counts. Unlike the follower's key it never changes. If it is absent, the name of
+   * the key is used.
+   */
   origin: z.string().min(1).max(64).optional(),
   items: z
     .array(

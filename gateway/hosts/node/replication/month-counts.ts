@@ -14,13 +14,13 @@ import type { RecordQueue } from './usage-record-queue.ts';
 
 /** Maximum number of subjects in one answer. */
 const PAGE = 50;
-/** Maximum number of counts of one subject in one answer. A follower reads at most 100,000. */
+/** Maximum number of counts of one subject in one answer. A follower refuses an answer with more than 100,000. */
 const PAGE_COUNTS = 50_000;
-/** Maximum size of one answer. A follower reads LINK_ANSWER_MAX_BYTES. */
+/** Maximum size of one answer. A follower refuses an answer above LINK_ANSWER_MAX_BYTES. */
 const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
 /**
- * Maximum counts per item that is handed over. The primary accepts 8 MiB, and an item that it refuses would block all
- * later items. One count has at most 3.2 KB: JSON writes a control character of its id as six bytes.
+ * Maximum counts in one item that is handed over. The primary refuses an item above 8 MiB, and a refused item would
+ * block all later items. One count has at most 3.2 KB, because JSON writes a control character of its id as six bytes.
  */
 const HANDED_OVER_MAX = 2_000;
 const RETRY_MS = 5_000;
@@ -36,7 +36,7 @@ export interface MonthCountsPage {
   /** Number after which the next page begins. */
   seq: number;
   more: boolean;
-  /** The last sent count of a subject that did not fit. The next page continues after it. */
+  /** The last count on this page, if not all counts of its subject fit. The next page continues after it. */
   after?: CountPosition | undefined;
 }
 
@@ -48,7 +48,7 @@ export interface CountPosition {
 
 export class MonthCounts {
   readonly #database: Database;
-  /** Identifies this gateway's counts. Unlike the gateway's key it never changes. */
+  /** Name of this gateway's counts. Unlike the gateway's key it never changes. */
   readonly own: string;
   #last: number;
 

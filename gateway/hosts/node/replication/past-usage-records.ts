@@ -26,8 +26,8 @@ interface PastRecordsOptions {
 }
 
 /**
- * An hour is marked as done when its rows are queued. After a crash in between it is queued again: the new primary
- * recognizes each row by its session and stream.
+ * Queues the rows of one hour and then removes the hour's mark. After a crash between the two, the rows are queued
+ * again: the new primary recognizes each row by its session and stream.
  */
 export class PastRecords {
   readonly #options: PastRecordsOptions;

@@ -48,14 +48,18 @@ const BODY_MAX_BYTES = 16 * 1024 * 1024;
  */
 const READING_MAX = 8;
 /**
- * Name under which requests of gateways of an earlier version are counted. They do not sign a digest in the header, so
- * their bodies must be read before the signature can be checked, and only a few concurrently.
+ * Name under which requests of gateways of an earlier version are counted. Such a request has no digest in its signed
+ * header, so its body must be read before its signature can be checked. At most UNPROVEN_MAX such bodies are read
+ * concurrently.
  */
 const UNPROVEN = '';
 const UNPROVEN_MAX = 2;
 /** Maximum time for a body to arrive. */
 const READING_MS = 60_000;
-/** How long nonces are remembered: signatures are valid for an hour before and after this gateway's clock. */
+/**
+ * How long nonces are remembered. A signature is accepted if its time differs from this gateway's clock by at most an
+ * hour.
+ */
 const NONCE_RETENTION_MS = 2 * CLOCK_SKEW_S * 1_000;
 /** Maximum nonces: two hours of eight followers that ask once a second. */
 const NONCES_MAX = 60_000;
@@ -96,7 +100,7 @@ export class PrimaryServer {
   readonly #idempotentCalls = new IdempotentCalls(() => performance.now());
   /** Pending work by follower: the messages of one follower are processed one after another. */
   readonly #taking = new Map<string, Promise<unknown>>();
-  /** Followers with a wrong clock that was already logged. Bounded by the number of followers. */
+  /** Followers for which a wrong clock was logged. Bounded by the number of followers. */
   readonly #wrongClocks = new Set<string>();
 
   constructor(options: PrimaryServerOptions) {
@@ -127,8 +131,8 @@ export class PrimaryServer {
   }
 
   /**
-   * Refuses a repeated nonce. A replay of a disconnected follower's messages must not make it seem connected, because
-   * the follower uses its share of limits meanwhile.
+   * Refuses a repeated nonce. A replay of a disconnected follower's messages must not make the follower seem connected:
+   * it uses its share of limits, so the primary must not use the whole limit.
    */
   #requireNew(nonce: string): void {
     const now = performance.now();

@@ -15,7 +15,7 @@ const FLAGS = {
   'root-key': {
     value: 'FILE',
     takes: 'file',
-    help: 'copy of root.key; default: DATA/issuer/root.key',
+    help: 'file with the root key of the institution (root.key of its primary); default: DATA/issuer/root.key',
   },
   ...JSON_FLAG,
 } as const satisfies Flags;

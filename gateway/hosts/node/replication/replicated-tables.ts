@@ -7,7 +7,7 @@ export interface ReplicatedTable {
   /** If only these columns of a row change, the row is not replicated again. */
   quiet?: readonly string[];
   /**
-   * SQL condition on the row, as `ROW`, which stands for NEW and OLD. Rows for which it is false are not replicated.
+   * SQL condition for rows that are replicated, such as `ROW.name <> 'x'`. The triggers replace `ROW` with NEW or OLD.
    */
   only?: string;
 }

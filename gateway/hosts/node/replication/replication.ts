@@ -65,7 +65,7 @@ export class Replication {
   readonly #members: FollowerTable;
   readonly #records: RecordQueue;
   readonly #budgets: MonthCounts;
-  /** Resolves when the usage that a former primary recorded is queued. */
+  /** Resolves when the monthly usage that this gateway recorded as the primary is queued for the new primary. */
   #budgetsTold: Promise<void> = Promise.resolve();
   readonly #feed: ChangeFeed;
   readonly #link: SignedGatewayClient;
@@ -96,8 +96,8 @@ export class Replication {
       others: () => this.#others(),
       unheard: () => this.#silentGateways(),
       deposed: (by) => {
-        // Only a former primary has records to hand over. A follower sent its records to that primary, which passes
-        // them on.
+        // Only a gateway that was the primary has records to hand over. A follower sent its records to the former
+        // primary, which hands them over.
         if (this.#role.role === 'first') {
           this.#past?.note(by);
           this.#budgets.depose();

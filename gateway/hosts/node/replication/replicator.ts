@@ -20,7 +20,7 @@ const EVERY_MS = 1_000;
 const ANSWER = { leastMs: 2_000, mostMs: 15_000 };
 /** Bounds on the wait for a page of rows or records. */
 const LONG_ANSWER = { leastMs: 15_000, mostMs: 120_000 };
-/** After `#silenceMs` and this time without contact, the primary has certainly noticed that contact was lost. */
+/** After `#silenceMs` plus this time without contact, the primary has certainly noticed that contact was lost. */
 const MARGIN_MS = 500;
 /** Interval at which the time of the last answer is saved to disk. */
 const SAVE_MS = 60_000;
@@ -176,8 +176,8 @@ export class Replicator {
         this.#setState('alone');
       return false;
     }
-    // The primary received the request and counts usage for both, even if its answer cannot be stored here. If this
-    // gateway also used its local share, the limits would be exceeded.
+    // The primary received the request, so it uses the whole limit for both gateways, even if its answer cannot be
+    // stored here. If this gateway still used its share, the limits would be exceeded.
     this.#setState('linked');
     try {
       const more = await this.#take(answer);
@@ -233,8 +233,8 @@ export class Replicator {
 
   async #follow(): Promise<FollowAnswer> {
     const { link, primary, url, version, records, believe } = this.#options;
-    // Time of two answers and the pause between them: with less, a slow primary would count this gateway as
-    // disconnected.
+    // The time of two answers and of the pause between them. With a shorter time, a slow primary would count this
+    // gateway as disconnected.
     const silenceMs = this.connected
       ? Math.round(Math.min(SILENCE_MAX_MS, Math.max(FOLLOWER_SILENT_MS, 2 * this.#answers.ms)))
       : FOLLOWER_SILENT_MS;

@@ -124,7 +124,7 @@ export class RoleKeeper {
       return;
     }
     const isAnother = role.role !== this.#role.role || role.follow !== this.#role.follow;
-    // `tell` already contains the former primary. The other followers must be informed too.
+    // `tell` already contains the former primary. The other followers are added, because they must be informed too.
     if (role.role === 'first' && this.#role.role === 'follower')
       role = { ...role, tell: [...new Set([...(role.tell ?? []), ...this.#options.others()])].slice(0, REPORTED_MAX) };
     this.#setRole(role);

@@ -84,10 +84,10 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
           return (await options.ask(subject, 'reserve', [asked], once)) as LimitVerdict;
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
-          // The primary counts for all while it has contact with this gateway. Using a local share too would exceed the
-          // limit.
+          // While the primary has contact with this gateway, it uses the whole limit. If this gateway also used its
+          // share, the limit would be exceeded.
           if (options.now() - from > PRIMARY_TIMEOUT_MS) {
-            // The primary may have granted the request, and would count it for an hour.
+            // The primary may have granted the request. Without this release it would count the request for an hour.
             options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
             throw error;
           }

@@ -7,7 +7,7 @@ import type { Database } from '../sqlite.ts';
 /** Maximum items of one message, and maximum bytes, unless a single item is larger. The primary accepts 16 MiB. */
 const ITEMS_PER_MESSAGE = 200;
 const MESSAGE_TARGET_BYTES = 4 * 1024 * 1024;
-/** Above this number the oldest items are dropped: about 2 GiB, a month of a busy follower. */
+/** Maximum items, about 2 GiB: a month of a busy follower. Above it the oldest items are dropped. */
 const WAITING_MAX = 2_000_000;
 
 export interface QueuedRecord {

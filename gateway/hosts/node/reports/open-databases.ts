@@ -5,8 +5,8 @@ import type { Database } from '../sqlite.ts';
 /** Maximum open databases. Concurrent reports read different hours. */
 const OPEN_MAX = 16;
 /**
- * A database that is not used for this time is closed. While it is open, its log cannot be truncated, and its space is
- * not freed after a deletion.
+ * A database that is not used for this time is closed. While it is open, its write-ahead log cannot be truncated, and
+ * the disk space of a deleted database is not freed.
  */
 const IDLE_MS = 2_000;
 

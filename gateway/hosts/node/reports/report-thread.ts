@@ -44,7 +44,7 @@ export class ReportThread {
     // Waits for the thread's end; without this, the process would end first.
     worker.ref();
     const ended = new Promise((resolve) => worker.once('exit', resolve));
-    // A long job must not delay the end of the gateway, so the thread is terminated.
+    // A running job is not waited for, because it must not delay the end of the gateway.
     if (this.#waiting.size > 0) await worker.terminate();
     else worker.postMessage('end');
     await ended;

@@ -33,7 +33,7 @@ const FULL: ReadonlySet<string> = new Set([
 
 /**
  * Error codes of S3 if an object or upload does not exist. A 404 response of a proxy contains none of these codes, so
- * it says nothing about the bucket.
+ * it does not mean that the object is missing.
  */
 const MISSING: ReadonlySet<string> = new Set(['NoSuchKey', 'NoSuchUpload', 'NoSuchVersion']);
 

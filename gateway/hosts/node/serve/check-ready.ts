@@ -7,7 +7,7 @@ import { startTimer } from '../../../platform/start-timer.ts';
 import { waitClock } from '../../../platform/wait-clock.ts';
 
 /**
- * Maximum wait, by this process's wait clock. A gateway that has a processor core to itself answers within a second.
+ * Maximum wait, by this process's wait clock. Usually a gateway answers within a second; a busy machine takes longer.
  */
 const READY_MS = 60_000;
 const RETRY_MS = 50;

@@ -63,7 +63,8 @@ Other settings are environment variables: docs/deploy.md. To check for problems 
 /** @throws UsageError if flags contradict each other */
 export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
   const port = Number(values.port);
-  if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is not a port`);
+  if (!/^\d{1,5}$/.test(values.port) || port > 65_535)
+    throw new UsageError(`--port ${values.port} is not a port number from 0 to 65535`);
   if (values.host === '') throw new UsageError('--host is empty');
   const [cert, key] = [values['tls-cert'], values['tls-key']];
   if ((cert === undefined) !== (key === undefined))

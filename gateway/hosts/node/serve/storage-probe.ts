@@ -20,8 +20,8 @@ const FREE_MIN_BYTES = 8 * 1024 * 1024;
 const MARGIN_BYTES = 4 * 1024 * 1024;
 
 /**
- * Interval at which an unchanged state is reported again, because an object's own write may have failed or succeeded
- * meanwhile.
+ * Interval at which an unchanged result is reported again, because a write of an object may have changed the recorded
+ * health meanwhile.
  */
 const RETRY_MS = 2_000;
 

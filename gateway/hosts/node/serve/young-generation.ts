@@ -1,8 +1,8 @@
 /**
  * Limits V8's young generation. By default it grows to 96 MiB, which a gateway's short-lived objects fill without
- * benefit: after 64 connections of small requests and 256 streams, 309 MiB were resident, and with this limit 178 MiB,
- * at the same processor time per request. V8 reads the limit when it creates the heap, so `v8.setFlagsFromString` comes
- * too late (282 MiB).
+ * benefit: after a load of 64 connections with small requests and 256 streams, the process had 309 MiB resident without
+ * this limit and 178 MiB with it, at the same processor time per request. V8 reads the limit when it creates the heap,
+ * so `v8.setFlagsFromString` comes too late (282 MiB).
  */
 import { accessSync, constants } from 'node:fs';
 

@@ -12,7 +12,7 @@ import { BatchLogRecordProcessor, LoggerProvider } from '@opentelemetry/sdk-logs
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
 import type { AttemptUsage, RequestEndEvent, TelemetrySink } from '../../../platform/telemetry-sink.ts';
 
-/** How long a span waits for token counts, which come with the node's report, a moment after the response. */
+/** How long a span waits for token counts, which arrive with the node's report shortly after the response. */
 const USAGE_WAIT_MS = 3_000;
 /** Maximum requests that wait for token counts. Above it the oldest are exported without them. */
 const WAITING_MAX = 10_000;
