@@ -54,9 +54,10 @@ const refused = new Map<string, Expiring<KeyRefusal>>();
 
 /**
  * Finds the account of a request's key. Returns a cached account directly, not as a promise, if `settings` (from the
- * registry's snapshot) contain no later change of it. Errors are thrown, or reject the promise. `now` is in
- * milliseconds.
- * @throws ApiError 401 `invalid_api_key`; 503 if the key is not cached and D1 cannot be reached
+ * registry's snapshot) contain no change of the account that is later than the cached copy. Errors are thrown, or
+ * reject the promise. `now` is in milliseconds.
+ * @throws ApiError 401 `invalid_api_key`; 403 if another site made a browser send its session cookie; 503 if the
+ * account is not cached and D1 cannot be reached
  */
 export function authenticate(
   env: AuthEnv,

@@ -97,7 +97,7 @@ async function listPeer(call: AdminCall<z.infer<typeof createSchema>>): Promise<
   const rows = await queryOrUnavailable(db.select().from(peers));
   const known = rows.find((row) => row.name === name);
   if (known !== undefined && known.root !== root) {
-    const message = `name: There is a peer "${name}" with a different key. Remove that peer first; its nodes are removed too.`;
+    const message = `name: The peer institution "${name}" has a different key. Remove it first, which also disconnects its nodes.`;
     throw new ApiError('unprocessable_content', message, { param: 'name' });
   }
   const other = rows.find((row) => row.root === root && row.name !== name);

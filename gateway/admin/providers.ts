@@ -1,4 +1,7 @@
-/** Providers, whose nodes may join. Also decides which providers a request trusts if it names none. */
+/**
+ * Providers, whose nodes may join. `trusted_by_default` marks those that may receive a request if neither its key, its
+ * project nor the request names providers.
+ */
 import { and, count, eq, isNull } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';

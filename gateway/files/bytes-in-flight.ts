@@ -4,8 +4,8 @@
  */
 
 /**
- * Bytes are counted at most for this time, because a Worker may be stopped after a disconnection without a call that
- * removes them.
+ * Maximum time for which bytes are counted: a Worker that is stopped because its client disconnected never removes the
+ * bytes that it added.
  */
 const RETENTION_MS = 3_600_000;
 /** Upper bound of the multipart text around one file. */

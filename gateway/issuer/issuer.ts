@@ -113,7 +113,7 @@ export class GatewayIssuer {
   /**
    * Signs a new session's ticket. `watermark`: the key's newest watermark, which may be in the future if the clock was
    * once wrong. The ticket expires after it, because replicas drop sessions that end before the watermark.
-   * @throws IssuerError if the own key or the root is revoked
+   * @throws IssuerError if this gateway's key or the root is revoked
    */
   ticket(newcomer: Newcomer, nowS: number, watermark = 0): Uint8Array {
     if (this.#revoked)
@@ -138,8 +138,8 @@ export class GatewayIssuer {
   }
 
   /**
-   * Signs an order to one of the institution's sessions, valid for two minutes.
-   * @throws IssuerError if the own key or the root is revoked
+   * Signs an order to one of the institution's sessions. The order is valid for two minutes.
+   * @throws IssuerError if this gateway's key or the root is revoked
    */
   order(session: string, request: DeploymentRequest, nowS: number): Uint8Array {
     if (this.#revoked)

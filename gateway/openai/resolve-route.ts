@@ -78,7 +78,7 @@ interface Context {
   ctx: Background;
 }
 
-/** @throws ApiError 400, 403 */
+/** @throws ApiError 400, 403, 404, or the promise rejects with it */
 export function resolveModelRoute(
   request: HttpRequest,
   caller: ModelCaller,
@@ -145,7 +145,7 @@ function routeIn(
   asked: RouteInput,
 ): GatewayRoute {
   const { settings, nodes } = view;
-  // The view may have newer settings than those with which the request began.
+  // If the view has newer settings than the request began with, the fallback chain is resolved again.
   const chain = settings === asked.settings ? asked.chain : fallbackChain(account, settings, parsed, Date.now());
   const opaque = parsed.unseen && parsed.sealed === undefined;
   if (opaque) requireOpenNodes(view, account, chain.model);

@@ -52,7 +52,7 @@ async function drainNode(call: AdminCall): Promise<Response> {
 export function agentTooOldError(session: string): ApiError {
   return new ApiError(
     'order_refused',
-    `The agent of session ${session} is too old for remote draining: use \`otela-agent drain\` or SIGTERM on its machine.`,
+    `The agent of session ${session} is too old to obey orders: use \`otela-agent drain\` or SIGTERM on its machine.`,
   );
 }
 

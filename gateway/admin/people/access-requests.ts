@@ -105,7 +105,7 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
     throw new ApiError('permission_denied', 'Only a user can request access; this key belongs to no user.');
   const { project_id: projectId = null, model = null, reason } = body;
   if ((projectId === null) === (model === null))
-    throw new ApiError('unprocessable_content', 'Give either project_id or model, not both.');
+    throw new ApiError('unprocessable_content', 'Give exactly one of project_id and model.');
   const row: Row = {
     id: newId('req'),
     userId,
@@ -240,7 +240,7 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
       'unprocessable_content',
       `The access list of that model already has ${ACCESS_MAX} entries: give access to a project instead.`,
     );
-  // The list is changed within the statement, so that of two concurrent approvals neither overwrites the other.
+  // The statement itself appends to the stored list, so that two concurrent approvals do not overwrite each other.
   const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
   return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];
 }

@@ -247,7 +247,7 @@ async function deleteMember(call: AdminCall): Promise<object> {
     throw new ApiError('unprocessable_content', message, { param: 'user' });
   }
   if (before.lead && account.role !== 'operator')
-    throw new ApiError('permission_denied', 'Only operators can appoint the leads of a project.');
+    throw new ApiError('permission_denied', 'Only operators can remove a lead of a project.');
   const db = database(env);
   const { userId } = before;
   const gone = db.delete(projectMembers).where(eq(projectMembers.id, before.id));

@@ -64,6 +64,6 @@ export class RecordSearchLimit {
 
 function tooMany(waitMs: number): ApiError {
   const message =
-    'The gateway has no timeline of this request and must search the usage records. This is allowed 12 times a minute, one search at a time. Wait, or ask sooner after a request.';
+    'The gateway has no timeline of this request and must search the usage records. This is allowed 12 times a minute, one search at a time. Try again later. For recent requests no search is needed.';
   return new ApiError('rate_limit_exceeded', message, { headers: retryAfter(Math.max(waitMs, RETRY_MS)) });
 }

@@ -188,7 +188,10 @@ function own({ account, query }: AdminCall<unknown, z.infer<typeof usageQuery>>)
   if (role === 'provider' && provider !== undefined) {
     const asked = [...query.group_by, ...GROUPS.filter((name) => name !== 'day' && query[name] !== undefined)];
     if (asked.every((name) => PROVIDER_GROUPS.includes(name))) return eq(usageTotals.provider, provider);
-    throw new ApiError('permission_denied', 'A provider may group its usage only by day and model, not by user.');
+    throw new ApiError(
+      'permission_denied',
+      'A provider may group and filter its usage only by day, model and provider.',
+    );
   }
   return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
 }

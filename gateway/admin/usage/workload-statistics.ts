@@ -142,9 +142,13 @@ function lengthsOf(histogram: Histogram): z.infer<typeof lengths> {
 async function readKinds({ env, query: { slot }, now }: AdminCall<unknown, Query>, windowMs: number): Promise<object> {
   const slotMs = millisecondsOf(slot);
   if (windowMs / slotMs > SLOTS_MAX)
-    throw new ApiError('unprocessable_content', `window: has more than ${SLOTS_MAX} slots of ${slot}.`, {
-      param: 'window',
-    });
+    throw new ApiError(
+      'unprocessable_content',
+      `window: has more than ${SLOTS_MAX} slots of ${slot}: choose longer slots or a shorter window.`,
+      {
+        param: 'window',
+      },
+    );
   const rows = await queryOrUnavailable(
     database(env)
       .select({ model: modelWeights.model, kinds: modelWeights.kinds })

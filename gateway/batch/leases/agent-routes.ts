@@ -237,7 +237,7 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
   }
 }
 
-/** Returns the node that signed this request. @throws ApiError 400, 403, 409, 410, 413, 429, 503 */
+/** Returns the node that signed this request. @throws ApiError 400, 403, 408, 409, 410, 413, 429, 503 */
 async function nodeOf(c: Ctx): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)

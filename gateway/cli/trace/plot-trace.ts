@@ -22,7 +22,7 @@ interface PlotOptions {
   out: string;
 }
 
-/** @throws ClientError for a line that is not from a trace */
+/** @throws ClientError for a line that is not from a trace, or if there is nothing to plot */
 export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): Promise<void> {
   const figures = new TraceFigures(reasoning);
   if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
