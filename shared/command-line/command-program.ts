@@ -14,7 +14,10 @@ export const EXIT_UNAVAILABLE = 69;
 /** EX_SOFTWARE of sysexits.h: the program failed. */
 export const EXIT_SOFTWARE = 70;
 
-/** `C`: what the program passes to its commands, in addition to their words. */
+/**
+ * A command of a program. `C` is the type of the value that the program passes to its commands in addition to their
+ * arguments.
+ */
 export interface Command<C = void> extends CommandDescription {
   /** Resolves with the exit code. @throws UsageError */
   run(args: readonly string[], context: C): Promise<number> | number;
@@ -31,7 +34,7 @@ export interface Program<C = void> {
   commands: Readonly<Record<string, Command<C>>>;
 }
 
-/** What a command line asks for. */
+/** What a command line requests: a text to print, or a command to run. */
 type Asked<C> = { kind: 'print'; text: string } | { kind: 'run'; command: Command<C>; args: readonly string[] };
 
 /** @throws UsageError for an unknown command */
@@ -53,7 +56,7 @@ export function readCommand<C>(program: Program<C>, [word, ...args]: readonly st
   }
 }
 
-/** The error message for a person. If the command line is wrong, it says where to read more. */
+/** The error message for a person. If the command line was wrong, the message says which help to read. */
 export function commandErrorMessage<C>(
   program: Program<C>,
   [word, ...args]: readonly string[],
@@ -67,7 +70,7 @@ export function commandErrorMessage<C>(
   return `${message}${hint}\nTry: ${program.name} ${about}--help`;
 }
 
-/** The command's verb that is most similar to the word on the command line. */
+/** The command's verb that is most similar to a word on the command line. */
 function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
@@ -110,7 +113,10 @@ function commandOf<C>(program: Program<C>, word: string): CommandDescription {
   );
 }
 
-/** False for a flag after `--`: `start -- vllm serve --help` asks vLLM. */
+/**
+ * True if the command line asks for this program's help. A flag after `--` does not count: `start -- vllm serve --help`
+ * asks vLLM.
+ */
 function asksForHelp(args: readonly string[], flags: Flags): boolean {
   const rest = restFlag(flags);
   const end = args.findIndex((arg) => arg === '--' || (rest !== undefined && arg.split('=')[0] === `--${rest}`));
@@ -142,7 +148,7 @@ function overview<C>(program: Program<C>): string {
   return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help shows more.\n\n${program.exitCodes}`;
 }
 
-/** Maximum width of the first column. A longer name moves only its own text. */
+/** Maximum width of the first column. A longer name only moves the text in its own line. */
 const COLUMN_MAX = 28;
 
 function columns(rows: readonly (readonly [string, string])[]): string {

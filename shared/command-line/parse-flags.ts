@@ -2,23 +2,25 @@
 import { nearestName } from '../text/nearest-name.ts';
 import { UsageError } from './usage-error.ts';
 
-/** What a shell may complete: nothing, files, directories, commands on the PATH, or these words. */
+/**
+ * The values that a shell may complete: none (`word`), files, directories, commands on the PATH, or the listed words.
+ */
 export type AcceptedValues = 'word' | 'file' | 'directory' | 'command' | readonly string[];
 
 export interface Flag {
   help: string;
-  /** Placeholder of the value in the help. A flag without one is a switch. */
+  /** Placeholder for the value in the help. A flag without a placeholder is a switch. */
   value?: string;
   default?: string;
   /** Text for the default in the help. */
   otherwise?: string;
   /**
-   * If the flag occurs several times, all of its values count, in order. Without `repeat` only the last value counts.
+   * If the flag occurs several times, all of its values count, in order. Without `repeat`, only the last value counts.
    */
   repeat?: true;
   /** The short form, one letter. */
   short?: string;
-  /** The value, and everything after it, is another program's command line, as after `--`. */
+  /** True if the value and everything after it are another program's command line, as after `--`. */
   rest?: true;
   takes?: AcceptedValues;
 }
@@ -33,7 +35,7 @@ export interface CommandDescription {
    * flags.
    */
   examples: string;
-  /** Verbs. One of them may follow the command's name. */
+  /** Verbs of which one may follow the command's name. */
   verbs?: readonly string[];
   /** The kind of further words that may follow the command's name. */
   takes?: AcceptedValues;
@@ -50,7 +52,7 @@ type ValueOf<F extends Flag> = Flag extends F
         : string | undefined
     : boolean;
 
-/** The values by flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
+/** The values by flag: a boolean for a switch, a list for a flag with `repeat`, otherwise the value or its default. */
 export type ParsedFlags<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
 
 interface ParsedLine<F extends Flags> {
@@ -73,7 +75,7 @@ interface Rules {
 export const JSON_FLAG = { json: { help: 'print JSON, for scripts' } } as const satisfies Flags;
 
 /**
- * Words that begin with `-` may follow after `--`.
+ * Parses a command line. Words that begin with `-` may follow after `--`.
  * @throws UsageError for an unknown flag, a missing value, a value of a switch, or too many words
  */
 export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): ParsedLine<F> {
@@ -101,7 +103,8 @@ export function parseLine<const F extends Flags>(args: readonly string[], flags:
         given.set(name, ['true']);
       } else {
         const value = inline ?? args[++at];
-        // Otherwise `--cluster -- vllm …` would take `--` as the cluster's name and lose the command.
+        // A value that begins with `-` is refused. Otherwise `--cluster -- vllm …` would take `--` as the cluster's
+        // name and lose the command.
         if (value === undefined || (inline === undefined && value.startsWith('-')))
           throw new UsageError(`${written} needs a value`);
         given.set(name, [...(known[name].repeat ? (given.get(name) ?? []) : []), value]);

@@ -6,7 +6,7 @@ interface RunOptions {
   out(text: string): void;
   /** Prints the error message for the person at the terminal. */
   complain(text: string): void;
-  /** The exit code of an expected error. Undefined: a bug, which is printed with its stack. */
+  /** The exit code of an expected error. Undefined if the error is a bug; then it is printed with its stack. */
   exitOf(error: unknown): number | undefined;
   /** The exit code of a bug. */
   failed: number;

@@ -7,7 +7,7 @@ interface CompletedCommand {
   summary: string;
   /** The kind of words that may follow the command's name. */
   takes: AcceptedValues | undefined;
-  /** Flags without their dashes. `takes` undefined: the flag is a switch. */
+  /** Flags without their dashes. If `takes` is undefined, the flag is a switch. */
   flags: readonly { name: string; takes: AcceptedValues | undefined; help: string }[];
   /** True if another program with its arguments may follow after `--`. */
   runs: boolean;

@@ -1,5 +1,6 @@
 /**
- * Deployment labels of a session in the registry. Only the agent sets them: its operator cannot set them by --label.
+ * Prefix of a session's deployment labels in the registry. Only the agent sets such labels: its operator cannot set
+ * them with --label.
  */
 export const RESERVED_PREFIX = 'otela.';
 /** Names of the templates that the agent would start now, separated by commas. Absent if it would start none. */
@@ -17,7 +18,7 @@ const VALUE_MAX = 255;
 export type DeploymentProgress =
   | { kind: 'idle'; templates: readonly string[]; failed?: { id: string; reason: string } | undefined }
   | { kind: 'deployed'; id: string }
-  /** The previous deployment is still ending. */
+  /** The previous deployment has not ended completely. */
   | { kind: 'ending'; failed?: { id: string; reason: string } | undefined };
 
 export function deploymentLabels(news: DeploymentProgress): Record<string, string> {
@@ -34,7 +35,10 @@ export function failedDeployment(labels: Readonly<Record<string, string>>): { id
   return id === undefined || reason === undefined ? undefined : { id, reason };
 }
 
-/** Replaces characters outside ASCII: the registry counts UTF-16 units, and an engine's output may contain anything. */
+/**
+ * Shortens a text, and replaces characters outside ASCII: the registry counts UTF-16 units, and an engine's output may
+ * contain anything.
+ */
 function cut(text: string): string {
   return text.replace(/[^\x20-\x7e]+/g, ' ').slice(0, VALUE_MAX);
 }

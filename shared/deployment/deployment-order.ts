@@ -1,7 +1,7 @@
 /**
- * An order to one session, signed by a gateway of the institution that admitted it: start this deployment, stop the
- * running one, drain and end, or drain and restart as another version. Whatever carries the order (a tunnel, a relay, a
- * gateway of another institution) can neither create one nor use one twice.
+ * An order to one session, signed by a gateway of the institution that admitted the session: start this deployment,
+ * stop the running one, drain and end, or drain and restart as another version. A tunnel, a relay or another
+ * institution's gateway that carries the order can neither create an order nor use it twice.
  */
 import * as z from 'zod';
 import { ByteReader, ByteWriter, copyBytes } from '../lattice/byte-codec.ts';
@@ -31,13 +31,13 @@ const startSchema = z.strictObject({
 const stopSchema = z.strictObject({
   action: z.literal('stop'),
   id: deploymentIdSchema,
-  /** Maximum wait for running requests, in milliseconds. */
+  /** Maximum time to wait for running requests, in milliseconds. */
   drain_ms: z.number().int().nonnegative().max(86_400_000),
 });
 /** The agent accepts nothing new, finishes running requests, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
 /**
- * The agent drains and restarts as the program that was installed in its place. That program must have the given
+ * The agent drains, and restarts as the program that has been installed in its place. That program must have the given
  * version.
  */
 const restartSchema = z.strictObject({ action: z.literal('restart'), version: z.string().min(1).max(64) });
@@ -61,9 +61,12 @@ const REQUEST_MAX_BYTES = 8 * 1024;
 const ORDER_MAX_BYTES =
   CERTIFICATE_BYTES + SESSION_BYTES + ORDER_NONCE_BYTES + 4 + 2 + REQUEST_MAX_BYTES + SIGNATURE_BYTES;
 
-/** Seconds for which an order is valid. It travels for a second, but clusters' clocks are not always right. */
+/**
+ * Number of seconds for which an order is valid. An order travels for about a second, but the clocks of clusters are
+ * not always right.
+ */
 export const ORDER_LIFE_S = 120;
-/** Maximum validity: an agent remembers a nonce until its order expires. */
+/** Maximum validity in seconds. It is bounded because an agent remembers a nonce until its order expires. */
 export const ORDER_LIFE_MAX_S = 600;
 
 export interface OrderFields {
@@ -71,7 +74,7 @@ export interface OrderFields {
   certificate: Uint8Array;
   session: string;
   nonce: Uint8Array;
-  /** Seconds since 1970: the first second in which the order is no longer valid. */
+  /** Seconds since 1970, from which on the order is not valid. */
   notAfter: number;
   wish: DeploymentRequest;
 }
@@ -110,9 +113,9 @@ interface Order {
 }
 
 /**
- * Reads an order and checks everything except whether it was used before. The most informative checks come first: an
- * order of another institution is reported as such, whatever else is wrong with it.
- * @throws DeploymentError
+ * Reads an order and checks everything except whether it was used before. The most informative checks come first: if
+ * the order is from another institution, the error says this, whatever else is wrong with the order. @throws
+ * DeploymentError
  */
 export function openOrder(bytes: Uint8Array, context: OrderContext): Order {
   const read = decodeOrder(bytes);

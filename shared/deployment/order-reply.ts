@@ -1,4 +1,4 @@
-/** An agent's reply to an order, or to the question what it runs and which orders it accepts. */
+/** An agent's reply to an order, or to the question about what it runs and which orders it accepts. */
 import * as z from 'zod';
 import { REFUSALS } from './deployment-error.ts';
 import { deploymentIdSchema } from './deployment-order.ts';
@@ -16,7 +16,7 @@ export const deploymentStateSchema = z.object({
   parameters: parametersSchema,
   /** `failed`: the deployment has ended, and `reason` says why. */
   state: z.enum(DEPLOYMENT_STATES),
-  /** Time of the state by the node's clock, as RFC 3339. */
+  /** When the deployment entered this state, by the node's clock, as RFC 3339. */
   since: z.iso.datetime(),
   reason: z.string().max(512).optional(),
 });
@@ -27,14 +27,15 @@ export const OFFERS_MAX = 64;
 
 const describedSchema = z.object({
   kind: z.literal('described'),
-  /** Templates that the agent accepts while it runs no deployment. */
+  /** Templates that the agent would start. Empty while it runs a deployment. */
   offers: z.array(offerSchema).max(OFFERS_MAX),
   deployment: deploymentStateSchema.optional(),
 });
 export type TemplateDescription = z.infer<typeof describedSchema>;
 
 /**
- * Maximum bytes of the engine's output in one reply. JSON may double them, which DEPLOYMENT_ANSWER_MAX_BYTES allows.
+ * Maximum bytes of the engine's output in one reply. JSON may double their number, which DEPLOYMENT_ANSWER_MAX_BYTES
+ * allows.
  */
 export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
 /** Maximum bytes of the agent's own log in one reply. */
@@ -44,8 +45,8 @@ const GPUS_MAX = 64;
 
 const gpuUseSchema = z.object({
   /**
-   * Share of the last second in which a kernel ran, from 0 to 1. Null if the driver does not report it, as for MIG
-   * slices.
+   * Share of the last second in which the GPU ran a kernel, from 0 to 1. Null if the driver does not report it, as for
+   * MIG slices.
    */
   use: z.number().min(0).max(1).nullable(),
   memory_used_mib: z.number().min(0).nullable(),
@@ -59,7 +60,7 @@ export const inspectedSchema = z.object({
   kind: z.literal('inspected'),
   /** The engine's last output lines, without control characters. */
   log: z.string().max(INSPECTED_LOG_MAX_BYTES),
-  /** Null if the node has no tool that reports them. */
+  /** Null if the node has no tool that reports its GPUs. */
   gpus: z.array(gpuUseSchema).max(GPUS_MAX).nullable(),
   /** The end of the agent's own log. Absent from older agents. */
   agent_log: z.string().max(AGENT_LOG_MAX_BYTES).optional(),
@@ -73,7 +74,7 @@ export const deploymentAnswerSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('accepted'), deployment: deploymentStateSchema }),
   /** Reply to an order to drain. The agent waits for `running` requests. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
-  /** Reply to an order to restart. `from`: the version that runs until then. */
+  /** Reply to an order to restart. `from`: the version that runs until the restart. */
   z.object({ kind: z.literal('restarting'), running: z.number().int().min(0), from: z.string().max(64) }),
   inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),

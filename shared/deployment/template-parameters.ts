@@ -1,6 +1,6 @@
 /**
- * Parameters of a template: typed, and restricted to what the node's operator allows. The agent decides with
- * `bindParameters`. Planners use it to find a template that would be accepted.
+ * Parameters of a template. They are typed, and restricted to what the node's operator allows. The agent decides with
+ * `bindParameters`, and planners use the same function to find a template that would be accepted.
  */
 import * as z from 'zod';
 import { DeploymentError } from './deployment-error.ts';
@@ -16,8 +16,9 @@ const PARAMETERS_MAX = 16;
 const ALLOWED_MAX = 128;
 
 /**
- * A value becomes (a part of) one argument of a command, and some templates pass it to a shell or a path. So it begins
- * with a letter or a digit, which cannot start an option, and contains no character that is special to a shell.
+ * Allowed values. A value becomes one argument of a command, or a part of one, and some templates pass it to a shell or
+ * a path. So it begins with a letter or a digit, which cannot begin an option, and contains no character that is
+ * special to a shell.
  */
 const SAFE = /^[A-Za-z0-9][A-Za-z0-9._/:@=,+-]{0,255}$/;
 
@@ -29,7 +30,10 @@ export const parametersSchema = z
 /** Values of parameters, as in the order. */
 export type Parameters = z.infer<typeof parametersSchema>;
 
-/** `org/*` matches every value that begins with `org/`. Anything else matches only itself. */
+/**
+ * Pattern of allowed values. `org/*` matches every value that begins with `org/`. A pattern without `*` matches only
+ * itself.
+ */
 const patternSchema = z
   .string()
   .min(1)
@@ -75,7 +79,7 @@ export const parameterSpecsSchema = z
 type ParameterSpecs = z.infer<typeof parameterSpecsSchema>;
 
 /**
- * Returns the values as they go into the command. If any is invalid, one error names all problems.
+ * Checks the values and returns them as they go into the command. If any is not valid, one error names all problems.
  * @throws DeploymentError `bad_parameters`
  */
 export function bindParameters(specs: ParameterSpecs, given: Parameters): Record<string, string> {
@@ -106,7 +110,7 @@ function problemOfText(allow: readonly string[], value: string | number): string
   if (typeof value !== 'string') return 'must be a string';
   const shown = JSON.stringify(value.slice(0, 80));
   if (!SAFE.test(value)) return `${shown} has characters that are not allowed in a command`;
-  // Otherwise `org/*` would allow paths that leave `org`.
+  // Paths with `..` are refused. Otherwise `org/*` would allow paths that leave `org`.
   if (value.split('/').some((part) => part === '..' || part === '.'))
     return `${shown} must not contain the path segment . or ..`;
   const fits = allow.some((pattern) =>
@@ -127,7 +131,7 @@ function problemOfInteger(
   return undefined;
 }
 
-/** Maximum number of allowed values in a message. */
+/** Maximum number of allowed values that a message lists. */
 const LISTED = 8;
 
 function listed(allow: readonly (string | number)[]): string {

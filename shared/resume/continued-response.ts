@@ -1,4 +1,4 @@
-/** A stream that continues on another node when its node is gone, without the client noticing. */
+/** A stream that continues on another node after its node is gone, without the client noticing. */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { BudgetShare } from '../attempts/byte-budget.ts';
@@ -14,12 +14,12 @@ import { SealedStream } from './sealed-stream.ts';
 import { SilenceDetector } from './silence-detector.ts';
 import { UnsealedStream } from './unsealed-stream.ts';
 
-/** Maximum number of continuations. After that the stream itself is the likely cause of the breaks. */
+/** Maximum number of continuations of one stream. If it breaks more often, the stream itself is probably the cause. */
 const CONTINUED_MAX = 3;
 
 /**
- * The members of a response that its sender uses. They are the same if one node sends the whole response and if another
- * node continues it.
+ * The members of a response that its sender uses. They are the same whether one node sends the whole response or
+ * another node continues it.
  */
 export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream> = Pick<
   UpstreamResponse<C, A>,
@@ -30,8 +30,8 @@ export type ReadableResponse<C extends DispatchTarget, A extends ResponseStream>
 const BODY_MAX_BYTES = 1024 * 1024;
 
 /**
- * After twice this time without data a client gets a comment. The node's connection may be lost, which takes up to 27 s
- * to detect.
+ * If no data arrives for one to two times this long, the client gets a comment. The node's connection may be lost,
+ * which takes up to 27 s to detect.
  */
 const SILENCE_MS = 4_000;
 
@@ -40,8 +40,8 @@ const FULL = 'the memory for resumable streams is full';
 const NOTHING = new Uint8Array(0);
 
 /**
- * Returns `response` itself, or one that outlives its node. If the request cannot be continued, a break is reported
- * with the reason.
+ * Returns `response` itself, or a response that continues on another node if its node is lost. If the request cannot be
+ * continued, a break is reported with the reason.
  */
 export function resumable<C extends DispatchTarget, A extends ResponseStream>(
   response: UpstreamResponse<C, A>,
@@ -110,13 +110,13 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   /** Number of attempts so far, in all searches. */
   #made: number;
   #continued = 0;
-  /** Set while a broken stream moves to the next node, or waits for one. */
+  /** Set while a broken stream is moved to the next node, or waits for one. */
   #search: Promise<void> | undefined;
   /** Bytes that are ready to be sent; at most the output of one chunk. */
   readonly #ready: Uint8Array[] = [];
   #finished = false;
   readonly #silence: SilenceDetector;
-  /** The read of the pending chunk. */
+  /** The read of the next chunk, while it is pending. */
   #advancing: Promise<AttemptError | undefined> | undefined;
 
   constructor(first: UpstreamResponse<C, A>, { context, host, share, stream }: Part<C, A>) {
@@ -158,7 +158,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
   async #advance(): Promise<AttemptError | undefined> {
     const stream = this.#stream;
     try {
-      // The first chunk may have contained the fault.
+      // The response of the next node may have had a fault in its first chunk. Then nothing more is read from it.
       const chunk = stream.fault === undefined ? await this.#current.read() : NOTHING;
       if (chunk === undefined) return this.#end();
       this.#ready.push(...stream.push(chunk));
@@ -172,7 +172,10 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     return new AttemptError('failed', stream.fault);
   }
 
-  /** The engine's response ended. If the events can be read and the terminal event is missing, the stream broke. */
+  /**
+   * Called when the engine's response has ended. If the events are parsed and the terminal event is missing, the stream
+   * broke.
+   */
   #end(): AttemptError | undefined {
     const { done, obstacle } = this.#stream;
     if (!done && obstacle === undefined)
@@ -224,7 +227,7 @@ class ResumableResponse<C extends DispatchTarget, A extends ResponseStream> impl
     for (const chunk of response.chunks) this.#ready.push(...this.#stream.push(chunk));
   }
 
-  /** Ends with the engine's own error if it sent one, otherwise with ours. @throws AttemptError */
+  /** Ends the stream with the engine's own error if the engine sent one, otherwise with ours. @throws AttemptError */
   #giveUp(broke: AttemptError, why?: string): void {
     const { withheld } = this.#stream;
     this.#finish();

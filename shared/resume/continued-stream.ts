@@ -1,4 +1,4 @@
-/** The state of a stream from which another node can continue it: unsealed events, or sealed frames. */
+/** What is remembered of a stream so that another node can continue it: unsealed events, or sealed frames. */
 import type { DispatchTarget } from '../attempts/dispatch.ts';
 import type { DispatchContext } from '../attempts/dispatch-context.ts';
 
@@ -9,18 +9,18 @@ import type { DispatchContext } from '../attempts/dispatch-context.ts';
 export type BuildContinuation<C extends DispatchTarget> = (choice: C, acceptMs: number) => Promise<DispatchContext>;
 
 export interface ContinuedStream<C extends DispatchTarget> {
-  /** The part of a piece that may be sent, in complete units. May set `fault`. */
+  /** Returns the part of a piece that may be sent, in complete events or frames. May set `fault`. */
   push(piece: Uint8Array): Uint8Array[];
   /** True if the stream is complete. */
   readonly done: boolean;
-  /** True if something may be inserted between the bytes that were sent and those that follow. */
+  /** True if a comment may be inserted after the bytes that were sent. */
   readonly atBoundary: boolean;
   readonly ping: Uint8Array;
   /** Why no node could continue the stream now; undefined if one could. */
   readonly obstacle: string | undefined;
-  /** Why this node's response is not read further. Treated like a break. */
+  /** Why this node's response must not be read further. The caller treats this as a break of the stream. */
   readonly fault: string | undefined;
-  /** The engine's own error, for a client that gets no other response. */
+  /** The error that the engine itself sent. The client gets it if no other node continues the stream. */
   readonly withheld: Uint8Array | undefined;
   /** Bytes of memory that the stream holds, including the request. */
   readonly keptBytes: number;
@@ -28,8 +28,8 @@ export interface ContinuedStream<C extends DispatchTarget> {
   forbid(why: string): void;
   /** The rest of the stream, if the whole text of the response has arrived; otherwise undefined. */
   ending(): Uint8Array[] | undefined;
-  /** Builds the continuation for one search for the next node. */
+  /** Returns a function that builds the continuation, for one search for the next node. */
   continuation(): BuildContinuation<C>;
-  /** Call before the response of the next node. Returns the bytes that inform the client. */
+  /** Call before the response of the next node is read. Returns the bytes that inform the client of the change. */
   continueAt(session: string, attempts: number): Uint8Array[];
 }

@@ -1,4 +1,7 @@
-/** Asks the engine's `/tokenize`, on the same path as an attempt, how it tokenizes the text that it is to continue. */
+/**
+ * Asks the engine's `/tokenize`, on the same path as an attempt, how it tokenizes the text that it would have to
+ * continue.
+ */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { DispatchHost, DispatchTarget } from '../attempts/dispatch.ts';
@@ -11,12 +14,12 @@ import { countTokens } from '../openai/continuation/count-tokens.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
 import { mayRetry, type RequestOutcome, requestOutcome } from '../routing/retry-policy.ts';
 
-/** Timeout. An engine that takes longer is in trouble. */
+/** Timeout of a tokenizer request. A healthy engine answers sooner. */
 const TOKENS_MS = 5_000;
 
 const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
 
-/** The node was asked and cannot continue the stream. It is healthy. */
+/** The chosen node answered, but cannot continue the stream. It counts as healthy. */
 export class CannotContinueError extends AttemptError {
   constructor(why: string) {
     super('cancelled', why); // A failure here says nothing about any node's health.
@@ -32,7 +35,7 @@ interface TokenizerOptions<C extends DispatchTarget, A extends ResponseStream> {
   unpaid(): { name: string; receipt: string };
 }
 
-/** Asks the tokenizer of any chosen node. */
+/** Counts tokens with the tokenizer of a chosen node. */
 export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   readonly #options: TokenizerOptions<C, A>;
 
@@ -42,7 +45,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
 
   /**
    * The number of tokens of the text.
-   * @throws CannotContinueError if the engine would not continue where the text ends, AttemptError if its node is gone
+   * @throws CannotContinueError if the engine would not continue where the text ends, AttemptError if the node is gone
    */
   async count(choice: C, acceptMs: number): Promise<number> {
     const { plan, text } = this.#options;
@@ -51,7 +54,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
     throw new CannotContinueError(count.why);
   }
 
-  /** The answer; undefined if the engine has none. @throws AttemptError if its node is gone */
+  /** The tokenizer's answer; undefined if the engine has none. @throws AttemptError if the node is gone */
   async #ask(id: number, choice: C, body: Uint8Array, acceptMs: number): Promise<Uint8Array | undefined> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
@@ -79,7 +82,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
   }
 }
 
-/** Undefined if the answer is longer than any tokenizer's. */
+/** Reads an answer. Undefined if it is longer than any tokenizer's answer. */
 async function allOf({ answer, chunks }: StartedResponse<ResponseStream>): Promise<Uint8Array | undefined> {
   const pieces = [...chunks];
   let length = pieces.reduce((sum, { length: bytes }) => sum + bytes, 0);

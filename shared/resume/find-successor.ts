@@ -1,4 +1,4 @@
-/** Finds the node that continues a stream after the stream lost its node, and sends it the request. */
+/** Finds the node that continues a stream after it lost its node, and sends it the request. */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
 import type { AttemptFailure } from '../attempts/attempt-request.ts';
@@ -18,8 +18,8 @@ import type { BuildContinuation } from './continued-stream.ts';
 import { CannotContinueError } from './engine-tokenizer.ts';
 
 /**
- * Maximum number of nodes with engines that cannot continue, or tokenize the text differently. Each costs some
- * tokenizer requests.
+ * Maximum number of nodes that are rejected because their engines cannot continue, or tokenize the text differently.
+ * Each costs some tokenizer requests.
  */
 const REJECTED_MAX = 4;
 
@@ -32,15 +32,15 @@ export interface ResumeHost<C extends DispatchTarget, A extends ResponseStream> 
   /** Returns a name for attempts, and a receipt without an account, for a request that is not charged. */
   unpaid(): { name: string; receipt: string };
   /**
-   * Calls `tryNodes`, and again whenever it is this stream's turn, as for any request without a free node. Rejects with
-   * the last try's error, or with the result of the wait.
-   * @param rejected nodes that this stream cannot use although others could
+   * Calls `tryNodes`, and calls it again whenever it is this stream's turn in the queue. Rejects with the last try's
+   * error, or with the error that ended the wait.
+   * @param rejected returns the nodes that this stream cannot use although other requests could
    */
   inTurn(
     tryNodes: () => Promise<UpstreamResponse<C, A>>,
     rejected: () => readonly string[],
   ): Promise<UpstreamResponse<C, A>>;
-  /** True if a node had no free place for the request a moment ago. */
+  /** True if a node has just refused the request because it was full. */
   busy(): boolean;
   /** Interval at which the client of a waiting stream gets a comment. */
   pingMs: number;
@@ -51,8 +51,8 @@ interface BrokenStream<C extends DispatchTarget> {
   context: DispatchContext;
   prepare: BuildContinuation<C>;
   /**
-   * Nodes that broke the stream or cannot continue it. A node that merely refused it may accept it after the next
-   * break.
+   * Nodes that broke the stream or cannot continue it. A node that only refused the request may accept it after the
+   * next break.
    */
   excluded: Set<string>;
   /** Number of attempts made for this request, so that the next one gets a new number. */
@@ -87,15 +87,15 @@ export async function findSuccessor<C extends DispatchTarget, A extends Response
 class Search<C extends DispatchTarget, A extends ResponseStream> implements DispatchHost<C, A> {
   readonly #broken: BrokenStream<C>;
   readonly #host: ResumeHost<C, A>;
-  /** Makes the attempts of the broken request, as without a break. */
+  /** The host that makes attempts as for a request without a break. */
   #usual: DispatchHost<C, A>;
   /** The host that made the current attempt, and that is informed of its end. */
   #running: DispatchHost<C, A> | undefined;
-  /** Status of an engine that is available but cannot answer now. */
+  /** Status with which an engine answered that it cannot take the request now. */
   #busyStatus: number | undefined;
   readonly #tried: Set<string>;
   readonly #rejected = new Set<string>();
-  /** Why the last rejected node cannot continue. */
+  /** The reason why the last rejected node cannot continue. */
   #unfit: string | undefined;
   /** The error of the last try. */
   #last: ApiError | undefined;
@@ -114,7 +114,8 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
 
   /** Tries the current nodes once. */
   async tryNodes(): Promise<UpstreamResponse<C, A>> {
-    // After a wait, nodes that failed before may be healthy again. Without a wait they were asked a moment ago.
+    // After a wait, nodes that failed before may be healthy again. Before the first wait, nodes that failed are not
+    // tried again.
     if (this.#rounds++ > 0) this.#tried.clear();
     for (;;) {
       const before = this.#rejected.size;
@@ -183,7 +184,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
   }
 
   refusal(failure: AttemptError | undefined): ApiError {
-    // An unfit node stays unfit, so waiting helps only if other nodes exist.
+    // An unfit node stays unfit, so waiting helps only if there are other nodes.
     const noSuccessorError = failure === undefined && this.#unfit !== undefined && !this.#host.busy();
     this.#last = noSuccessorError ? this.#noSuccessorError() : this.#usual.refusal(failure);
     return this.#last;
@@ -207,7 +208,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
 
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
     this.#running = this.#host.attempts(context);
-    // A client that disconnected already cannot cancel an attempt that starts now.
+    // If the client has already disconnected, its callback cannot cancel an attempt that starts now.
     if (this.#running.left()) throw new AttemptError('cancelled', 'the client disconnected');
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;
@@ -219,7 +220,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
   }
 }
 
-/** A node that refuses a sealed stream would refuse it again. It never discloses the reason. */
+/** A node that refuses a sealed stream would refuse it again, so it counts as unfit. It never discloses the reason. */
 function asUnfit(error: unknown): CannotContinueError | undefined {
   if (error instanceof CannotContinueError) return error;
   const isRefused = error instanceof AttemptError && error.code === 'seal_refused';

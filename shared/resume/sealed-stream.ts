@@ -1,7 +1,7 @@
 /**
- * A sealed stream. Its frames so far go unchanged to the next candidate, which opens them and continues after them.
- * Nothing is read here. The node and the client detect any frame that is removed, added or exchanged here; see
- * docs/design/sealed-wire.md.
+ * A sealed stream. Its frames so far are sent unchanged to the next candidate, which opens them and continues after
+ * them. This host cannot read them. If it removed, added or exchanged a frame, the node and the client would detect it;
+ * see docs/design/sealed-wire.md.
  */
 
 import type { DispatchTarget } from '../attempts/dispatch.ts';
@@ -22,7 +22,10 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
   /** The body as the client sealed it. */
   readonly #body: Uint8Array;
   #splitter = new FrameSplitter();
-  /** A SEGMENT frame that waits for its first chunk. If it were sent earlier, it would claim that a node answered. */
+  /**
+   * A SEGMENT frame that waits for its first chunk. If it were sent without a chunk, it would claim that a node
+   * answered.
+   */
   #segment: Uint8Array | undefined;
   /** Frames that were sent to the client. */
   #sent: Uint8Array[] = [];
@@ -87,7 +90,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
     this.#sent = [];
   }
 
-  /** Undefined: only a node can see whether the whole text has arrived. */
+  /** Always undefined, because only a node can see whether the whole text has arrived. */
   ending(): undefined {
     return undefined;
   }
@@ -96,7 +99,7 @@ export class SealedStream<C extends DispatchTarget> implements ContinuedStream<C
     const { parsed, headers } = this.#context;
     const { fill: _, ...known } = parsed;
     const bytes = concat([this.#body, ...this.#sent]);
-    // If nothing was sent yet, this is the original request.
+    // If nothing was sent to the client yet, the request is sent again as it was.
     const continues: [string, string][] =
       this.#sent.length === 0 ? [] : [[CONTINUES_HEADER, String(this.#body.length)]];
     const body = { kind: 'kept', bytes } as const;

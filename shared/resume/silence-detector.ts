@@ -1,8 +1,8 @@
 import type { StartTimer } from '../timing/start-timer.ts';
 
 /**
- * Detects that a stream is silent, with one timer per interval instead of one per token. A wait that spans a whole
- * interval counts as silence, so silence is noticed after one to two intervals.
+ * Detects that a stream is silent, with one timer per interval instead of one timer per token. The stream counts as
+ * silent if a wait lasts for one to two intervals.
  */
 export class SilenceDetector {
   readonly #intervalMs: number;
@@ -17,7 +17,8 @@ export class SilenceDetector {
   }
 
   /**
-   * Resolves to false when `work` settles; to true if it has not settled and the stream is silent. One wait at a time.
+   * Resolves to false when `work` settles. Resolves to true if `work` has not settled and the stream is silent. Only
+   * one wait is allowed at a time.
    */
   outlasts(work: Promise<unknown>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();

@@ -39,7 +39,7 @@ export class UnsealedStream<C extends DispatchTarget, A extends ResponseStream> 
     return this.#joined.done;
   }
 
-  /** A comment may only be inserted between events. If the stream passes unparsed, their boundaries are unknown. */
+  /** A comment may only be inserted between events. If the stream is not parsed, it is unknown where events end. */
   get atBoundary(): boolean {
     return this.#joined.readsEvents;
   }
@@ -75,8 +75,7 @@ export class UnsealedStream<C extends DispatchTarget, A extends ResponseStream> 
   }
 
   continuation(): BuildContinuation<C> {
-    // Parsed again on demand, so that the parsed body is not kept in addition to its bytes for the duration of the
-    // stream.
+    // Parsed again when it is needed, so that the parsed body is not in memory for the duration of the stream.
     const plan = planContinuation(this.#context.endpoint, this.#body);
     if ('why' in plan) return () => Promise.reject(new CannotContinueError(plan.why));
     const { text, textEvents } = this.#joined;

@@ -1,6 +1,6 @@
 /**
- * A machine's attestation evidence, bound to its encryption key and to the client's nonce. docs/design/sealed-wire.md has the
- * format.
+ * A machine's attestation evidence, which is bound to the machine's encryption key and to the client's nonce.
+ * docs/design/sealed-wire.md has the format.
  */
 import { fromBase64url } from '../lattice/base64url.ts';
 import { LABEL_EVIDENCE, SEAL_KEY_BYTES } from './hpke-suite.ts';
@@ -8,17 +8,17 @@ import { isRecord } from './is-record.ts';
 import { concatBytes, lengthPrefixed } from './portable-bytes.ts';
 import { SealError } from './seal-error.ts';
 
-/** Path of the evidence request. It is sealed to one node, so no other node can answer it. */
+/** Path of the request for evidence. The request is sealed to one node, so no other node can answer it. */
 export const EVIDENCE_PATH = '/v1/otela/evidence';
 export const EVIDENCE_NONCE_BYTES = 32;
-/** Upper bound of the evidence: the reports of a processor and of eight GPUs with certificates are smaller. */
+/** Maximum size of the evidence. The reports of a processor and of eight GPUs with their certificates are smaller. */
 export const EVIDENCE_MAX_BYTES = 256 * 1024;
 
-/** Kinds of evidence, named by the site: `tdx`, `snp`, `nvidia`. */
+/** Kinds of evidence, named by the site, such as `tdx`, `snp`, `nvidia`. */
 export const EVIDENCE_KIND = /^[a-z0-9-]{1,16}$/;
 export const EVIDENCE_KINDS_MAX = 4;
 
-/** The message of which `report_data` is the SHA-512. @param key raw X25519 */
+/** The `report_data` of the evidence is the SHA-512 of this message. @param key raw X25519 */
 export function evidenceMessage(key: Uint8Array, nonce: Uint8Array): Uint8Array<ArrayBuffer> {
   return concatBytes(LABEL_EVIDENCE, new Uint8Array([0]), lengthPrefixed(key), lengthPrefixed(nonce));
 }

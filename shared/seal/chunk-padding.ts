@@ -1,6 +1,6 @@
 /**
- * Padding of chunks: a chunk's plaintext is the content's length in two bytes, the content, and zeros. The zeros hide
- * the length of the content.
+ * Padding of chunks. A chunk's plaintext is the content's length in two bytes, the content, and zeros, which hide the
+ * length of the content.
  */
 
 import { CHUNK_MAX_BYTES, TAG_BYTES } from './hpke-suite.ts';
@@ -10,7 +10,7 @@ import { SealError } from './seal-error.ts';
 const LENGTH_BYTES = 2;
 export const CONTENT_MAX_BYTES = CHUNK_MAX_BYTES - TAG_BYTES - LENGTH_BYTES;
 
-/** @param size of the plaintext in bytes, at least two more than the content */
+/** @param size size of the plaintext in bytes, at least two more than the content */
 export function padToSize(content: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
   const plain = new Uint8Array(size);
   padInPlace(content, plain);
@@ -28,18 +28,21 @@ export function padInPlace(content: Uint8Array, plain: Uint8Array): void {
   plain.fill(0, end);
 }
 
-/** Returns a view of the content. @throws SealError malformed, also if bytes other than zero follow the content */
+/**
+ * Returns a view of the content. @throws SealError malformed if the length is wrong, or bytes other than zero follow
+ * the content
+ */
 export function removePadding(plain: Uint8Array): Uint8Array {
   const [high = 0, low = 0] = plain;
   const end = LENGTH_BYTES + (high & 0x3f) * 256 + low;
   if (plain.length < LENGTH_BYTES || high >>> 6 !== 1 || end > plain.length)
-    throw new SealError('malformed', 'a chunk without its length');
+    throw new SealError('malformed', 'the length of a chunk is missing or wrong');
   for (let at = end; at < plain.length; at++)
-    if (plain[at] !== 0) throw new SealError('malformed', 'padding that is not zero');
+    if (plain[at] !== 0) throw new SealError('malformed', 'the padding of a chunk must be zeros');
   return plain.subarray(LENGTH_BYTES, end);
 }
 
-/** Answers are padded to multiples of this size, which is about the size of one token's event. */
+/** Answers are padded to a multiple of this size, which is about the size of one token's event. */
 const ANSWER_STEP_BYTES = 256;
 
 export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES): number {
@@ -47,11 +50,12 @@ export function paddedAnswerSize(contentBytes: number, step = ANSWER_STEP_BYTES)
   return Math.min(CHUNK_MAX_BYTES - TAG_BYTES, Math.max(needed, Math.ceil(needed / step) * step));
 }
 
-/** Shorter requests are padded to this size. */
+/** Requests that are shorter are padded to this size. */
 const REQUEST_MIN_BYTES = 256;
 
 /**
- * The padded size of a request of `bytes` bytes: at most 12 % larger, with few distinct values (Padmé, PETS 2019 §4.3).
+ * The size to which a request of `bytes` bytes is padded: at most 12 % more, with few distinct values (Padmé, PETS 2019
+ * §4.3).
  */
 export function padme(bytes: number): number {
   const size = Math.max(REQUEST_MIN_BYTES, bytes);

@@ -38,8 +38,8 @@ export const LABEL_KEY = encodeAscii('key');
 export const LABEL_NONCE = encodeAscii('nonce');
 
 /**
- * Additional authenticated data: AAD_FINAL for the last chunk, AAD_CHUNK for all others. A stream that was cut off has
- * no chunk with AAD_FINAL.
+ * Additional authenticated data of a chunk: AAD_FINAL for the last chunk of a stream, AAD_CHUNK for all others. If a
+ * stream was cut off, it has no chunk with AAD_FINAL.
  */
 export const AAD_CHUNK = new Uint8Array(0);
 export const AAD_FINAL = encodeAscii('final');
@@ -59,14 +59,14 @@ export const STREAM_HEADER = 'x-otela-stream';
 export const RESUME_HEADER = 'x-otela-resume';
 
 /**
- * Header from a gateway to a node: the first N bytes of the body are the request; the rest are frames of the answer
- * that broke off.
+ * Header from a gateway to a node with a number N: the first N bytes of the body are the request, and the rest are
+ * frames of the answer that broke off.
  */
 export const CONTINUES_HEADER = 'x-otela-seal-continues';
 
 /**
- * Maximum bytes of answer frames up to which another node can continue the answer: 15,000 events of one token. A longer
- * answer ends with its node.
+ * Maximum bytes of answer frames that another node can continue: 15,000 events of one token. If the answer is longer,
+ * it ends with its node.
  */
 export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
 
@@ -76,9 +76,9 @@ export const CONTINUED_MAX_BYTES = 4 * 1024 * 1024;
  */
 export const SEALED_BODY_MAX_BYTES = 36 * 1024 * 1024;
 
-/** Longest time from `at` to `until` of a request. A node remembers the nonces of answered requests for this time. */
+/** Maximum time from `at` to `until` of a request. A node remembers the nonces of answered requests for as long. */
 export const SEALED_LIFE_MAX_S = 20 * 60;
-/** How many seconds a client's clock may be ahead of the node's. */
+/** Number of seconds by which a client's clock may be ahead of the node's. */
 export const CLOCK_AHEAD_MAX_S = 120;
 
 export function isSealedType(contentType: string | null | undefined): boolean {

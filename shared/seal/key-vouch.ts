@@ -1,7 +1,7 @@
 /**
  * A provider's signature for a node's encryption key. The provider's root key stays offline and signs delegate keys. A
- * delegate key is held where the provider's agents run, and signs encryption keys. No gateway has either key, so no
- * gateway can replace a node's encryption key by its own.
+ * delegate key is stored where the provider's agents run, and signs encryption keys. No gateway has a root key or a
+ * delegate key, so no gateway can replace a node's encryption key by its own.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import { LABEL_DELEGATE, LABEL_VOUCH, SEAL_KEY_BYTES } from './hpke-suite.ts';
@@ -16,7 +16,7 @@ export const DELEGATE_LIFE_MAX_S = 90 * 86_400;
 export interface Delegation {
   root: Uint8Array;
   delegate: Uint8Array;
-  /** Seconds since 1970: from this second on the delegate key is not valid. */
+  /** Seconds since 1970, from which on the delegate key is not valid. */
   notAfter: number;
   signature: Uint8Array;
 }
@@ -28,7 +28,7 @@ export interface Vouch extends Delegation {
 }
 
 interface Vouched {
-  /** The name that the provider uses for itself, without `@peer`: `eth`. */
+  /** The provider's own name, without `@peer`, such as `eth`. */
   provider: string;
   session: string;
   encryptionKey: Uint8Array;
@@ -55,7 +55,8 @@ export function writeVouch({ root, delegate, notAfter, signature, until, keySign
 /** Parses without verifying signatures. @throws SealError malformed */
 export function readVouch(text: string): Vouch {
   const bytes = fromBase64url(text, VOUCH_BYTES);
-  if (bytes?.length !== VOUCH_BYTES) throw new SealError('malformed', 'no vouch');
+  if (bytes?.length !== VOUCH_BYTES)
+    throw new SealError('malformed', `a vouch must have ${VOUCH_BYTES} bytes in base64url`);
   let at = 0;
   const take = (length: number) => {
     at += length;

@@ -17,7 +17,7 @@ export function utf8Text(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes);
   } catch (cause) {
-    throw new SealError('malformed', 'not UTF-8', { cause });
+    throw new SealError('malformed', 'the text is not UTF-8', { cause });
   }
 }
 
@@ -40,11 +40,11 @@ export function u32(value: number): Uint8Array {
 }
 
 export function readU32(bytes: Uint8Array, at: number): number {
-  if (at + 4 > bytes.length) throw new SealError('malformed', 'ends inside a number');
+  if (at + 4 > bytes.length) throw new SealError('malformed', 'the data ends inside a number');
   return new DataView(bytes.buffer, bytes.byteOffset + at, 4).getUint32(0);
 }
 
-/** The field with a two-byte length in front, so that different lists of fields never have the same encoding. */
+/** The field with its length in two bytes before it, so that different lists of fields never have the same encoding. */
 export function lengthPrefixed(bytes: Uint8Array): Uint8Array {
   if (bytes.length > 0xffff) throw new SealError('too_large', `a field of ${bytes.length} bytes`);
   return concatBytes(u16(bytes.length), bytes);

@@ -1,5 +1,6 @@
 /**
- * The clear-text fields of a sealed request. The seal covers them: if one is changed, the request cannot be decrypted.
+ * The clear-text fields of a sealed request. The seal covers them, so if one is changed, the request cannot be
+ * decrypted.
  */
 import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
 import {
@@ -24,7 +25,7 @@ import { SealError } from './seal-error.ts';
 interface SealStamp {
   /** 16 random bytes, different for each request. */
   nonce: Uint8Array;
-  /** Seconds since 1970, UTC. `at`: creation time. `until`: from this time on the request must not be answered. */
+  /** Seconds since 1970, UTC. `at`: time of creation. `until`: time from which on the request must not be answered. */
   at: number;
   until: number;
 }
@@ -72,7 +73,8 @@ export function readStamp(text: string): SealStamp {
 }
 
 /**
- * The reason why a request with this stamp must not be answered at `now` (seconds since 1970); undefined if it may be.
+ * The reason why a request with this stamp must not be answered at `now` (seconds since 1970); undefined if there is
+ * none.
  */
 export function timingProblem({ at, until }: SealStamp, now: number): string | undefined {
   if (at - now > CLOCK_AHEAD_MAX_S) return `it was sealed ${Math.round(at - now)} s ahead of the receiver's clock`;
@@ -102,7 +104,8 @@ export function writeEnvelope({ kid, enc, sealed }: Envelope): string {
 /** @throws SealError malformed */
 export function readEnvelope(text: string): Envelope {
   const bytes = fromBase64url(text, ENVELOPE_BYTES);
-  if (bytes?.length !== ENVELOPE_BYTES) throw new SealError('malformed', 'no envelope');
+  if (bytes?.length !== ENVELOPE_BYTES)
+    throw new SealError('malformed', `an envelope must have ${ENVELOPE_BYTES} bytes in base64url`);
   const [toEnc, toSealed] = [KID_BYTES, KID_BYTES + ENC_BYTES];
   return { kid: bytes.subarray(0, toEnc), enc: bytes.subarray(toEnc, toSealed), sealed: bytes.subarray(toSealed) };
 }
@@ -113,7 +116,8 @@ export function readEnvelopes(text: string): Map<string, string> {
   if (listed.length > ENVELOPES_MAX) throw new SealError('malformed', `sealed to more than ${ENVELOPES_MAX} nodes`);
   const found = new Map<string, string>();
   for (const one of listed) {
-    if (one.length !== ENVELOPE_CHARS) throw new SealError('malformed', 'no envelope');
+    if (one.length !== ENVELOPE_CHARS)
+      throw new SealError('malformed', `an envelope must have ${ENVELOPE_CHARS} characters`);
     found.set(toBase64url(readEnvelope(one).kid), one);
   }
   return found;

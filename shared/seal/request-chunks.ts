@@ -22,7 +22,7 @@ export function splitChunks(body: Uint8Array): Uint8Array[] {
     const { value, end } = length;
     const size = value === 0 ? body.length - end : value;
     if (size > CHUNK_MAX_BYTES) throw new SealError('too_large', `a chunk of ${size} bytes`);
-    if (size < TAG_BYTES || end + size > body.length) throw new SealError('cut', 'ends inside a chunk');
+    if (size < TAG_BYTES || end + size > body.length) throw new SealError('cut', 'the body ends inside a chunk');
     chunks.push(body.subarray(end, end + size));
     if (value === 0) return chunks;
     at = end + size;

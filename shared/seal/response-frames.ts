@@ -1,6 +1,6 @@
 /**
- * Frames of a sealed answer: `type 1 ‖ varint length ‖ payload`. The gateway may insert NOTE frames; of all other
- * frames it reads only the lengths.
+ * Frames of a sealed answer: `type 1 ‖ varint length ‖ payload`. The gateway may insert NOTE frames, and reads only the
+ * lengths of all other frames.
  */
 
 import { CHUNK_MAX_BYTES } from './hpke-suite.ts';
@@ -9,12 +9,12 @@ import { SealError } from './seal-error.ts';
 import { readVarint, VARINT_MAX_BYTES, varintBytes, writeVarint } from './varint.ts';
 
 export const FRAME = {
-  /** Inserted by the gateway, neither encrypted nor signed: empty, or an error as JSON. */
+  /** Inserted by the gateway, neither encrypted nor signed. The payload is empty, or an error as JSON. */
   note: 0,
   /** Begins the part of one node. Payload: `kid 8 ‖ response nonce 32`. */
   segment: 1,
   chunk: 2,
-  /** The last chunk. An answer that ends without it is incomplete. */
+  /** The last chunk. If it is missing, the answer is incomplete. */
   final: 3,
 } as const;
 
@@ -55,7 +55,7 @@ export function frameBytes(payloadBytes: number): number {
   return 1 + varintBytes(payloadBytes) + payloadBytes;
 }
 
-/** Splits a byte stream into frames, wherever the stream is cut into pieces. Keeps at most one incomplete frame. */
+/** Splits a byte stream into frames, even if a piece ends inside a frame. Keeps at most one incomplete frame. */
 export class FrameSplitter {
   #rest: Uint8Array = new Uint8Array(0);
 
@@ -94,22 +94,22 @@ function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number
 }
 
 /**
- * Tracks the frame boundaries of a stream. For a gateway, which passes the stream on and may have to insert a message.
+ * Follows the frame boundaries of a stream, for a gateway that passes the stream on and may have to insert a message.
  */
 export class FrameCursor {
   /** Bytes of the current payload that have not passed yet. */
   #remaining = 0;
-  /** The part of the current frame's head that has passed. */
+  /** The bytes of the current frame's head that have passed. */
   readonly #head = new Uint8Array(1 + VARINT_MAX_BYTES);
   #headBytes = 0;
-  /** True if the data is not framed, so that no message can be inserted any more. */
+  /** True if the data does not consist of frames, so that no message can be inserted. */
   #lost = false;
 
   get atBoundary(): boolean {
     return !this.#lost && this.#remaining === 0 && this.#headBytes === 0;
   }
 
-  /** Advances over `piece`. Never throws: the client validates the data. */
+  /** Advances over `piece`. Never throws, because the client validates the data. */
   pass(piece: Uint8Array): void {
     for (let at = 0; at < piece.length && !this.#lost; ) {
       if (this.#remaining > 0) {

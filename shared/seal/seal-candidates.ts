@@ -1,4 +1,4 @@
-/** The sealing fields of a node's record, and the candidates that the discovery route returns. */
+/** The sealing fields of a node's record, and the candidates in the answer of `GET /v1/otela/seal`. */
 import { isRecord } from './is-record.ts';
 
 /** The `seal` field of the record's payload. The key itself is in `encryption_key`. */
@@ -6,7 +6,7 @@ interface NodeSeal {
   v: 1;
   /** Id of the key: base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
   kid: string;
-  /** Seconds since 1970, UTC. Until then the node decrypts requests that are sealed to the key. */
+  /** Seconds since 1970, UTC, until which the node decrypts requests that are sealed to the key. */
   until: number;
   /** The provider's signature for the key; see key-vouch.ts. */
   vouch?: string | undefined;
@@ -29,8 +29,8 @@ export interface SealCandidates {
 }
 
 /**
- * Reads the answer of the discovery route. Entries that are not valid nodes are ignored, because the gateway may be
- * newer than the client. Undefined if the answer has another form.
+ * Reads the answer of `GET /v1/otela/seal`. Entries that are not valid are ignored, because the gateway may be newer
+ * than the client. Undefined if the answer as a whole has another form.
  */
 export function readSealCandidates(answer: unknown): SealCandidate[] | undefined {
   if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;

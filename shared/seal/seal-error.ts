@@ -1,6 +1,6 @@
 /**
- * Reason for refusing sealed bytes. It is never sent to the peer, because an attacker could learn from it which check
- * failed.
+ * Why sealed bytes are refused. The reason is never sent to the peer, because an attacker could learn from it which
+ * check failed.
  */
 type SealErrorCode = 'malformed' | 'too_large' | 'not_opened' | 'cut';
 

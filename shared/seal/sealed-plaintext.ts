@@ -13,7 +13,7 @@ export type Headers = readonly (readonly [name: string, value: string])[];
 export interface AnswerHead {
   status: number;
   headers: Headers;
-  /** Where this part continues an earlier one. Absent: the answer begins here. */
+  /** The point of an earlier part from which this part continues the answer. Absent if the answer begins here. */
   continues?: ContinuationPoint | undefined;
 }
 
@@ -26,8 +26,8 @@ export interface ContinuationPoint {
 }
 
 /**
- * Engine headers that are sealed into an answer. A client takes no other header from the answer. `location` is left
- * out: SDKs follow it, and a provider could make them send their key to any address.
+ * Engine headers that are sealed into an answer. A client takes no other header from the answer. `location` is not
+ * listed, because SDKs follow it, and a provider could make them send their key to any address.
  */
 export const ANSWER_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition']);
 
@@ -44,7 +44,7 @@ export function prependHead(head: Headers | AnswerHead, body: Uint8Array): Uint8
 function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
   const length = readVarint(content, 0);
   if (length === undefined || length.value > HEAD_MAX_BYTES || length.end + length.value > content.length)
-    throw new SealError('malformed', 'no headers');
+    throw new SealError('malformed', 'the headers are missing, cut off or too long');
   const end = length.end + length.value;
   try {
     return { head: JSON.parse(utf8Text(content.subarray(length.end, end))), body: content.subarray(end) };
@@ -63,10 +63,10 @@ export function readRequestContent(content: Uint8Array): { headers: Headers; bod
 export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uint8Array } {
   const { head, body } = splitHead(content);
   if (typeof head !== 'object' || head === null || !('status' in head) || !('headers' in head))
-    throw new SealError('malformed', 'no status');
+    throw new SealError('malformed', 'the answer has no status or no headers');
   const { status } = head;
   if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
-    throw new SealError('malformed', 'no status');
+    throw new SealError('malformed', 'the status of the answer must be a number from 200 to 599');
   const continues = 'continues' in head ? { continues: continuedOf(head.continues) } : {};
   return { status, headers: headersOf(head.headers), ...continues, body };
 }
@@ -87,7 +87,7 @@ function headersOf(head: unknown): Headers {
   return head.map((pair: unknown) => {
     const [name, value] = Array.isArray(pair) ? pair : [];
     if (typeof name !== 'string' || typeof value !== 'string' || !NAME.test(name) || !VALUE.test(value))
-      throw new SealError('malformed', 'no header');
+      throw new SealError('malformed', 'a header is not a valid pair of name and value');
     return [name, value] as const;
   });
 }

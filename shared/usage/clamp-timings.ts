@@ -1,6 +1,6 @@
 /**
- * Upper bound of one attempt's duration, from the caller's proof of its opening. A longer duration in a node's report
- * is reduced to it.
+ * Bounds the times of an attempt that a node reports. The caller's proof of the attempt's opening shows how long the
+ * attempt can have lasted; a longer time is reduced to this.
  */
 import type { ReportedTimings } from '../wire/reported-usage.ts';
 import type { AttemptCourse } from './usage-record.ts';
@@ -12,7 +12,7 @@ const UNKNOWN: Timings = { status: null, firstMs: null, totalMs: null };
 /**
  * @param ageMs milliseconds since the attempt was opened, by the caller's clock. Negative if that clock was set back;
  * then no reported time is used.
- * @returns `over`: the node reported a longer time
+ * @returns the times; `over` is true if the node reported a longer time
  */
 export function clampToAge(reported: ReportedTimings | undefined, ageMs: number): { timings: Timings; over: boolean } {
   if (reported === undefined) return { timings: UNKNOWN, over: false };

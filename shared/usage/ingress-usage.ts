@@ -5,7 +5,10 @@ import { PROVIDER_ID_PATTERN } from '../routing/trusted-providers.ts';
 
 const count = z.number().int().nonnegative();
 
-/** More tokens than any attempt can have. Sums of many such numbers are still exact, whatever a node reports. */
+/**
+ * Maximum number of tokens of an attempt; no attempt has as many. It keeps sums of many records exact, whatever nodes
+ * report.
+ */
 export const TOKENS_MAX = 1_000_000_000;
 const tokens = count.max(TOKENS_MAX);
 
@@ -14,7 +17,7 @@ export const ingressUsageSchema = z.object({
   request_id: z.string().min(1).max(128),
   attempt: count,
   model: z.string().max(1024),
-  /** The serving node and its provider. The gateway cannot verify either, so it stores neither in a row. */
+  /** The serving node and its provider. The gateway can verify neither, so it stores neither in a row. */
   session: sessionSchema,
   provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
   prompt_tokens: tokens,
@@ -27,7 +30,7 @@ export const ingressUsageSchema = z.object({
   /** True if the client disconnected before the end. */
   aborted: z.boolean(),
   answer_bytes: count,
-  /** The kind of request and its timings; absent if only a late report described the attempt. */
+  /** The kind of request and its timings. Absent if the ingress had forgotten the attempt when the report arrived. */
   course: z
     .object({
       /** Index of the endpoint in shared/openai/endpoints. */
@@ -47,14 +50,14 @@ export const ingressUsageSchema = z.object({
 export type IngressUsage = z.infer<typeof ingressUsageSchema>;
 
 /**
- * Maximum age of a record that a gateway accepts. Agents keep records in a file while no gateway is reachable. A week
+ * Maximum age of a record that a gateway accepts. While no gateway is reachable, agents keep records in a file. A week
  * is also the lifetime of a session's ticket.
  */
 export const INGRESS_USAGE_AGE_MAX_MS = 7 * 24 * 60 * 60_000;
 
 /**
- * How many milliseconds a node's clock may be ahead of the gateway's. A record within this limit gets the gateway's
- * time; a later one is refused.
+ * Number of milliseconds by which a node's clock may be ahead of the gateway's. Within this limit a record from the
+ * future gets the gateway's time; beyond it the record is refused.
  */
 export const CLOCK_AHEAD_MAX_MS = 5 * 60_000;
 
@@ -64,8 +67,8 @@ export const USAGE_BATCH_MAX = 16;
 const batchSchema = z.array(z.unknown()).min(1).max(USAGE_BATCH_MAX);
 
 /**
- * Returns the readable records of a batch. An unreadable one (for example from a newer agent) is skipped, because it
- * would block the records behind it forever. Undefined if the text is not a batch.
+ * Returns the records of a batch that this version can read. Others, for example from a newer agent, are skipped,
+ * because otherwise they would block the records after them forever. Undefined if the text is not a batch.
  */
 export function parseUsageBatch(json: string): IngressUsage[] | undefined {
   try {

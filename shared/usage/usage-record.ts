@@ -1,4 +1,4 @@
-/** Records of finished attempts, and the proof that a report on a forgotten attempt needs. */
+/** Records of finished attempts, and the proof that is required with a report on a forgotten attempt. */
 
 import type { OutboundAttempt } from '../attempts/outbound-attempt.ts';
 import type { TokenBound } from '../attempts/token-bound.ts';
@@ -12,17 +12,20 @@ export interface UsageRecord extends ReportedUsage {
   session: string;
   /** Number of the attempt's stream, unique within its session. A repeated report has the same number. */
   stream: number;
-  /** The account that pays. Set by the caller when it opened the attempt; opaque to the node. */
+  /** Names the account that pays. The caller sets it when it opens the attempt; the node cannot read it. */
   receipt: string;
   /** Bytes of the answer that the caller received. */
   answerBytes: number;
   /** When the attempt ended, in milliseconds since the epoch. */
   at: number;
-  /** The kind of request and its timings; absent if the caller forgot both. */
+  /** The kind of request and its timings. Absent if the caller has forgotten them. */
   course?: AttemptCourse;
   /** For a late report: when its proof expires, in milliseconds since the epoch. */
   expiresAt?: number;
-  /** True if the attempt may also be reported under another stream number, after a lost object or a parked reader. */
+  /**
+   * True if the attempt may also be reported under another stream number, because its object was lost or its reader
+   * stalled.
+   */
   repeated: boolean;
 }
 
@@ -40,7 +43,7 @@ export interface AttemptCourse {
   queueMs?: number;
 }
 
-/** An attempt that its caller has forgotten, as described by the proof in its report. */
+/** An attempt that its caller has forgotten, as the proof in its report describes it. */
 export interface ProvenOpening {
   receipt: string;
   endpoint: number;
@@ -53,8 +56,8 @@ export interface ProvenOpening {
 }
 
 /**
- * How a caller that may forget its openings handles late reports. Without it, the settlement accepts every report that
- * it receives.
+ * How late reports are handled by a caller that may have forgotten the attempt's opening. Without it, the settlement
+ * accepts every report.
  */
 export interface LateReports {
   /** Returns the opening that the report proves; undefined if it proves none. */

@@ -8,11 +8,12 @@ import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/repo
 import { clampToAge } from './clamp-timings.ts';
 import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
 
-/** Milliseconds in which an agent must report on an attempt that the gateway has ended. */
+/** Time in which an agent must report on an attempt after the attempt has ended at the caller. */
 const REPORT_WAIT_MS = 30_000;
 
 /**
- * Maximum number of anomalies kept between two reads. A node sends at most this many reports in a quarter of a second.
+ * Maximum number of anomalies that are remembered until the next read. A node can send as many reports in a quarter of
+ * a second.
  */
 const ANOMALIES_MAX = 10_000;
 
@@ -22,12 +23,15 @@ const ANOMALIES_MAX = 10_000;
  */
 const UNUSED_MAX = 10_000;
 
-/** Maximum number of ended attempts that wait for their report. The oldest are settled by estimate. */
+/**
+ * Maximum number of ended attempts that wait for their report. If there are more, the oldest is settled with an
+ * estimate.
+ */
 const WAITING_MAX = 10_000;
 
 /**
- * Interval of writing records that may have been counted already. For such records the store searches all its rows, at
- * the same cost for one record or for thousands, so they are written together.
+ * Interval at which records that may be counted already are written. For such records the store searches all its rows.
+ * This costs the same for one record as for thousands, so they are written together.
  */
 const REPEATED_EVERY_MS = 1_000;
 
@@ -49,8 +53,8 @@ export function isNamed({ request }: OutboundAttempt, { requestId, attempt }: Re
 }
 
 /**
- * Turns reports into usage records: every attempt that reached an engine becomes exactly one record. It is exact if the
- * agent reported, otherwise estimated from the data that passed through here.
+ * Turns reports into usage records. Every attempt that reached an engine becomes exactly one record. Its numbers are
+ * the agent's if the agent reported, otherwise they are estimated from the data that passed through here.
  */
 export class UsageSettlement {
   readonly #session: string;
@@ -60,8 +64,8 @@ export class UsageSettlement {
   #anomalies: ReportAnomaly[] = [];
   readonly #waiting = new TransientMap<number, EndedAttempt>();
   /**
-   * Streams that were reported while the Worker still reads the answer. The agent keeps the answer until the Worker is
-   * done.
+   * Streams that were reported while the caller still reads the answer. The agent keeps the answer until the caller has
+   * all of it.
    */
   readonly #reported = new Set<number>();
   #due: UsageRecord[] = [];
@@ -90,12 +94,12 @@ export class UsageSettlement {
     return this.#repeated ? 0 : this.#due.length;
   }
 
-  /** True if the attempt's report is still awaited. */
+  /** True if an ended attempt's report is still awaited. */
   awaits(stream: number): boolean {
     return this.#waiting.has(stream);
   }
 
-  /** The Worker has finished with an attempt. */
+  /** Call when the caller has finished with an attempt. */
   ended(outbound: OutboundAttempt, failure: AttemptFailure | undefined, now: number): void {
     if (this.#reported.delete(outbound.stream)) {
       this.#forget.push(outbound.stream);
@@ -122,12 +126,15 @@ export class UsageSettlement {
     if (oldest !== undefined) this.#unused.delete(oldest);
   }
 
-  /** The attempt continues under another number, and will be reported again under that number. */
+  /** Call when the attempt continues under another number. It will be reported again under that number. */
   renumbered(stream: number): void {
     if (this.#reported.delete(stream)) this.#forget.push(stream);
   }
 
-  /** The end of the attempt, and with it its report, was requested again under another number. */
+  /**
+   * Call when the end of the attempt was requested again under another number. The report then also arrives under that
+   * number.
+   */
   moved(from: number, to: number): void {
     const ended = this.#waiting.get(from);
     if (ended === undefined) return;
@@ -141,7 +148,7 @@ export class UsageSettlement {
   report(stream: number, usage: ReportedUsage, open: OutboundAttempt | undefined, now: number): void {
     const outbound = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    // The stream is unknown here; the agent will send the report again with its name.
+    // This settlement does not know the stream. The agent will send the report again with the attempt's name.
     if (outbound === undefined) return;
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
@@ -153,7 +160,9 @@ export class UsageSettlement {
     this.#repeated ||= record.repeated;
   }
 
-  /** The node does not know the stream any more, so no report will arrive under this number. */
+  /**
+   * Call when the node no longer knows the stream. No report will arrive under this number, so the usage is estimated.
+   */
   unknown(stream: number, now: number): void {
     const ended = this.#waiting.get(stream);
     if (ended !== undefined) this.#estimate(ended, now);
@@ -174,8 +183,8 @@ export class UsageSettlement {
   }
 
   /**
-   * Handles a report that outlived its object or its socket. The attempt may wait under another number. `open`: the
-   * attempt that continues under this number, if any.
+   * Handles a report with the attempt's name, which was sent because its object or socket may be lost. The attempt may
+   * wait under another stream number. `open`: the attempt that continues under the report's number, if any.
    */
   named(report: NamedReport, open: OutboundAttempt | undefined, now: number): void {
     const { stream, usage, name } = report;
@@ -268,7 +277,7 @@ export class UsageSettlement {
     return usage;
   }
 
-  /** Returns the anomalies in reports since the last call. */
+  /** Returns the anomalies in reports that were noticed since the last call. */
   takeAnomalies(): readonly ReportAnomaly[] {
     const taken = this.#anomalies;
     if (taken.length > 0) this.#anomalies = [];
@@ -276,8 +285,8 @@ export class UsageSettlement {
   }
 
   /**
-   * Returns the records to store now. The caller sends `streams` to the agent after they are stored. `last`: do not
-   * wait for any further report.
+   * Returns the records to store now. After storing them, the caller sends `streams` to the agent, which may then
+   * forget these streams. `last`: waits for no further report.
    */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);

@@ -1,25 +1,29 @@
 /**
- * Assigns senders to the nodes that want a blob. The node named by `chooseCoordinator` answers each node's question with
- * one of three instructions: read the source, take the blob from that node, or wait. The answers form a tree in which
- * each node sends to at most `fanout` others. The coordinator learns its state from the questions alone, which nodes
- * repeat every few seconds. So if a coordinator is lost, the next one learns the same state from the next questions.
+ * Assigns senders to the nodes that want a blob. The node that `chooseCoordinator` names answers each node's question
+ * with one of three instructions: read the source, take the blob from a certain node, or wait. The answers form a tree
+ * in which each node sends to at most `fanout` others. The coordinator learns its state only from the questions, which
+ * nodes repeat every few seconds. So if a coordinator is lost, the next one learns the same state from the next
+ * questions.
  */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node-record.ts';
 import { digestSchema } from './weights-manifest.ts';
 
 interface CoordinatorOptions {
-  /** Maximum number of nodes that one node sends a blob to. */
+  /** Maximum number of nodes to which one node sends a blob at a time. */
   fanout: number;
   /** Milliseconds without a question after which a node is considered gone. */
   leaseMs?: number;
-  /** Like `leaseMs`, for nodes that hold a blob, which ask less often. */
+  /** Like `leaseMs`, for nodes that hold the whole blob, because they ask less often. */
   holdMs?: number;
-  /** True if gossip still counts the session as alive. */
+  /** True if gossip considers the session alive. */
   lives(session: string): boolean;
 }
 
-/** Default of `fanout`. With three receivers each stream gets too little of a link; docs/weights.md has the figures. */
+/**
+ * Default of `fanout`. With three receivers each of them would get too small a part of the link; docs/weights.md has
+ * the figures.
+ */
 export const FANOUT = 2;
 export const BLOB_LEASE_MS = 15_000;
 const HOLDER_MS = 120_000;
@@ -30,20 +34,20 @@ const HOLDER_MS = 120_000;
  */
 export const MEMBERSHIPS_MAX = 65_536;
 const MEMBERS_MAX = 1024;
-/** Greater than the depth of any valid tree of MEMBERSHIPS_MAX members. */
+/** No valid tree of MEMBERSHIPS_MAX members is as deep. It ends the walk to the root of an invalid one. */
 const DEPTH_MAX = 64;
 const AVOID_MAX = 64;
 
 export const coordinatorQuestionSchema = z.strictObject({
   blob: digestSchema,
   /**
-   * `holds`: the node has all of the blob. `reads`: it reads the blob from the source. `cannot`: it wants the blob but
-   * could not read the source. `drops`: it no longer has the blob.
+   * `holds`: the node has the whole blob. `reads`: it reads the blob from the source. `wants`: it wants the blob.
+   * `cannot`: it wants the blob but could not read the source. `drops`: it no longer has the blob.
    */
   role: z.enum(['wants', 'cannot', 'reads', 'holds', 'drops']),
   /** The node from which this node gets the blob now, by its own report. */
   parent: sessionSchema.optional(),
-  /** Nodes that failed to send the blob recently. */
+  /** Nodes that recently failed to send the blob to this node. */
   avoid: z.array(sessionSchema).max(AVOID_MAX).optional(),
 });
 export type CoordinatorQuestion = z.infer<typeof coordinatorQuestionSchema>;
@@ -67,7 +71,7 @@ export class Coordinator {
   readonly #options: Required<CoordinatorOptions>;
   /** Members by blob and session; at most MEMBERSHIPS_MAX in total. */
   readonly #blobs = new Map<string, Map<string, Member>>();
-  /** The same memberships by session: the session's blobs, least recently asked for first. */
+  /** The same memberships by session. The blobs of a session are in the order of their last question, oldest first. */
   readonly #asked = new Map<string, Set<string>>();
   #memberships = 0;
 
@@ -94,12 +98,12 @@ export class Coordinator {
     const before = members.get(session);
     if (before === undefined && members.size >= MEMBERS_MAX) return { kind: 'wait' };
     const member: Member = { role, parent: role === 'wants' || role === 'cannot' ? parent : undefined, seen: now };
-    // A node that wants the blob may have been instructed to read the source a moment ago, and that answer was lost.
+    // If a node that was instructed to read the source still asks for the blob, that instruction was lost.
     if (role === 'wants' && before?.role === 'reads' && parent === undefined) member.role = 'reads';
     this.#remember(blob, session, member);
     if (role === 'holds') return { kind: 'known' };
     if (role === 'reads') {
-      // If the source is slow only for this node, the node can continue at another holder.
+      // The source may be slow only for this node. Then the node gets the rest from a node that holds the blob.
       const holder = this.#choose(members, session, avoid, (other) => other.role === 'holds');
       return holder === undefined ? { kind: 'known' } : { kind: 'peer', session: holder };
     }
@@ -150,8 +154,8 @@ export class Coordinator {
   }
 
   /**
-   * Removes memberships of nodes that have left, and then memberships of the node that has the most of them. So a node
-   * that asks for everything loses its own.
+   * First removes memberships of nodes that have left, then the oldest ones of the node that has the most. So if a node
+   * asks for everything, it loses its own memberships.
    */
   #makeRoom(): void {
     for (const [session, asked] of this.#asked)
@@ -164,8 +168,8 @@ export class Coordinator {
   }
 
   /**
-   * The member's current parent, unless there is a reason against it. Without this preference the tree would be rebuilt
-   * with each question and never transfer a byte.
+   * The member's current parent, unless the member avoids it or it leads to no root. If parents were chosen anew, the
+   * tree would be rebuilt with each question and never transfer a byte.
    */
   #currentParent(
     members: ReadonlyMap<string, Member>,
@@ -178,7 +182,8 @@ export class Coordinator {
   }
 
   /**
-   * Chooses the member nearest to a root. Of equally near members, it chooses the one that sends to the fewest others.
+   * Chooses the member nearest to a root that can send to a further node. If several are equally near, chooses the
+   * member that sends to the fewest others.
    */
   #choose(
     members: ReadonlyMap<string, Member>,

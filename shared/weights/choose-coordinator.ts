@@ -1,6 +1,6 @@
 /**
- * The node that coordinates a blob. Nodes with the same view choose the same one without communication (Thaler and
- * Ravishankar, 1998).
+ * Chooses the node that coordinates a blob. Nodes that know the same nodes choose the same coordinator without
+ * communication (rendezvous hashing, Thaler and Ravishankar, 1998).
  */
 
 export function chooseCoordinator(blob: string, sessions: Iterable<string>): string | undefined {
@@ -13,7 +13,9 @@ export function chooseCoordinator(blob: string, sessions: Iterable<string>): str
   return best?.session;
 }
 
-/** FNV-1a with the last step of MurmurHash3. Without that step similar names would always be in the same order. */
+/**
+ * FNV-1a, mixed with the last step of MurmurHash3. Without that step, similar names would always be in the same order.
+ */
 function weightOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

@@ -10,8 +10,8 @@ export interface StoredModel {
 }
 
 /**
- * Ids to delete so that `needed` more bytes fit. Undefined if deleting everything would not be enough; then the caller
- * deletes none.
+ * Ids of the models to delete so that `needed` more bytes fit. Undefined if they would not fit even then; in this case
+ * the caller deletes nothing.
  */
 export function chooseEvictions(
   kept: readonly StoredModel[],

@@ -1,8 +1,8 @@
-/** Blocks peers for a while, by the rule of TaskVine (cctools, `vine_blocklist.c`). */
+/** Blocks peers that failed to send good pieces, by the rule of TaskVine (cctools, `vine_blocklist.c`). */
 
-/** How long a peer is blocked after a failure; a temporary problem is over by then. */
+/** How long a peer is blocked after a failure. After this time a temporary problem is probably over. */
 const REST_MS = 15_000;
-/** A peer with this many consecutive bad pieces, and no more good pieces than bad ones, is blocked for BAN_MS. */
+/** A peer is blocked for BAN_MS if its last STREAK_MAX pieces were bad and no more of its pieces were good than bad. */
 const STREAK_MAX = 5;
 const BAN_MS = 10 * 60_000;
 const PEERS_MAX = 1024;
@@ -15,7 +15,7 @@ interface Row {
 }
 
 export class PeerBlocklist {
-  /** Results by peer, least recently changed first; at most PEERS_MAX. */
+  /** Results by peer, the least recently failed peer first. At most PEERS_MAX. */
   readonly #rows = new Map<string, Row>();
 
   succeeded(peer: string): void {

@@ -1,7 +1,7 @@
 /** The files of a weights source at one revision: names, sizes and keys. Their bytes are stored as blobs. */
 import * as z from 'zod';
 
-/** Maximum number of files. Kimi K2 has 62 files of weights, and the largest repositories have about 300. */
+/** Maximum number of files. Kimi K2 has 62 files of weights, and the largest known repositories have about 300. */
 export const FILES_MAX = 4096;
 export const MANIFEST_MAX_BYTES = 2 * 1024 * 1024;
 export const BLOB_MAX_BYTES = 2 ** 44;
@@ -9,7 +9,7 @@ export const BLOB_MAX_BYTES = 2 ** 44;
 export const digestSchema = z.string().regex(/^[0-9a-f]{64}$/, 'not a SHA-256 in hex');
 
 /**
- * Maximum depth of a file's path. No known repository is deeper, and comparing thousands of deep names would take
+ * Maximum depth of a file's path. No known repository is as deep, and comparing thousands of deep names would take
  * seconds.
  */
 const DEPTH_MAX = 32;
@@ -38,8 +38,8 @@ const fileSchema = z.strictObject({
   /** Nodes request a blob by its key. Equal keys mean equal bytes. */
   key: digestSchema,
   /**
-   * True if the key is the content's SHA-256. False if the source did not provide one; then the key is a digest of the
-   * file's name, size and modification time.
+   * True if the key is the SHA-256 of the file's content. False if the source provides no such digest; then the key is
+   * a digest of the file's name, size and modification time.
    */
   exact: z.boolean(),
   /**
@@ -59,7 +59,7 @@ export const weightsManifestSchema = z
     v: z.literal(1),
     /** The source as formatted by `sourceText`. */
     source: z.string().max(1024),
-    /** The hub's commit. For other sources a digest of the list of files. */
+    /** The commit at the hub. For other sources, a digest of the list of files. */
     revision: z.string().regex(/^[A-Za-z0-9][\w.-]{0,127}$/),
     /** True if the source is public. Then its blobs are also sent to nodes of other providers in the cluster. */
     public: z.boolean(),
@@ -68,11 +68,14 @@ export const weightsManifestSchema = z
   .refine(({ files }) => !clash(files.map(({ path }) => path)), 'a path that occurs twice, or is below a file');
 export type WeightsManifest = z.infer<typeof weightsManifestSchema>;
 
-/** True if a name occurs twice or is also a folder of another name, because writing would then follow a symlink. */
+/**
+ * True if a name occurs twice, or is also the name of a folder. In both cases, writing one file would follow the
+ * other's symlink.
+ */
 function clash(paths: readonly string[]): boolean {
   const all = new Set(paths);
   if (all.size < paths.length) return true;
-  /** Folders that were already checked, because thousands of files in one deep folder took seconds without it. */
+  /** Folders that were already checked. Without this set, thousands of files in one deep folder took seconds. */
   const folders = new Set<string>();
   for (const path of paths)
     for (let end = path.lastIndexOf('/'); end > 0; end = path.lastIndexOf('/', end - 1)) {
@@ -84,7 +87,7 @@ function clash(paths: readonly string[]): boolean {
   return false;
 }
 
-/** Returns each blob once, however many files have the same content. */
+/** Returns each blob once, even if several files have the same content. */
 export function blobsOf(manifest: Pick<WeightsManifest, 'files'>): ManifestFile[] {
   return [...new Map(manifest.files.map((file) => [file.key, file])).values()];
 }

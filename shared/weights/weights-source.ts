@@ -27,7 +27,7 @@ export function parseSource(text: string): Source | undefined {
   return BUCKET.test(bucket) && !prefix.includes('\0') ? { kind: 's3', bucket, prefix: trimmed(prefix) } : undefined;
 }
 
-/** Text of a source, equal for equal sources. The nodes of a cluster identify a source by this text. */
+/** Text of a source. Equal sources have equal texts, by which the nodes of a cluster identify a source. */
 export function sourceText(source: Source): string {
   switch (source.kind) {
     case 'hub':
@@ -39,7 +39,10 @@ export function sourceText(source: Source): string {
   }
 }
 
-/** The folder of a Hugging Face cache: `models--org--name`. Other sources get a name of the same form. */
+/**
+ * The folder of a source in a Hugging Face cache: `models--org--name`. Sources other than a hub get a name of the same
+ * form.
+ */
 export function cacheFolder(source: Source): string {
   const name =
     source.kind === 'hub'
